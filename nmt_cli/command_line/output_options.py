@@ -116,8 +116,8 @@ output_options = together(
         multiple=True,
         type=PATH,
         metavar="FILE",
-        help="Terms and their translations, which the model is shown in tags that it was trained "
-        "with (augment: terms), and may use; may be repeated.",
+        help="Terms and translations; the translations are added to the source in tags, for models "
+        "that were trained with augment: terms and may use them; may be repeated.",
     ),
     click.option(
         "--term-tags",
@@ -215,7 +215,7 @@ def _glossary(option: str, paths: Sequence[Path]) -> Any:
 
 
 def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:
-    """Return ``glossary`` as one that shows its terms in ``tags``; None if there is none."""
+    """Return a soft glossary of the terms of ``glossary``; None if there is no glossary."""
     if glossary is None:
         if tags is not None:
             raise WrongUsageError(

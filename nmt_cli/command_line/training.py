@@ -34,7 +34,7 @@ def data() -> None:
 @click.option(
     "--output",
     type=PATH,
-    help="Directory to write.  [default: data/NAME, of OPUS data/opus/CORPUS/en-de]",
+    help="Directory to write.  [default: data/NAME; for OPUS, data/opus/CORPUS/en-de]",
 )
 @click.option(
     "--downloads",

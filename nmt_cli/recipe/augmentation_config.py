@@ -6,8 +6,8 @@ from pydantic import Field
 
 from nmt_cli.recipe.values import DataPath, Number, Section, Word
 
-# In the order in which they are applied: terms are found as they are written, and letters change
-# last, also those of the translations in tags.
+# In the order in which they are applied. The case of letters changes last: before, terms are found
+# as they are written, and the translations in tags get the same case as the sentence.
 KINDS = (
     "noise",
     "merge",
@@ -40,11 +40,11 @@ class Augmentation(Section):
         default=0.1, description="Probability that a word of such a source is misspelt."
     )
     noise: Probability = Field(
-        default=0.0, description="Random characters of many scripts, the same on both sides."
+        default=0.0, description="In place of the pair, random characters, the same on both sides."
     )
     remove_end_punctuation: Probability = Field(
         default=0.0,
-        description="No punctuation at the end, if both sides end with the same kind of it.",
+        description="Punctuation at the end left out, if both sides end with the same kind of it.",
     )
     merge: Probability = Field(
         default=0.0,

@@ -46,7 +46,8 @@ def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
     before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
     if not (old.tokenizer.shared or new.tokenizer.shared):
-        # A run has it from its text, and text that was made anew is refused by its files.
+        # Not the user's choice but what preprocess found. If the text was prepared again with
+        # another size, training refuses it, because the files differ.
         del before["model.source_vocabulary_size"], after["model.source_vocabulary_size"]
     return [
         Change(key, before.get(key), after.get(key), change_kind(key, new.validation))
@@ -94,7 +95,7 @@ def _steps(key: str) -> tuple[str | int, ...]:
 def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each value with its dotted key; a list is one value unless it holds sections.
 
-    So are numbers by name.
+    Numbers by name, such as data.stages.0.shares, are one value too.
     """
     is_section = not prefix or section_at(_steps(prefix)) is not None
     if isinstance(value, dict) and is_section:

@@ -82,7 +82,7 @@ class Corpus(ParallelFiles):
     )
 
     def problems(self) -> Iterator[Problem]:
-        """Yield terms without anything that translates them."""
+        """Yield terms without a glossary or alignments that give their translations."""
         if self.augment.terms > 0 and self.augment.glossary is None and self.alignments is None:
             text = (
                 "is missing beside terms; give the file of the terms, or alignments of the corpus"
@@ -102,7 +102,7 @@ class HeldOutFiles(ParallelFiles):
 NamedFiles = Annotated[
     HeldOutFiles, Field(json_schema_extra={"required": ["name", "source", "target"]})
 ]
-ONE_SET, SEVERAL_SETS = "(a set)", "(a list of sets)"  # no key of a recipe is called so
+ONE_SET, SEVERAL_SETS = "(a set)", "(a list of sets)"  # names that no key of a recipe has
 HeldOutSets = Annotated[
     Annotated[HeldOutFiles, Tag(ONE_SET)]
     | Annotated[tuple[NamedFiles, ...], Field(min_length=1, max_length=100), Tag(SEVERAL_SETS)],
@@ -130,7 +130,7 @@ class Normalization(Section):
     )
 
 
-# Those of the first version; manifests hold them also if they are not used.
+# Filters of the first version; manifests hold them also if they are not used.
 FIRST_FILTERS = ("max_length_ratio", "min_length", "remove_duplicates")
 Amount = Annotated[Count, Field(ge=1, le=10**6)]
 Ratio = Annotated[Number, Field(ge=1, le=1_000_000)]
@@ -332,7 +332,7 @@ class DataConfig(Section):
 
     @property
     def tags(self) -> dict[str, str]:
-        """The key of each tag of a corpus, with the tag, in the order of the recipe."""
+        """The tags of corpora, validation and test sets, each by its key: train.0.tag."""
         corpora: dict[str, ParallelFiles] = {
             **{f"train.{index}": corpus for index, corpus in enumerate(self.train)},
             **sets_by_key("validation", self.validation),

@@ -112,7 +112,8 @@ def last_name(key: str) -> str:
 def _all_keys() -> tuple[str, ...]:
     """Return the keys that a message may propose.
 
-    A name and a merge mean too many things, and the keys of stages need the place of their stage.
+    ``name`` and ``merge`` are left out, because other programs use these words for other things,
+    and so are the keys of stages, which need the number of a stage.
     """
     return tuple(
         key

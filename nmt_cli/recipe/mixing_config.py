@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NumbersByName(dict[str, float]):
-    """Numbers by name; nothing changes them, so that a recipe has a hash."""
+    """Numbers by name, with a hash, which a recipe needs; they must not be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
@@ -129,7 +129,7 @@ def _weights_of_shares(shares: Sequence[float], sizes: Sequence[int]) -> list[fl
 def _weights_at(
     temperature: float, groups: Sequence[Hashable], sizes: Sequence[int]
 ) -> list[float]:
-    """Return weights by which a group of n pairs has a share of n ^ (1 / temperature)."""
+    """Return weights with which a group of n pairs gets a share of n ^ (1 / temperature)."""
     of_group: Counter[Hashable] = Counter()
     for group, size in zip(groups, sizes, strict=True):
         of_group[group] += size
@@ -143,7 +143,7 @@ def _weights_at(
 
 
 def problems_of_mixing(data: DataConfig) -> Iterator[Problem]:
-    """Yield names that no corpus or two have, and shares of corpora that contradict each other."""
+    """Yield names of two corpora or of none, and shares of corpora that contradict each other."""
     names: dict[str, int] = {}
     for place, corpus in enumerate(data.train):
         if corpus.name is not None and names.setdefault(corpus.name, place) != place:
@@ -187,7 +187,7 @@ def _problems_of_names(stage: Stage, key: str, names: Collection[str]) -> Iterat
             known = f"the names are {', '.join(names)}" if names else "none has a name"
             yield Problem(key, f"no corpus of data.train has the name {name}; {known}")
     if not any(given.values()):
-        yield Problem(key, "must leave a corpus with more than 0")
+        yield Problem(key, "must leave a corpus with a number above 0")
 
 
 def problems_of_ends(

@@ -202,8 +202,8 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
 
     The names and weights of corpora and how they are mixed, the folder to write to, and how
     training changes the text and draws its pieces, are not among them, and the test set only if its
-    pairs are removed from the training text. What is not used is left out, as in manifests written
-    before there was any of it.
+    pairs are removed from the training text. Keys that are not used are left out, because the
+    manifests of earlier versions do not have them.
     """
     excluded = {"prepared", "mixing", "stages"}
     if not recipe.data.filters.remove_held_out:

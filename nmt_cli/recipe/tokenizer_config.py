@@ -20,7 +20,7 @@ from nmt_cli.recipe.values import (
 NUM_BYTES = 256  # pieces of byte fallback
 RESERVED_NAMES = ("<unk>", "<s>", "</s>")
 ONLY_FOR_TRAINING = {"sampling"}  # keys of tokenizer that do not change what preprocess writes
-# How a new tokenizer is made, with defaults; prepared text of earlier versions has no such keys.
+# Keys of new tokenizers, with defaults; the manifests of earlier versions do not have them.
 OF_NEW_TOKENIZERS = {"shared": True, "byte_fallback": True, "split_digits": False}
 
 

@@ -25,7 +25,7 @@ STEPS_OF_SCHEDULE = {"cosine": ("decay_steps",), "wsd": ("stable_steps", "decay_
 
 
 class GuidedAlignmentConfig(Section):
-    """A head of the decoder that learns the links of data.train[].alignments."""
+    """A head of the decoder that learns the links of data.train.0.alignments."""
 
     weight: Annotated[Number, Field(gt=0, le=1000), DECLARED] = Field(
         default=0.1,
@@ -34,13 +34,13 @@ class GuidedAlignmentConfig(Section):
     )
     decay_steps: Annotated[Steps | None, DECLARED] = Field(
         default=None,
-        description="Number of steps in which the weight falls to zero, each step by as much; null "
-        "keeps the weight.",
+        description="Number of steps in which the weight falls linearly to zero; null keeps the "
+        "weight.",
     )
     layer: Annotated[Annotated[Count, Field(ge=1, le=1000)] | None, DECLARED] = Field(
         default=None,
         description="Layer of the decoder, from 1; null stands for the last but one, or the last "
-        "of less than 6.",
+        "if there are fewer than 6.",
     )
     head: Annotated[Count, Field(ge=1, le=4096), DECLARED] = Field(
         default=1, description="Head of the layer's attention to the source, from 1."
@@ -66,20 +66,20 @@ class TrainingConfig(Section):
     )
     optimizer: Literal["adam", "adamw", "muon"] = Field(
         default="adam",
-        description="adamw is adam whose weight decay leaves the moments alone. muon makes the "
-        "update of each matrix of the layers orthogonal; all other weights are adamw's.",
+        description="adamw is adam with weight decay that does not enter the moments. muon makes "
+        "the update of each matrix of the layers orthogonal, and uses adamw for other weights.",
     )
     weight_decay: Annotated[Number, Field(ge=0, le=1), DECLARED] = Field(
         default=0.0,
-        description="Share of each weight that a step takes away, times the learning rate; with "
-        "adam it is added to the gradient instead. Not of norms and biases.",
+        description="A step reduces each weight by this share times the learning rate; with adam, "
+        "this share of the weight is added to its gradient instead. Not for norms and biases.",
     )
     schedule: Annotated[Schedule, DECLARED] = Field(
         default="noam",
-        description="The learning rate after warm-up. noam is section 5.3's; it and inverse_sqrt "
-        "fall with 1/sqrt(step), cosine and wsd (after stable_steps, in a straight line) to "
-        "final_learning_rate within decay_steps, constant never. All but noam need "
-        "peak_learning_rate.",
+        description="How the learning rate falls after warm-up: noam (section 5.3) and "
+        "inverse_sqrt with 1/sqrt(step); cosine within decay_steps to final_learning_rate; wsd "
+        "likewise, but in a straight line after stable_steps at the peak; constant not at all. "
+        "All but noam need peak_learning_rate.",
     )
     warmup_steps: Annotated[Steps, DECLARED] = Field(
         default=4000, description="Steps in which the learning rate rises."
@@ -127,7 +127,7 @@ class TrainingConfig(Section):
     )
     guided_alignment: Annotated[GuidedAlignmentConfig | None, DECLARED] = Field(
         default=None,
-        description="If given, a head of the decoder learns the links of data.train[].alignments, "
+        description="If given, a head of the decoder learns the links of data.train.0.alignments, "
         "and translate --alignments uses it.",
     )
     seed: Annotated[Count, Field(ge=0, lt=2**63), DECLARED] = Field(
@@ -202,12 +202,13 @@ class ValidationConfig(Interval):
     )
     best_on: SetName | None = Field(
         default=None,
-        description="Name of the validation set whose measure decides; by default the first one.",
+        description="Name of the validation set that decides which checkpoint is the best and when "
+        "patience is used up; by default the first one.",
     )
     robustness: Annotated[tuple[Robustness, ...], FREE] = Field(
         default=(),
         description="Also measure copies of the validation set that decides, in which the text is "
-        "changed as data.train.augment changes it, by the name of the change.",
+        "changed as data.train.augment changes it. A copy has the name of its change.",
     )
     patience: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many validations without improvement."
