@@ -102,7 +102,7 @@ def as_report(figures: Figures) -> str:
 def _head(figures: Figures) -> list[str]:
     subject, config = figures.subject, figures.subject.architecture
     size = config.source_vocabulary_size
-    own = "" if size is None else f", of the source {size:,}"
+    own = "" if size is None else f" of the target, {size:,} of the source"
     return [
         printable(subject.name),
         f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}{own}",

@@ -162,7 +162,7 @@ def _refuse_missing_test(file: RecipeFile) -> None:
             found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
             raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
         if not any(sizes.values()):
-            raise UserError(f"{test.source} is empty; give another data.test, or null.")
+            raise UserError(f"{test.source} is empty; give another text as {key}, or leave it out.")
 
 
 def refuse_other_origin(

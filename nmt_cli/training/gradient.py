@@ -82,7 +82,8 @@ class LaunchedGradient:
             self.norm = torch.nn.utils.get_total_norm(found)
             loss, nll, *others = sums
             figures = torch.stack([loss, nll, self.norm.to(sums.dtype), *failures, *others])
-            # 1 if the weights must stay as they are, else 0.
+            # 1 if the weights must stay as they are, else 0. The loss, the norm and, after
+            # failures, the loss of a guided head decide; the nll is part of the loss.
             self.is_infinite = figures[::2].isfinite().all().logical_not().float()
             self._has_failures = bool(failures)
             if failures:

@@ -81,7 +81,7 @@ def test_its_sizes_are_those_of_the_file(transliteration):
     result = CliRunner().invoke(cli.main, ["inspect", str(transliteration)])
     assert result.exit_code == 0
     assert "6 + 6 layers of width 32 (feed-forward 128), 8 heads" in result.output
-    assert "vocabulary 43, of the source 51\n" in result.output
+    assert "vocabulary 43 of the target, 51 of the source\n" in result.output
     assert SHARED is not None
     numbers = read_variables(Path(SHARED) / "ct2-aren/model.bin").by_name.values()
     assert f"{sum(array.size for array in numbers):,}  100.0%" in result.output
