@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -124,7 +125,9 @@ DAMAGED = (
     EOFError,
     gzip.BadGzipFile,
     zlib.error,
+    lzma.LZMAError,
     zipfile.BadZipFile,
+    UnicodeError,  # of names in a zip archive
     RuntimeError,  # zipfile's, of methods and encryption that it does not know
 )
 

@@ -1,6 +1,7 @@
 import gzip
 import io
 import tarfile
+import zipfile
 
 import pytest
 
@@ -95,3 +96,18 @@ def test_a_damaged_compressed_member_is_damage(tmp_path):
     path = make_archive(tmp_path / "a.tar", {"a.en.gz": bytes(packed)}, "w")
     with pytest.raises(UserError, match=r"a\.tar is damaged \(CRC check failed"):
         members_of(path, "a.en.gz")
+
+
+def test_damage_that_zipfile_does_not_report_as_its_own(tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as file:
+        file.writestr("ä.txt", "")
+        file.writestr("a.en", ODD * 100)
+    whole, name = path.read_bytes(), "ä.txt".encode()
+    middle = whole.index(b"a.en") + 30
+    path.write_bytes(whole[:middle] + bytes(20) + whole[middle + 20 :])
+    with pytest.raises(UserError, match=r"a\.zip is damaged \(Corrupt input data\); remove it"):
+        members_of(path, "a.en")
+    path.write_bytes(whole.replace(name, b"\xff" + name[1:]))
+    with pytest.raises(UserError, match=r"a\.zip is damaged \('utf-8' codec can't decode"):
+        members_of(path, "a.en")
