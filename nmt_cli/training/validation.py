@@ -93,7 +93,14 @@ class Validator:
 
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, objective: Objective) -> None:
         self._recipe, self._corpus, self._objective = recipe, corpus, objective
-        self._sets: list[MeasuredSet] = [*corpus.validation, *changed_sets(recipe, corpus)]
+        changed = changed_sets(recipe, corpus)
+        self._sets: list[MeasuredSet] = [*corpus.validation, *changed]
+        without_loss = [each.name for each in changed if not len(each.target)]
+        if without_loss and objective.machine.ranks.is_main:
+            logs.warning(
+                f"validation.robustness: no loss for {', '.join(without_loss)}, because every pair "
+                "becomes longer than data.max_length; raise that, or leave the change out."
+            )
 
     def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
@@ -136,7 +143,7 @@ class Validator:
     ) -> Validation:
         """Return the figures of a set from its ``_loss_sums`` and its translations, if any."""
         loss, nll, num_tokens, *_ = sums
-        loss, nll = loss / max(1, num_tokens), nll / max(1, num_tokens)
+        loss, nll = (each / num_tokens if num_tokens else math.nan for each in (loss, nll))
         score = self._score(measured, by_rank) if by_rank else None
         is_by_loss = score is None or self._recipe.validation.best_by == "loss"
         figures = Validation(loss, nll, score, -loss if is_by_loss else score, name=measured.name)
@@ -235,6 +242,8 @@ class Validator:
 
 def _micro_batches(measured: MeasuredSet, max_tokens: int) -> tuple[SentencePairs, ...]:
     source, target = measured.source, measured.target
+    if not len(target):  # a changed copy whose pairs are all too long
+        return ()
     by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
     pairs = SentencePairs(source.gather(by_length), target.gather(by_length))
     return Batch(0, (pairs,)).cut(max_tokens).micro_batches

@@ -102,6 +102,25 @@ def test_each_copy_is_measured_as_a_set_with_files(folder, robust, tmp_path, mon
     assert json.loads(json.dumps(record)) == record
 
 
+def test_a_copy_whose_pairs_are_all_too_long_has_no_loss(folder, tmp_path, monkeypatch):
+    for side, language in zip(lines_of(folder, "train"), ("en", "de"), strict=True):
+        (folder / f"long.{language}").write_text(f"{max(side, key=len)}\n")
+    pieces = "tokenizer={vocabulary_size: 330, byte_fallback: true}"
+    one_set = f"data.validation={{source: {folder}/long.en, target: {folder}/long.de}}"
+    long = prepared(folder, "long", one_set, pieces, ROBUSTNESS)
+    size = long.corpus.tokenizer.size
+    monkeypatch.setattr(engine, "CachedTransformer", lambda _: CopyModel(size))
+    warnings: list[str] = []
+    monkeypatch.setattr(logs, "warning", warnings.append)
+    plain, upper, typos = measured(long, tmp_path / "run").sets
+    assert plain.loss > 0
+    for each in (upper, typos):
+        assert each.bleu is not None
+        assert each.as_record()["loss"] is each.as_record()["perplexity"] is None
+    start = "validation.robustness: no loss for upper_case, typos, because every pair becomes"
+    assert warnings[0].startswith(start)
+
+
 def test_recipes_without_text_that_can_be_changed(folder, robust):
     path = str(robust.recipe_path)
     key = "validation.robustness"
