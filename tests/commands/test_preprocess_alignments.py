@@ -76,6 +76,8 @@ NOT_A_LINK = "is not a link; a link is 2-1 (source word 2 and target word 1, fro
 BAD_LINKS = [
     ({3: "0-0 1:1"}, f"data/a.links:4: 1:1 {NOT_A_LINK} is possible only."),
     ({9: "0-0\udcff"}, f"data/a.links:10: 0-0\ufffd {NOT_A_LINK} is possible only."),
+    ({5: "1" * 50_000 + "-0"}, f"data/a.links:6: {'1' * 40}... {NOT_A_LINK} is possible only."),
+    ({5: "0-0 \x1b[2J"}, f"data/a.links:6: '\\x1b[2J' {NOT_A_LINK} is possible only."),
     (
         {70: "0-0 1-9"},
         "data/a.links:71: the link 1-9 is outside its sentence: "

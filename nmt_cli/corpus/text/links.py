@@ -7,7 +7,8 @@ from typing import NamedTuple
 from nmt_cli.messages.figures import counted
 
 Links = tuple[tuple[int, int], ...]  # numbers of a source word and a target word, from 0
-LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+LINK = re.compile(r"(\d{1,18})([-p])(\d{1,18})", re.ASCII)
+SHOWN_CHARACTERS = 40  # of a wrong link
 
 
 class GoldLinks(NamedTuple):
@@ -31,8 +32,10 @@ def read_links(text: str) -> GoldLinks:
     for word in text.split():
         match = LINK.fullmatch(word)
         if match is None:
+            cut = f"{word[:SHOWN_CHARACTERS]}..." if len(word) > SHOWN_CHARACTERS else word
+            shown = cut if cut.isprintable() else repr(cut)
             raise ValueError(
-                f"{word} is not a link; a link is 2-1 (source word 2 and target word 1, from 0), "
+                f"{shown} is not a link; a link is 2-1 (source word 2 and target word 1, from 0), "
                 "or 2p1 if it is possible only"
             )
         link = (int(match[1]), int(match[3]))
