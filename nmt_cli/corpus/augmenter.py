@@ -200,6 +200,15 @@ def changes_of(recipe: Recipe, corpus: PreparedCorpus) -> Change | None:
     return change
 
 
+def glossaries_of(recipe: Recipe) -> dict[str, str]:
+    """Return a checksum of the terms of each glossary of the recipe, by its path.
+
+    Raises UserError if one cannot be read.
+    """
+    paths = [each.augment.glossary for each in recipe.data.train if each.augment.terms > 0]
+    return {str(path): str(Glossary.read(path)) for path in paths if path is not None}
+
+
 def augmenter_of(recipe: Recipe, corpus: PreparedCorpus) -> Augmenter | None:
     """Return what changes the text as the recipe asks for; raises as ``changes_of`` does."""
     if not recipe.data.is_augmented:

@@ -201,6 +201,15 @@ def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> 
     _record_recipe(run_dir, recipe)
 
 
+def last_session(run_dir: Path) -> dict[str, Any]:
+    """Return what ``describe_session`` wrote last; nothing if that is missing or damaged."""
+    try:
+        session = json.loads((run_dir / SESSIONS).read_bytes().splitlines()[-1])
+    except (OSError, ValueError, IndexError, RecursionError):
+        return {}
+    return session if isinstance(session, dict) else {}
+
+
 def record_changes(run_dir: Path, recipe: Recipe) -> None:
     """Write the resolved recipe of a finished run, if a key of it has changed."""
     if changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.checkpoints import average_command, list_checkpoints
+from nmt_cli.corpus.augmenter import glossaries_of
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
@@ -28,6 +29,7 @@ from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.run_directory import (
     check_run_directory,
     describe_session,
+    last_session,
     locked,
     record_changes,
 )
@@ -205,9 +207,13 @@ def _train(job: Job, worker: Worker | None, training: Training) -> None:
     """Describe the session in the run directory, and train until the recipe's end."""
     corpus, machine = training.corpus, training.machine
     refuse_longer(training.cut.max_tokens, *(side.lengths for side in corpus.sides))
+    glossaries = glossaries_of(training.recipe)
     if machine.ranks.is_main:
         from_step = {"from_step": training.state.progress.step}
         facts = {**from_step, **machine.describe(), **training.cut.facts()}
+        if glossaries:
+            _warn_of_changed_glossaries(job.run_dir, glossaries)
+            facts["glossaries"] = glossaries
         describe_session(job.run_dir, training.recipe, facts)
         _announce(training)
     max_time = job.options.get("max_time")
@@ -223,6 +229,16 @@ def _train(job: Job, worker: Worker | None, training: Training) -> None:
     is_usable = training.divergence() is None
     if machine.ranks.is_main and is_usable and not job.options.get("in_run"):
         logs.info(f"Next: {average_command(job.run_dir, list_checkpoints(job.run_dir))}")
+
+
+def _warn_of_changed_glossaries(run_dir: Path, glossaries: Mapping[str, str]) -> None:
+    before = last_session(run_dir).get("glossaries")
+    for path, checksum in glossaries.items():
+        if isinstance(before, dict) and before.get(path, checksum) != checksum:
+            logs.warning(
+                f"the terms of {path} have changed since the last session of {run_dir}; training "
+                "goes on with the new ones. To keep the old ones, stop and restore the file."
+            )
 
 
 def _announce(training: Training) -> None:
