@@ -98,6 +98,8 @@ def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
             yield f"{key}.scores.file", corpus.scores.file
         if corpus.alignments is not None:
             yield f"{key}.alignments", corpus.alignments
+        if corpus.augment.glossary is not None:
+            yield f"{key}.augment.glossary", corpus.augment.glossary
     if recipe.tokenizer.model is not None and recipe.origin is None:
         yield "tokenizer.model", recipe.tokenizer.model
 

@@ -100,6 +100,9 @@ def test_check_takes_overrides():
         recipes.check("mine.yaml", ["tokenizer.model=none.model"])
     with pytest.raises(RecipeError, match=r"data\.train\.0\.scores\.file: no\.s does not exist"):
         recipes.check("mine.yaml", ["data.train.0.scores={file: no.s}"])
+    symbols = "tokenizer.user_defined_symbols=['<t>', '</t>']"
+    with pytest.raises(RecipeError, match=r"0\.augment\.glossary: no\.tsv does not exist"):
+        recipes.check("mine.yaml", [symbols, "data.train.0.augment={terms: 0.1, glossary: no.tsv}"])
 
 
 def test_check_warns_where_too_few_checkpoints_come_for_the_average(capsys):
