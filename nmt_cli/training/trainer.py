@@ -79,6 +79,8 @@ class Trainer:
         if stop.has_deadline:
             stop.note_seconds("save", self._saver.estimated_seconds())
         with logs.progress("train", "steps", training.recipe.training.max_steps, step) as bar:
+            if step == 0 and training.recipe.data.stages:
+                training.log_stage()
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone
             batches, stage = self._batches(), self.state.progress.stage
             while not training.is_finished():
@@ -98,6 +100,8 @@ class Trainer:
         training.machine.ranks.wait_for_main()  # none ends as finished before the main one saved
         log = logs.info if training.divergence() is None else logs.warning
         log(training.summary())
+        if (unreached := training.unreached_stages()) is not None:
+            logs.warning(unreached)
 
     def _batches(self) -> Generator[Batch, None, None]:
         training, corpus = self.training, self.training.corpus

@@ -101,10 +101,25 @@ class Training:
         progress.stage_epoch = epoch + (used > 0)
         progress.validations_without_improvement = 0
         enter_stage(self.plan, self.recipe, self.corpus, progress)
+        self.log_stage()
+
+    def log_stage(self) -> None:
+        """Log that the stage of data.stages begins at this step."""
+        progress = self.state.progress
         mixture = mixture_in_words(self.recipe, self.corpus, progress.stage)
         logs.info(
             f"step {progress.step:,}: stage {progress.stage + 1} of "
             f"{len(self.recipe.data.stages)} begins with {mixture}."
+        )
+
+    def unreached_stages(self) -> str | None:
+        """Return which stages of data.stages never began; None if the last one did."""
+        num_begun, num_all = self.state.progress.stage + 1, len(self.recipe.data.stages)
+        if num_begun >= num_all:
+            return None
+        return (
+            f"training ended in stage {num_begun} of {num_all}, before data.stages.{num_begun}; "
+            "shorten the stages before it, or resume with more steps."
         )
 
     def divergence(self) -> str | None:

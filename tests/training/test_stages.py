@@ -131,6 +131,18 @@ def test_each_stage_trains_on_its_shares_and_the_learning_rate_goes_on(mixed, us
     assert rates == pytest.approx(warm_up)
 
 
+def test_the_first_stage_is_logged_and_one_that_never_began_warned_of(mixed, tmp_path, capsys):
+    logs.configure(quiet=False)
+    stages = "data.stages=[{shares: {a: 70, b: 30}, until: {epochs: 9}}, {weights: {c: 1}}]"
+    recipe = mixed.recipe("training.max_steps=3", stages=stages)
+    mixed.trainer(tmp_path / "run", recipe).train(StopRequest())
+    log = capsys.readouterr().err
+    assert "step 0: stage 1 of 2 begins with 70.0% a, 30.0% b." in log
+    assert "Warning: training ended in stage 1 of 2, before data.stages.1; " in log
+    mixed.trainer(tmp_path / "whole").train(StopRequest())
+    assert "training ended in stage" not in capsys.readouterr().err
+
+
 class StopAt(StopRequest):
     """A request that comes once training has reached a step."""
 
