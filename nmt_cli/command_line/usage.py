@@ -122,6 +122,8 @@ class _Unknown:
         if self._name == "--set" and equals:
             yield _Unknown(self._ctx, key.rpartition(".")[2], value)._called_so()
         yield self._called_so()
+        if (self._command, plain(self._name)) == ("score", "glossary"):  # else it would be a key
+            yield self._option(["--terms"])
         yield from self._by_table()
         if "--set" not in self._own:
             yield explained

@@ -121,6 +121,7 @@ def test_a_key_on_a_command_without_recipe_is_sent_to_the_one_that_has_it(comman
         ("average-checkpoints r --overwrite", "--force"),
         ("run base --save-dir x", "--run-dir x"),
         ("compare base --use-cpu", "--device cpu"),
+        ("score out.de ref.de --glossary t.tsv", "--terms t.tsv"),
     ],
 )
 def test_a_wrong_name_of_an_option_gets_the_right_one(command_line, proposal):
