@@ -29,7 +29,8 @@ def program(request):
 
 def exported(program, model, name="out", **options):
     output = model.parent / name
-    export.run(model, output_format=program, output=output, verify=2, **options)
+    options = {"quantization": "float32", "verify": 2, **options}
+    export.run(model, output_format=program, output=output, **options)
     return output
 
 
