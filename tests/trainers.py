@@ -4,12 +4,26 @@ import torch
 
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE
+from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 
 CPU = Machine(torch.device("cpu"), "fp32")
 ONE_PIECE = BatchCut(120)  # the toy recipe's tokens_per_step
+
+
+class StopAfter(StopRequest):
+    """A request that comes once training has reached a step."""
+
+    def __init__(self, trainer: Trainer, step: int) -> None:
+        super().__init__()
+        self.trainer, self.step = trainer, step
+
+    def __bool__(self) -> bool:
+        if self.trainer.state.progress.step >= self.step:
+            self.reason = "SIGTERM"
+        return super().__bool__()
 
 
 def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=False, machine=None):

@@ -62,7 +62,7 @@ def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
 
 
 def room_of_sources(longest: int) -> int:
-    """Return the entries of the room for sources, the longest of which has ``longest``."""
+    """Return the number of entries to reserve for each source if the longest has ``longest``."""
     return -(-longest // SOURCE_STEP) * SOURCE_STEP
 
 

@@ -25,7 +25,7 @@ from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
-from tests.trainers import new_trainer, weights_of
+from tests.trainers import StopAfter, new_trainer, weights_of
 
 SIZES = {"a": 90, "b": 50, "c": 60}
 STAGES = (
@@ -143,19 +143,6 @@ def test_the_first_stage_is_logged_and_one_that_never_began_warned_of(mixed, tmp
     assert "training ended in stage" not in capsys.readouterr().err
 
 
-class StopAt(StopRequest):
-    """A request that comes once training has reached a step."""
-
-    def __init__(self, trainer, step):
-        super().__init__()
-        self.trainer, self.step = trainer, step
-
-    def __bool__(self):
-        if self.trainer.state.progress.step >= self.step:
-            self.reason = "SIGTERM"
-        return super().__bool__()
-
-
 class KilledError(Exception):
     """Ends a training without saving."""
 
@@ -171,7 +158,7 @@ def train(mixed, run_dir, *ends, ranks=ALONE, recipe=None, reads_late=False):
                 trainer.train(StopRequest())
             elif end > 0:
                 with pytest.raises(InterruptedTrainingError, match=f"training at step {end};"):
-                    trainer.train(StopAt(trainer, end))
+                    trainer.train(StopAfter(trainer, end))
             else:
                 update = trainer._update
 
@@ -279,7 +266,7 @@ def test_a_stage_ends_after_validations_without_improvement(mixed, tmp_path, mon
         give(trainer)
         if stop_at:
             with pytest.raises(InterruptedTrainingError):
-                trainer.train(StopAt(trainer, stop_at))
+                trainer.train(StopAfter(trainer, stop_at))
         else:
             trainer.train(StopRequest())
     progress = trainer.state.progress
@@ -302,7 +289,7 @@ def test_a_resumed_run_stays_in_its_epoch_when_its_stage_changes(mixed, used, tm
     stop_at = second + 3 + 2  # the first epoch of the last stage has begun
     trainer = mixed.trainer(tmp_path / "run")
     with pytest.raises(InterruptedTrainingError):
-        trainer.train(StopAt(trainer, stop_at))
+        trainer.train(StopAfter(trainer, stop_at))
     used.clear()
     fewer = "data.stages=[{weights: {a: 1}, until: {steps: 1}}, {weights: {b: 0.5, c: 1}}]"
     changed = mixed.trainer(tmp_path / "run", mixed.recipe(stages=fewer), resume=True)

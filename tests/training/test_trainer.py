@@ -21,7 +21,7 @@ from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers
-from tests.trainers import changed, weights_of
+from tests.trainers import StopAfter, changed, weights_of
 
 TWO_PIECES = BatchCut(60)  # micro-batches a step
 
@@ -34,19 +34,6 @@ def new_trainer(toy, tmp_path):
         return trainers.new_trainer(experiment, run_dir, recipe, TWO_PIECES, resume=resume)
 
     return make
-
-
-class StopAfter(StopRequest):
-    """A request that comes once training has reached a step."""
-
-    def __init__(self, trainer, step):
-        super().__init__()
-        self.trainer, self.step = trainer, step
-
-    def __bool__(self):
-        if self.trainer.state.progress.step >= self.step:
-            self.reason = "SIGTERM"
-        return super().__bool__()
 
 
 def records(trainer):

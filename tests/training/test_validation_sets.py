@@ -17,7 +17,7 @@ from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.fake_models import CopyModel
 from tests.forked_ranks import run_ranks
-from tests.trainers import changed, new_trainer, weights_of
+from tests.trainers import StopAfter, changed, new_trainer, weights_of
 
 SIZES = {"news": 11, "talks": 7, "web": 1}
 BEST = {"every_steps": 1, "best_by": "bleu"}
@@ -161,17 +161,6 @@ def test_another_set_may_decide_from_a_resume_on(together, tmp_path):
     scores.update({3: (15.0, 40.0, 5.0), 4: (12.0, 70.0, 5.0)})
     news = {**BEST, "best_on": "news"}
     assert train(together, tmp_path / "run", news, scores, resume=True) == (4, 3)
-
-
-class StopAfter(StopRequest):
-    def __init__(self, trainer, step):
-        super().__init__()
-        self.trainer, self.step = trainer, step
-
-    def __bool__(self):
-        if self.trainer.state.progress.step >= self.step:
-            self.reason = "SIGTERM"
-        return super().__bool__()
 
 
 def records(run_dir):
