@@ -16,7 +16,8 @@ INT8 = Path(__file__).parent / "formats/format_4/int8/run/average"
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}  # they take longer to import than torch
 OF_OTHER_COMMANDS = {
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard"),
-    *("requests", "nmt_cli.training", "nmt_cli.runs"),
+    *("requests", "nmt_cli.training", "nmt_cli.runs", "nmt_cli.recipe.schema"),
+    *("html.parser", "xml.parsers.expat"),
 }
 EXTRAS = (
     "matplotlib",

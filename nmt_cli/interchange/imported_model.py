@@ -15,10 +15,10 @@ from nmt_cli.files.folders import AVERAGED, IMPORTED
 from nmt_cli.interchange.files import Array
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import save_model
-from nmt_cli.recipe.data_config import DataConfig, Normalization
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
-from nmt_cli.recipe.schema import DecodingConfig
+from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
 LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few

@@ -9,6 +9,7 @@ from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
 from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing, weights_of
+from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.recipe.values import (
     DECLARED,
     FREE,
@@ -119,15 +120,6 @@ def sets_by_key(
     if isinstance(held_out, HeldOutFiles):
         return {key: held_out}
     return {f"{key}.{index}": files for index, files in enumerate(held_out)}
-
-
-class Normalization(Section):
-    """Changes to the text before it is cut into pieces; translate applies them to its input."""
-
-    nfc: Flag = Field(default=False, description="Compose characters (Unicode NFC).")
-    punctuation: Flag = Field(
-        default=False, description="Normalize punctuation as the Moses scripts do."
-    )
 
 
 # Filters of the first version; manifests hold them also if they are not used.

@@ -4,20 +4,25 @@ The file has names and rules of its own, so that a later change of recipes break
 of format 1 have no such file; their settings are read from their recipe.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.files.file_names import CONFIG, RECIPE
 from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.recipe.data_config import DataConfig, Normalization, TreebankConfig
 from nmt_cli.recipe.model_config import DROPOUTS, NO_DROPOUT, ModelConfig, PaperModel
-from nmt_cli.recipe.schema import DecodingConfig, Recipe
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
+
+if TYPE_CHECKING:  # other sections of a recipe take time to import, and translating needs none
+    from nmt_cli.recipe.data_config import DataConfig
+    from nmt_cli.recipe.schema import Recipe
+    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 LARGEST_CONFIG = 1_000_000  # bytes
 DEEP = 6  # layers
@@ -252,6 +257,8 @@ def _head_from_json(content: Mapping[str, Any], model: ModelConfig) -> Alignment
 
 
 def _trees_from_json(content: Mapping[str, Any]) -> Linearization:
+    from nmt_cli.recipe.data_config import TreebankConfig  # only a model that parses needs it
+
     form = dict(content)
     labels = form.pop("labels")
     return TreebankConfig.model_validate(form).linearization(

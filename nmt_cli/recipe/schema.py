@@ -10,33 +10,14 @@ from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
 from nmt_cli.recipe.mixing_config import problems_of_ends
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 from nmt_cli.recipe.tokenizer_config import (
     OF_NEW_TOKENIZERS,
     ONLY_FOR_TRAINING,
     TokenizerConfig,
 )
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
-from nmt_cli.recipe.values import FREE, Count, DataPath, Flag, Number, Problem, Section
-
-
-class DecodingConfig(Section):
-    """The beam search of section 6.1."""
-
-    beam_size: Annotated[Count, Field(ge=BEAM_SIZE.least, le=BEAM_SIZE.most)] = Field(
-        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
-    )
-    length_penalty: Annotated[Number, Field(ge=LENGTH_PENALTY.least, le=LENGTH_PENALTY.most)] = (
-        Field(default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha.")
-    )
-    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
-        default=50, description="Longest output: this many pieces more than the input."
-    )
-    well_formed_trees: Flag = Field(
-        default=False,
-        description="Search only trees of exactly the sentence's words; needs data.treebank.",
-    )
-
+from nmt_cli.recipe.translation_config import DecodingConfig
+from nmt_cli.recipe.values import FREE, DataPath, Problem, Section
 
 if TYPE_CHECKING:
     ModelSection = ModelConfig

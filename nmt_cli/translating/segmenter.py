@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.ctranslate2_search import CTranslate2Model
-from nmt_cli.translating.markup.blocks import Block, Markup, blocks_of
-from nmt_cli.translating.markup.placement import filled_block
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.segments import Layout, Output, Segments, SegmentsError, sentences, whole
+from nmt_cli.translating.segments import Layout, Segments, SegmentsError, sentences, whole
 from nmt_cli.translating.soft_glossary import SoftGlossary
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
+    from nmt_cli.translating.markup.blocks import Markup
 
 ALIGNMENTS_OF_MARKUP = "alignments count the words of a text without tags"
 LANGUAGE_MISSING = (
@@ -24,11 +23,6 @@ LANGUAGE_MISSING = (
     "source language; give --source-language"
 )
 PARSES = "this model parses, and cannot put the trees of several texts together"
-# Line ends are spaces in a paragraph of HTML; sentencex takes two of them for the end of one.
-SPACES = str.maketrans(dict.fromkeys("\t\n\f\r", " "))
-NOT_IN_XML = str.maketrans(
-    dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "\ufffd")
-)
 
 
 class Segmenter:
@@ -91,7 +85,10 @@ class Segmenter:
             cut = self._cut(is_split=split, is_markup=markup is not None, protection=protection)
             if markup is None:
                 return cut(request.text)
-            return MarkupSegments(blocks_of(request.text, markup), markup, cut)
+            # Takes time, which lines without markup need not wait for.
+            from nmt_cli.translating.markup.placement import MarkupSegments
+
+            return MarkupSegments(request.text, markup, cut)
         except UserError as error:
             raise SegmentsError(str(error)) from None
 
@@ -108,41 +105,6 @@ class Segmenter:
         if self._language == UNKNOWN_LANGUAGE:
             raise SegmentsError(LANGUAGE_MISSING)
         return lambda text: sentences(text, self._language, protection)
-
-
-class MarkupSegments:
-    """The segments of markup: those of each block of text, and what is between the blocks."""
-
-    def __init__(
-        self, parts: Sequence[str | Block], markup: Markup, cut: Callable[[str], Segments]
-    ) -> None:
-        self._parts, self._markup, self._of_blocks = parts, markup, list[Segments]()
-        self.texts, self.separators, self.need_spans = list[str](), list[str](), list[bool]()
-        for block in parts:
-            if isinstance(block, str):
-                continue
-            text = block.text
-            segments = cut(text.translate(SPACES) if markup == "html" else text)
-            self._of_blocks.append(segments)
-            self.texts += segments.texts
-            self.separators += [" ", *list(segments.separators)[1:]]
-            self.need_spans += [bool(block.root.children)] * len(segments.texts)
-
-    def filled(self, outputs: Sequence[Output]) -> str:
-        """Return the markup with the translation of each segment in its place."""
-        filled, rest, of_blocks = list[str](), iter(outputs), iter(self._of_blocks)
-        for part in self._parts:
-            if isinstance(part, str):
-                filled.append(part)
-                continue
-            segments = next(of_blocks)
-            of_block = [next(rest) for _ in segments.texts]
-            if self._markup == "xml":
-                of_block = [
-                    each._replace(text=each.text.translate(NOT_IN_XML)) for each in of_block
-                ]
-            filled.append(filled_block(part, segments, of_block))
-        return "".join(filled)
 
 
 def why_no_markup(

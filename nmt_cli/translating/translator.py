@@ -29,7 +29,6 @@ from nmt_cli.translating.ctranslate2_search import (
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
-from nmt_cli.translating.markup.blocks import Markup
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter, why_no_alignments, why_no_markup
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from nmt_cli.search.engine import SearchEngine
     from nmt_cli.search.ensemble import Member
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+    from nmt_cli.translating.markup.blocks import Markup
 
 
 class TranslatorOptions(TypedDict, total=False):

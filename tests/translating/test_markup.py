@@ -9,7 +9,7 @@ import lxml.html
 import pytest
 
 from nmt_cli.translating.markup.blocks import DEEPEST, Block, blocks_of
-from nmt_cli.translating.segmenter import MarkupSegments
+from nmt_cli.translating.markup.placement import MarkupSegments
 from nmt_cli.translating.segments import Output, SegmentsError, Span, sentences, whole
 from tests.translating.markup_fragments import (
     WORD,
@@ -47,7 +47,7 @@ BROKEN = [
 
 
 def layout(source, markup="html", cut=whole):
-    return MarkupSegments(blocks_of(source, markup), markup, cut)
+    return MarkupSegments(source, markup, cut)
 
 
 def translated(source, markup="html", of=copied, cut=whole):
@@ -306,6 +306,6 @@ def test_random_broken_html(number):
     ],
 )
 def test_tags_that_end_at_once_and_foreign_elements_of_html(source, expected):
-    segments = MarkupSegments(blocks_of(source, "html"), "html", whole)
+    segments = MarkupSegments(source, "html", whole)
     outputs = [each._replace(text=each.text.upper()) for each in copied(segments.texts, WORD)]
     assert segments.filled(outputs) == expected

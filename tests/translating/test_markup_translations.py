@@ -9,8 +9,8 @@ import pytest
 
 from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.recipe.data_config import Normalization
 from nmt_cli.recipe.model_settings import TextSettings
+from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.search.beams import Attended, Hypothesis
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.request import Request

@@ -1,17 +1,19 @@
 """Normalizes text before it is cut into pieces, in the same way in preprocess and translate."""
 
+from __future__ import annotations
+
 import unicodedata
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from nmt_cli.recipe.data_config import DataConfig
-from nmt_cli.recipe.model_settings import TextSettings
+if TYPE_CHECKING:
+    from nmt_cli.recipe.data_config import DataConfig
+    from nmt_cli.recipe.model_settings import TextSettings
+
+    NormalizedText = DataConfig | TextSettings  # both have the languages and the normalization
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
-
-# Both have the languages and the kinds of normalization.
-NormalizedText = DataConfig | TextSettings
 
 
 class Normalizer:

@@ -1,11 +1,13 @@
 """SentencePiece: any text can be encoded, with byte fallback losslessly, never as a control id."""
 
+from __future__ import annotations
+
 import io
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import sentencepiece
 
@@ -16,7 +18,9 @@ from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.files.text_files import read_content
 from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+
+if TYPE_CHECKING:
+    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 # Longer lines are cut for training: SentencePiece would skip them and report that only in its log.
 LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes

@@ -1,10 +1,12 @@
 """Text to token ids and back: the interface of all tokenizers, and how one is loaded or trained."""
 
+from __future__ import annotations
+
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import (
@@ -20,9 +22,11 @@ from nmt_cli.files.file_names import (
     TARGET_PIECES,
     VOCABULARY,
 )
-from nmt_cli.recipe.data_config import DataConfig
-from nmt_cli.recipe.model_settings import TextSettings
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+
+if TYPE_CHECKING:
+    from nmt_cli.recipe.data_config import DataConfig
+    from nmt_cli.recipe.model_settings import TextSettings
+    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 NEW = "the new tokenizer"  # in messages
 

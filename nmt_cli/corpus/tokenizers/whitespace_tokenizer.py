@@ -1,15 +1,20 @@
 """A tokenizer for text that is already in pieces, with white space between them."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.files.file_names import SOURCE_VOCABULARY, VOCABULARY
 from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+
+if TYPE_CHECKING:
+    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 CONTROL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 MANY_PIECES = 100_000

@@ -1,18 +1,23 @@
-"""Puts inline elements around the words of a translation that their words became."""
+"""The segments of markup, and the inline elements around the words that their words became."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from nmt_cli.translating.markup.blocks import Block, Inline
+from nmt_cli.translating.markup.blocks import Block, Inline, Markup, blocks_of
 from nmt_cli.translating.segments import Output, Segments, Span
 
 # An element surrounds the words with the greatest sum: each of its own words counts 1, and other
 # words between them count this. So "a, b" stays one element if the comma belongs to no element, but
 # not if it belongs to another one.
 OF_NO_ELEMENT, OF_ANOTHER = -0.9, -2.0
+# Line ends are spaces in a paragraph of HTML; sentencex takes two of them for the end of one.
+SPACES = str.maketrans(dict.fromkeys("\t\n\f\r", " "))
+NOT_IN_XML = str.maketrans(
+    dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "\ufffd")
+)
 
 
 class _Cell(NamedTuple):
@@ -36,7 +41,41 @@ class _Interval(NamedTuple):
     of: Inline
 
 
-def filled_block(block: Block, segments: Segments, outputs: Sequence[Output]) -> str:
+class MarkupSegments:
+    """The segments of markup: those of each block of text, and what is between the blocks."""
+
+    def __init__(self, text: str, markup: Markup, cut: Callable[[str], Segments]) -> None:
+        self._parts, self._markup = blocks_of(text, markup), markup
+        self._of_blocks = list[Segments]()
+        self.texts, self.separators, self.need_spans = list[str](), list[str](), list[bool]()
+        for block in self._parts:
+            if isinstance(block, str):
+                continue
+            of_block = block.text.translate(SPACES) if markup == "html" else block.text
+            segments = cut(of_block)
+            self._of_blocks.append(segments)
+            self.texts += segments.texts
+            self.separators += [" ", *list(segments.separators)[1:]]
+            self.need_spans += [bool(block.root.children)] * len(segments.texts)
+
+    def filled(self, outputs: Sequence[Output]) -> str:
+        """Return the markup with the translation of each segment in its place."""
+        filled, rest, of_blocks = list[str](), iter(outputs), iter(self._of_blocks)
+        for part in self._parts:
+            if isinstance(part, str):
+                filled.append(part)
+                continue
+            segments = next(of_blocks)
+            of_block = [next(rest) for _ in segments.texts]
+            if self._markup == "xml":
+                of_block = [
+                    each._replace(text=each.text.translate(NOT_IN_XML)) for each in of_block
+                ]
+            filled.append(_filled_block(part, segments, of_block))
+        return "".join(filled)
+
+
+def _filled_block(block: Block, segments: Segments, outputs: Sequence[Output]) -> str:
     """Return the source of ``block`` with the translations of its segments."""
     cells = list(_cells(block, segments, outputs))
     if not block.root.children:

@@ -1,0 +1,35 @@
+"""The sections of a recipe that a model keeps for translation, apart from its architecture."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
+from nmt_cli.recipe.values import Count, Flag, Number, Section
+
+
+class Normalization(Section):
+    """Changes to the text before it is cut into pieces; translate applies them to its input."""
+
+    nfc: Flag = Field(default=False, description="Compose characters (Unicode NFC).")
+    punctuation: Flag = Field(
+        default=False, description="Normalize punctuation as the Moses scripts do."
+    )
+
+
+class DecodingConfig(Section):
+    """The beam search of section 6.1."""
+
+    beam_size: Annotated[Count, Field(ge=BEAM_SIZE.least, le=BEAM_SIZE.most)] = Field(
+        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
+    )
+    length_penalty: Annotated[Number, Field(ge=LENGTH_PENALTY.least, le=LENGTH_PENALTY.most)] = (
+        Field(default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha.")
+    )
+    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
+        default=50, description="Longest output: this many pieces more than the input."
+    )
+    well_formed_trees: Flag = Field(
+        default=False,
+        description="Search only trees of exactly the sentence's words; needs data.treebank.",
+    )
