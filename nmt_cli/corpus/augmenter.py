@@ -3,7 +3,7 @@
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -102,7 +102,7 @@ class Augmenter:
         corpus = self._corpus
         source, target = corpus.source.gather(numbers), corpus.target.gather(numbers)
         links = (
-            [[]] * len(numbers) if corpus.links is None else _lists(corpus.links.gather(numbers))
+            [[]] * len(numbers) if corpus.links is None else corpus.links.gather(numbers).lists()
         )
         texts = self._words(source, "source"), self._words(target, "target"), links
         for of_source, of_target, of_pair in zip(*texts, strict=True):
@@ -118,7 +118,7 @@ class Augmenter:
 
     def _words(self, sentences: Sentences, side: Side) -> Iterator[list[str] | None]:
         tokenizer, is_in_pieces = self._corpus.tokenizer, self._is_in_pieces
-        for *ids, _ in _lists(sentences):
+        for *ids, _ in sentences.lists():
             if self._have_no_text(ids):
                 yield None
             else:
@@ -162,12 +162,6 @@ def random_bits(seed: int, places: Indices) -> npt.NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
-
-
-def _lists(sentences: Sentences) -> Iterator[list[int]]:
-    tokens, ends = sentences.tokens.tolist(), np.cumsum(sentences.lengths).tolist()
-    for start, end in pairwise([0, *ends]):
-        yield tokens[start:end]
 
 
 def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int]) -> Sentences:

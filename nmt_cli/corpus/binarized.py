@@ -4,6 +4,7 @@ import mmap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,12 @@ class Sentences:
         """Yield the tokens and the lengths."""
         yield self.tokens
         yield self.lengths
+
+    def lists(self) -> Iterator[list[int]]:
+        """Yield the tokens of each sentence."""
+        tokens, ends = self.tokens.tolist(), np.cumsum(self.lengths).tolist()
+        for start, end in pairwise([0, *ends]):
+            yield tokens[start:end]
 
     def expect(self) -> None:
         """Let the system begin to read the tokens, if they are on a disk."""

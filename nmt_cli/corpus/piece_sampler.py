@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Collection, Iterator
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 
@@ -53,12 +53,10 @@ class PieceSampler:
     def sample(self, side: Sentences, batch_index: int, name: str) -> Sentences:
         """Return the sentences of the side ``name`` of a batch in other pieces of the same text."""
         draw = random.Random(derived_bits(self._seed, batch_index, name)).random
-        tokens, ends = side.tokens.tolist(), np.cumsum(side.lengths).tolist()
         chosen = []
-        for start, end in pairwise([0, *ends]):
-            drawn = self._drawn(tokens[start : end - 1], draw)
-            chosen.append(drawn if len(drawn) < self._longest else tokens[start : end - 1])
-            chosen[-1].append(tokens[end - 1])
+        for *sentence, end in side.lists():
+            drawn = self._drawn(sentence, draw)
+            chosen.append([*(drawn if len(drawn) < self._longest else sentence), end])
         lengths = np.fromiter(map(len, chosen), np.int64, count=len(chosen))
         together = np.fromiter(chain.from_iterable(chosen), np.int64, count=int(lengths.sum()))
         return Sentences(together, lengths)
