@@ -4,6 +4,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -176,12 +177,14 @@ def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int
     return Sentences(np.concatenate([*parts, side.tokens[start:]]), lengths)
 
 
-def changes_of(recipe: Recipe, corpus: PreparedCorpus) -> Change | None:
+def changes_of(
+    recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary]
+) -> Change | None:
     """Return what the recipe changes in the pairs of a batch; None if that is nothing.
 
-    Raises UserError if the tokenizer cannot sample, or if a glossary cannot be read.
+    Raises UserError if the tokenizer cannot sample.
     """
-    augmenter, sampler = augmenter_of(recipe, corpus), sampler_of(recipe, corpus)
+    augmenter, sampler = augmenter_of(recipe, corpus, glossaries), sampler_of(recipe, corpus)
     changes = [each.change for each in (augmenter, sampler) if each is not None]
     if not changes:
         return None
@@ -194,23 +197,22 @@ def changes_of(recipe: Recipe, corpus: PreparedCorpus) -> Change | None:
     return change
 
 
-def glossaries_of(recipe: Recipe) -> dict[str, str]:
-    """Return a checksum of the terms of each glossary of the recipe, by its path.
-
-    Raises UserError if one cannot be read.
-    """
-    paths = [each.augment.glossary for each in recipe.data.train if each.augment.terms > 0]
-    return {str(path): str(Glossary.read(path)) for path in paths if path is not None}
+def read_glossaries(recipe: Recipe) -> dict[Path, Glossary]:
+    """Return each glossary of the recipe by its path. Raises UserError if one cannot be read."""
+    paths = (each.augment.glossary for each in recipe.data.train if each.augment.terms > 0)
+    return {path: Glossary.read(path) for path in dict.fromkeys(paths) if path is not None}
 
 
-def augmenter_of(recipe: Recipe, corpus: PreparedCorpus) -> Augmenter | None:
-    """Return what changes the text as the recipe asks for; raises as ``changes_of`` does."""
+def augmenter_of(
+    recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary]
+) -> Augmenter | None:
+    """Return what changes the text as the recipe asks for; None if that is nothing."""
     if not recipe.data.is_augmented:
         return None
     symbols = recipe.tokenizer.user_defined_symbols
     augments = []
     for each in recipe.data.train:
         path = each.augment.glossary
-        glossary = None if path is None else Glossary.read(path)
+        glossary = None if path is None else glossaries.get(path)
         augments.append(Augmenting(each.augment, symbols, glossary, each.tag))
     return Augmenter(corpus, augments, recipe.training.seed)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.checkpoints import average_command, list_checkpoints
-from nmt_cli.corpus.augmenter import glossaries_of
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
@@ -207,7 +206,7 @@ def _train(job: Job, worker: Worker | None, training: Training) -> None:
     """Describe the session in the run directory, and train until the recipe's end."""
     corpus, machine = training.corpus, training.machine
     refuse_longer(training.cut.max_tokens, *(side.lengths for side in corpus.sides))
-    glossaries = glossaries_of(training.recipe)
+    glossaries = {str(path): str(terms) for path, terms in training.glossaries.items()}
     if machine.ranks.is_main:
         from_step = {"from_step": training.state.progress.step}
         facts = {**from_step, **machine.describe(), **training.cut.facts()}

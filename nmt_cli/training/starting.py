@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus
@@ -54,10 +55,11 @@ def prepare_training(
     ``is_resumed``, else the weights from the model at ``init_from``, or that of the recipe's
     ``model.from``, if one is given. The other ranks receive it. Raises UserError if no checkpoint
     can be resumed from, if the text is another one than before, if that model does not fit, if
-    text, recipe or precision of the ranks differ, or if a sentence pair does not fit the memory.
+    text, recipe or precision of the ranks differ, if a glossary cannot be read, or if a sentence
+    pair does not fit the memory.
     """
     ranks = machine.ranks
-    plan = plan_batches(recipe, corpus)
+    plan, glossaries = plan_batches(recipe, corpus), read_glossaries(recipe)
     state = _new_state(recipe, corpus, machine)
     facts = None
     if is_resumed and ranks.is_main:
@@ -68,7 +70,7 @@ def prepare_training(
         state.origin = start_from(parent, state.model, corpus.tokenizer)
         state.average = _new_average(recipe, state.model)
     if ranks.size > 1:
-        _require_same_training(recipe, corpus, machine)
+        _require_same_training(recipe, corpus, glossaries, machine)
         # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
         place = ranks.from_main(plan.epoch_of(state.progress.batch_index))
         _copy_from_main(ranks, state)
@@ -86,7 +88,7 @@ def prepare_training(
         machine,
         guidance=guidance_of(recipe, corpus),
     ).with_buffers()
-    training = Training(run_dir, recipe, corpus, plan, objective, state, cut)
+    training = Training(run_dir, recipe, corpus, plan, objective, state, cut, glossaries)
     if not training.is_complete():
         first = state.progress.batch_index
         machine = choose_attention(objective, corpus, plan, first, cut, facts)
@@ -176,12 +178,14 @@ def _begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -
     )
 
 
-def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
+def _require_same_training(
+    recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary], machine: Machine
+) -> None:
     """Raise UserError if the ranks' text, recipe or precision differ."""
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
     augmentation = [
-        (each.model_dump(exclude={"glossary"}), each.glossary and str(Glossary.read(each.glossary)))
+        (each.model_dump(exclude={"glossary"}), str(glossaries.get(each.glossary or Path())))
         for each in (corpus.augment for corpus in recipe.data.train)
     ]
     compared = {

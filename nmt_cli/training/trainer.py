@@ -116,7 +116,8 @@ class Trainer:
         def own(batch: Batch) -> Iterator[SentencePairs]:
             return own_pairs(batch, training.cut, ranks)
 
-        first, change = self.state.progress.batch_index, changes_of(training.recipe, corpus)
+        first = self.state.progress.batch_index
+        change = changes_of(training.recipe, corpus, training.glossaries)
         return load_batches(training.plan, training.texts, first, change, prepare, own)
 
     def _step(self, batches: Iterator[Batch]) -> list[StepReport]:

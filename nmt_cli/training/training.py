@@ -1,6 +1,7 @@
 """A training: what it is to do, with what, and how far it is."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.corpus.prepared import PreparedCorpus
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -38,6 +40,7 @@ class Training:
     objective: Objective  # with the model, and the machine of this rank
     state: TrainingState
     cut: BatchCut  # becomes smaller when memory is full
+    glossaries: Mapping[Path, Glossary]  # of data.train.augment
 
     @property
     def machine(self) -> Machine:

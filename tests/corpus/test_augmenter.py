@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.augmenter import changes_of, random_bits
+from nmt_cli.corpus.augmenter import changes_of, random_bits, read_glossaries
 from nmt_cli.corpus.loader import Planned, SentencePairs
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
@@ -65,7 +65,7 @@ class Corpora:
         recipe = self.recipe(*augments, seed=seed)
         corpus = self.opened(recipe)
         gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
-        change = changes_of(recipe, corpus)
+        change = changes_of(recipe, corpus, read_glossaries(recipe))
         assert change is not None
         batch = change(gathered, Planned(9, epoch, pairs))
         return [texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target)]
@@ -179,7 +179,7 @@ def test_a_pair_with_a_side_that_would_be_too_long_or_empty_stays_as_it_is(corpo
     lengths = [max(len(ids) for ids in both) + 1 for both in zip(*upper, strict=True)]
     limit = sorted(lengths)[len(lengths) // 2]
     corpus.source.longest = corpus.target.longest = limit
-    change = changes_of(recipe, corpus)
+    change = changes_of(recipe, corpus, {})
     assert change is not None
     batch = change(plain, Planned(0, 0, pairs))
     texts = texts_of(batch.source, corpus.tokenizer), texts_of(batch.target, corpus.tokenizer)
@@ -197,7 +197,7 @@ def test_a_pair_with_pieces_without_text_stays_as_it_is(corpora):
     before, after = tokenizer.encode("cat")[-1], tokenizer.encode("FOX")[-1]
     for unknown in (before, after):
         tokenizer.unk_id = unknown
-        change = changes_of(recipe, corpus)
+        change = changes_of(recipe, corpus, {})
         assert change is not None
         gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
         batch = change(gathered, Planned(0, 0, pairs))
@@ -256,7 +256,7 @@ def test_links_stay_those_of_the_words_they_link(tmp_path, tag):
     recipe = corpora.recipe(augment)
     corpus, pairs = corpora.opened(recipe), PAIRS[: SIZES[0]]
     columns = (text.gather(pairs) for text in (corpus.source, corpus.target, corpus.links))
-    change = changes_of(recipe, corpus)
+    change = changes_of(recipe, corpus, {})
     assert change is not None
     batch = change(SentencePairs(*columns), Planned(0, 0, pairs))
     assert batch.links is not None

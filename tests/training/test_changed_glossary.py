@@ -1,10 +1,13 @@
 """A glossary that changes, or is missing, between sessions of a training."""
 
 import json
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from nmt_cli.commands import preprocess, train
+from nmt_cli.corpus.text import glossary
 from nmt_cli.files.file_names import SESSIONS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -14,29 +17,62 @@ from tests.conftest import RECIPE, write_pairs
 SYMBOLS = "type: sentencepiece, vocabulary_size: 300, user_defined_symbols: [<t>, </t>]"
 
 
-def test_a_changed_glossary_is_named_and_a_missing_one_refused(tmp_path, monkeypatch):
-    logs.configure(quiet=True)
-    write_pairs(tmp_path, "train", 150, seed=1)
-    write_pairs(tmp_path, "validation", 5, seed=2)
-    terms, run_dir, path = tmp_path / "terms.tsv", tmp_path / "run", tmp_path / "toy.yaml"
-    path.write_text(RECIPE.format(folder=tmp_path).replace("type: whitespace", SYMBOLS))
-    augment = f"data.train.0.augment={{terms: 0.5, glossary: {terms}}}"
-    preprocess.run(recipe=str(path), overrides=[augment], output=tmp_path / "prepared", workers=1)
-    warnings: list[str] = []
-    monkeypatch.setattr(logs, "warning", warnings.append)
+class Toy(NamedTuple):
+    """A recipe with a glossary, its run, and the warnings that were logged."""
 
-    def session(max_steps, *, resume=True):
+    path: Path
+    terms: Path
+    run_dir: Path
+    warnings: list[str]
+
+    def session(self, max_steps, *overrides, resume=True):
+        """Train until this step; return the warnings on terms so far."""
+        every = [f"training.max_steps={max_steps}", "validation.bleu=off", *overrides]
         train.run(
-            str(path),
-            overrides=[augment, f"training.max_steps={max_steps}", "validation.bleu=off"],
-            prepared=tmp_path / "prepared",
-            run_dir=run_dir,
+            str(self.path),
+            overrides=[self.augment, *every],
+            prepared=self.path.parent / "prepared",
+            run_dir=self.run_dir,
             resume=resume,
             device="cpu",
             threads=1,
         )
-        return [line for line in warnings if "terms" in line]
+        return [line for line in self.warnings if "terms" in line]
 
+    @property
+    def augment(self):
+        return f"data.train.0.augment={{terms: 0.5, glossary: {self.terms}}}"
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    logs.configure(quiet=True)
+    write_pairs(tmp_path, "train", 150, seed=1)
+    write_pairs(tmp_path, "validation", 5, seed=2)
+    path = tmp_path / "toy.yaml"
+    path.write_text(RECIPE.format(folder=tmp_path).replace("type: whitespace", SYMBOLS))
+    toy = Toy(path, tmp_path / "terms.tsv", tmp_path / "run", [])
+    prepared = tmp_path / "prepared"
+    preprocess.run(recipe=str(path), overrides=[toy.augment], output=prepared, workers=1)
+    monkeypatch.setattr(logs, "warning", toy.warnings.append)
+    return toy
+
+
+def test_a_glossary_is_read_once_for_all_stages(toy, monkeypatch):
+    toy.terms.write_text("ant\tbee\n")
+    read = list[Path]()
+
+    def noted(path):
+        read.append(path)
+        return path.read_text()
+
+    monkeypatch.setattr(glossary, "read_packed_text", noted)
+    toy.session(4, "data.stages=[{until: {steps: 2}}, {}]", resume=False)
+    assert read == [toy.terms]
+
+
+def test_a_changed_glossary_is_named_and_a_missing_one_refused(toy):
+    terms, run_dir, session = toy.terms, toy.run_dir, toy.session
     with pytest.raises(UserError, match=r"terms\.tsv not found\.$"):
         session(3, resume=False)
     assert not (run_dir / SESSIONS).exists()

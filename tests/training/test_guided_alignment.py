@@ -69,7 +69,8 @@ def sampled_batch(guided):
     """Return a batch whose pieces are drawn, and most of whose words have several."""
     recipe = changed(guided.recipe, tokenizer={"sampling": 0.5})
     plan = plan_batches(recipe, guided.corpus)
-    return next(load_batches(plan, texts_of(guided), 3, changes_of(recipe, guided.corpus)))
+    change = changes_of(recipe, guided.corpus, {})
+    return next(load_batches(plan, texts_of(guided), 3, change))
 
 
 def objective_of(guided, options, machine=CPU):

@@ -81,7 +81,7 @@ def plan(sampled):
 
 def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
     corpus = sampled.corpus
-    change = changes_of(recipe or sampled.recipe, corpus)
+    change = changes_of(recipe or sampled.recipe, corpus, {})
     batches = load_batches(plan, [corpus.source, corpus.target], first, change)
     return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, count)]
 
