@@ -35,8 +35,7 @@ def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ChangedSet]:
 
     The changes depend only on the kind and the line, so they are the same in all trainings.
     """
-    best_on = recipe.validation.best_on
-    decides = next(each for each in corpus.validation if best_on in (None, each.name))
+    decides = recipe.validation.deciding(corpus.validation)
     return [_changed(decides, kind, recipe, corpus) for kind in recipe.validation.robustness]
 
 

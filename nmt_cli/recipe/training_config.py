@@ -1,7 +1,7 @@
 """The sections of a recipe on training: steps, validation, checkpoints."""
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -187,6 +187,14 @@ ValidationSearch = Literal["beam", "greedy", "off"]
 Robustness = Literal["upper_case", "title_case", "typos", "remove_end_punctuation"]
 
 
+class _NamedSet(Protocol):
+    @property
+    def name(self) -> str | None: ...
+
+
+AnySet = TypeVar("AnySet", bound=_NamedSet)
+
+
 class ValidationConfig(Interval):
     """When and how to validate, which checkpoint is the best, and when to stop early."""
 
@@ -213,6 +221,10 @@ class ValidationConfig(Interval):
     patience: Annotated[Epochs | None, FREE] = Field(
         default=None, description="Stop after this many validations without improvement."
     )
+
+    def deciding(self, sets: Iterable[AnySet]) -> AnySet:
+        """Return which of the validation sets decides which checkpoint is the best."""
+        return next(each for each in sets if self.best_on in (None, each.name))
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of the interval, and a best_by that is not measured."""

@@ -134,7 +134,7 @@ class Validator:
             self._measured(each, of_set, [of_rank[number] for of_rank in by_rank])
             for number, (each, of_set) in enumerate(zip(sets, of_sets, strict=True))
         ]
-        decides = next(each for each in found if config.best_on in (None, each.name))
+        decides = config.deciding(found)
         has_names = len(found) > 1 or decides.name is not None
         return decides._replace(sets=tuple(found)) if has_names else decides
 
