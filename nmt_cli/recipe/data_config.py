@@ -23,6 +23,7 @@ from nmt_cli.recipe.values import (
     Section,
     SetName,
     Word,
+    repeated_names,
 )
 
 
@@ -382,9 +383,8 @@ class DataConfig(Section):
 
 
 def _problems_of_names(sets: Mapping[str, HeldOutFiles]) -> Iterator[Problem]:
-    first: dict[str, str] = {}
-    for key, files in sets.items():
-        if files.name is None:
-            yield Problem(f"{key}.name", "is missing; each set of a list needs a name")
-        elif (other := first.setdefault(files.name, key)) != key:
-            yield Problem(f"{key}.name", f"must not be that of data.{other} too: {files.name}")
+    names = [(f"{key}.name", files.name) for key, files in sets.items()]
+    for key, name in names:
+        if name is None:
+            yield Problem(key, "is missing; each set of a list needs a name")
+    yield from repeated_names(names)

@@ -16,6 +16,7 @@ from nmt_cli.recipe.values import (
     Section,
     Steps,
     Word,
+    repeated_names,
 )
 
 if TYPE_CHECKING:
@@ -144,11 +145,8 @@ def _weights_at(
 
 def problems_of_mixing(data: DataConfig) -> Iterator[Problem]:
     """Yield names of two corpora or of none, and shares of corpora that contradict each other."""
-    names: dict[str, int] = {}
-    for place, corpus in enumerate(data.train):
-        if corpus.name is not None and names.setdefault(corpus.name, place) != place:
-            key = f"train.{names[corpus.name]}.name"
-            yield Problem(f"train.{place}.name", f"must not be that of {key}", key)
+    yield from repeated_names((f"train.{n}.name", each.name) for n, each in enumerate(data.train))
+    names = dict.fromkeys(each.name for each in data.train if each.name is not None)
     yield from _contradictions(data)
     for place, stage in enumerate(data.stages):
         key, is_last = f"stages.{place}", place == len(data.stages) - 1

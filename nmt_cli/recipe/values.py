@@ -5,7 +5,7 @@ becomes a number if the key is a number, and ``no`` stays a language code if the
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -103,6 +103,14 @@ class Problem(NamedTuple):
     key: str
     text: str
     beside: str = ""  # the other key; the message adds its place if that is another file
+
+
+def repeated_names(names: Iterable[tuple[str, str | None]]) -> Iterator[Problem]:
+    """Yield each key whose name is also that of a key before it."""
+    first: dict[str, str] = {}
+    for key, name in names:
+        if name is not None and (other := first.setdefault(name, key)) != key:
+            yield Problem(key, f"must not be that of {other} too: {name}", other)
 
 
 class Section(BaseModel):
