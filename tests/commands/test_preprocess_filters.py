@@ -239,6 +239,8 @@ def test_of_repeated_sides_the_best_pair_stays(corpus):
             r"^line 71 of data/s is 'x{40}'; it must be a number",
         ),
         (["1"] * 79 + [""], r"^line 80 of data/s is ''; "),
+        (["1"] * 79 + ["1_000"], r"^line 80 of data/s is '1_000'; it must be a number"),
+        (["1"] * 79 + ["\u0661"], r"^line 80 of data/s is '\u0661'; "),
         (["nan"] + ["1"] * 79, r"^line 1 of data/s is 'nan'; "),
         (["1"] * 79 + ["-inf"], r"^line 80 of data/s is '-inf'; "),
         (["0.5\t0.7"] * 80, r"^line 1 of data/s is '0\.5\\t0\.7'; "),

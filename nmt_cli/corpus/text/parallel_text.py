@@ -71,7 +71,9 @@ class Chunk(NamedTuple):
         numbers = np.empty(len(lines))
         for place, line in enumerate(lines):
             try:
-                numbers[place] = float(line)
+                # float() also takes 1_000 and the digits of other scripts.
+                is_plain = line.isascii() and "_" not in line
+                numbers[place] = float(line) if is_plain else np.nan
             except ValueError:
                 numbers[place] = np.nan
             if not np.isfinite(numbers[place]):
