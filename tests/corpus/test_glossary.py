@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 from nmt_cli.corpus.text.glossary import Glossary, Term
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.request import ONLY_TEXT, Constraints, Request
@@ -96,6 +97,18 @@ def test_bad_lines_are_one_message(tmp_path):
         f"{path}:3: a target form of 'cat' is blank; {path}:6: the term 'cat' is given twice; "
         f"{path}:7: the case is 'no', but must be exact or any; and 1 more problem."
     )
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# English\tGerman\n\n"])
+def test_a_file_without_terms_is_named(tmp_path, monkeypatch, text):
+    warnings: list[str] = []
+    monkeypatch.setattr(logs, "warning", warnings.append)
+    path = tmp_path / "terms.tsv"
+    path.write_text(text)
+    assert not Glossary.read(path).terms
+    path.write_text("cat\tKatze\n")
+    assert len(Glossary.read(path).terms) == 1
+    assert warnings == [f"{path} has no terms, so it changes nothing."]
 
 
 GLOSSARY = Glossary([Term("cat", ("hen gnu", "bee")), Term("dog", ("fox",))])

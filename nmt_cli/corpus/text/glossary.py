@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.tokenizers.piece_words import WITHOUT_SPACES
 from nmt_cli.files.text_files import read_packed_text
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 
@@ -74,8 +75,8 @@ class Glossary:
         """Return the terms of a file with the columns source, target forms and case.
 
         Tabs separate the columns, and ``|||`` the forms; the case is optional. Blank lines and
-        those that begin with # are left out. The file may be compressed. Raises UserError if it
-        cannot be read, or, with their numbers, for lines that are wrong.
+        those that begin with # are left out. The file may be compressed. Warns if it has no terms.
+        Raises UserError if it cannot be read, or, with their numbers, for lines that are wrong.
         """
         path = Path(path)
         text = read_packed_text(path).removeprefix("\ufeff")
@@ -93,6 +94,8 @@ class Glossary:
             more = len(problems) - SHOWN_PROBLEMS
             also = f"; and {counted(more, 'more problem')}" if more > 0 else ""
             raise UserError(f"{'; '.join(problems[:SHOWN_PROBLEMS])}{also}.")
+        if not terms:
+            logs.warning(f"{path} has no terms, so it changes nothing.")
         return cls(terms.values())
 
     def with_more(self, others: Glossary) -> Glossary:
