@@ -250,3 +250,5 @@ def _announce(training: Training) -> None:
         f"Training {num_parameters:,} parameters on {where} in {machine.precision}, micro-batches "
         f"of at most {training.cut.max_tokens:,} tokens a side, into {training.run_dir}."
     )
+    if (out_of_reach := training.stage_out_of_reach()) is not None:
+        logs.warning(out_of_reach)

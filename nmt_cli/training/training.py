@@ -3,7 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from operator import mul
 from pathlib import Path
+
+import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
@@ -115,6 +119,36 @@ class Training:
             f"{len(self.recipe.data.stages)} begins with {mixture}."
         )
 
+    def stage_out_of_reach(self) -> str | None:
+        """Return which stage begins too late for this training; None if it reaches all of them.
+
+        The batches of an epoch are those of this epoch; for later stages they are estimated from
+        their tokens, because planning an epoch takes long for a large text.
+        """
+        recipe, progress = self.recipe, self.state.progress
+        stages, training = recipe.data.stages, recipe.training
+        now, step, epoch = progress.stage, progress.stage_step, progress.stage_epoch
+        if now + 1 >= len(stages):
+            return None
+        num_batches = len(self.plan.batches_of(self.plan.locate(progress.batch_index)[0]))
+        tokens = tokens_of_epochs(recipe, self.corpus)
+        for place, stage in enumerate(stages[now:-1], start=now):
+            assert stage.until is not None  # only the last stage has no end
+            batches = max(1, round(num_batches * tokens[place] / tokens[now]))
+            steps = stage.until.about_steps(batches, recipe.validation)
+            step, epoch = step + steps, epoch + -(-steps // batches)
+            for key, limit, begin, unit in (
+                ("max_steps", training.max_steps, step, "step"),
+                ("max_epochs", training.max_epochs, epoch, "epoch"),
+            ):
+                if limit is not None and begin >= limit:
+                    return (
+                        f"data.stages.{place + 1} would begin after about {counted(begin, unit)}, "
+                        f"but training.{key} {limit:,} ends training before; shorten the stages "
+                        "before it, or train longer."
+                    )
+        return None
+
     def unreached_stages(self) -> str | None:
         """Return which stages of data.stages never began; None if the last one did."""
         num_begun, num_all = self.state.progress.stage + 1, len(self.recipe.data.stages)
@@ -224,6 +258,18 @@ def corpora_of(recipe: Recipe, corpus: PreparedCorpus, stage: int = 0) -> list[t
     """Return the pairs and the weight of each corpus in a stage."""
     weights = recipe.data.weights(corpus.corpus_sizes, stage)
     return list(zip(corpus.corpus_sizes, weights, strict=True))
+
+
+def tokens_of_epochs(recipe: Recipe, corpus: PreparedCorpus) -> list[float]:
+    """Return about how many tokens an epoch of each stage has, on the side that has more."""
+    bounds = [*pairwise(accumulate(corpus.corpus_sizes, initial=0))]
+    sides = [
+        [int(side.lengths[start:end].sum(dtype=np.int64)) for start, end in bounds]
+        for side in (corpus.source, corpus.target)
+    ]
+    stages = range(len(recipe.data.stages))
+    weights = [recipe.data.weights(corpus.corpus_sizes, stage) for stage in stages]
+    return [max(sum(map(mul, of_stage, side)) for side in sides) for of_stage in weights]
 
 
 def mixture_in_words(recipe: Recipe, corpus: PreparedCorpus, stage: int) -> str:

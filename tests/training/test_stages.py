@@ -12,6 +12,7 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import preprocess
+from nmt_cli.commands import train as command
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files.file_names import TRAINING_STATE
 from nmt_cli.hardware.ranks import ALONE
@@ -22,6 +23,7 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import check_run_directory, describe_session
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches
+from nmt_cli.training.training import corpora_of as corpora_in
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
@@ -141,6 +143,76 @@ def test_the_first_stage_is_logged_and_one_that_never_began_warned_of(mixed, tmp
     assert "Warning: training ended in stage 1 of 2, before data.stages.1; " in log
     mixed.trainer(tmp_path / "whole").train(StopRequest())
     assert "training ended in stage" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stages", "overrides", "found"),
+    [
+        ("{shares: {a: 70, b: 30}, until: {epochs: 2}}", "max_steps={first}", "steps"),
+        ("{shares: {a: 70, b: 30}, until: {epochs: 2}}", "max_steps={later}", None),
+        ("{shares: {a: 70, b: 30}, until: {steps: {later}}}", "max_epochs=3", "epochs"),
+        ("{shares: {a: 70, b: 30}, until: {steps: {first}}}", "max_epochs=3", None),
+        ("{shares: {a: 70, b: 30}, until: {patience: 2}}", "max_steps={first}", "steps"),
+    ],
+)
+def test_a_stage_that_begins_too_late_is_found_before_the_first_step(
+    mixed, tmp_path, stages, overrides, found
+):
+    first = first_epochs(mixed)  # after so many steps the second stage begins
+    values = {"{first}": str(first), "{later}": str(first + 1)}
+    for name, value in values.items():
+        stages, overrides = stages.replace(name, value), overrides.replace(name, value)
+    every = [
+        "validation.every_steps=null",
+        "validation.every_epochs=1",
+        "training.max_steps=null",
+        f"training.{overrides}",
+    ]
+    recipe = mixed.recipe(*every, stages=f"data.stages=[{stages}, {{weights: {{c: 1}}}}]")
+    message = mixed.trainer(tmp_path / "run", recipe).training.stage_out_of_reach()
+    if found is None:
+        assert message is None
+    else:
+        number = first if found == "steps" else 3
+        assert message is not None
+        assert message.startswith(f"data.stages.1 would begin after about {number} {found}, but ")
+
+
+def test_the_epochs_of_later_stages_are_estimated_and_those_that_began_are_not(mixed, tmp_path):
+    stages = STAGES.replace("{steps: 3}", "{epochs: 2}")
+    recipe = mixed.recipe(stages=stages)
+    corpus = mixed.toy(recipe).corpus
+    plan = plan_batches(recipe, corpus)
+    plan.begin_stage(1, corpora_in(recipe, corpus, 1), 2, 0)
+    second = plan.batches_of(3).stop  # batches of its two epochs
+    assert second < first_epochs(mixed) - 4  # its corpus is smaller
+    begin = first_epochs(mixed) + second
+    for max_steps, is_late in ((begin - 2, True), (begin + 3, False)):
+        late = mixed.recipe(f"training.max_steps={max_steps}", stages=stages)
+        training = mixed.trainer(tmp_path / "run", late).training
+        message = training.stage_out_of_reach()
+        assert (message is not None and message.startswith("data.stages.2 ")) == is_late
+    training.state.progress.stage, training.state.progress.stage_step = 1, 9**9
+    assert str(training.stage_out_of_reach()).startswith("data.stages.2 would begin after about ")
+    training.state.progress.stage = 2
+    assert training.stage_out_of_reach() is None
+
+
+def test_train_warns_of_such_a_stage_first(mixed, tmp_path, capsys):
+    logs.configure(quiet=False)
+    stages = "data.stages=[{until: {epochs: 9}}, {weights: {c: 1}}]"
+    command.run(
+        str(mixed.path),
+        overrides=["validation.bleu=off", "training.max_steps=2", stages],
+        prepared=mixed.prepared,
+        run_dir=tmp_path / "run",
+        device="cpu",
+        threads=1,
+    )
+    log = capsys.readouterr().err
+    warning = log.index("Warning: data.stages.1 would begin after about ")
+    assert "steps, but training.max_steps 2 ends training before; " in log[warning:]
+    assert warning < log.index("step 0: stage 1 of 2 begins")
 
 
 class KilledError(Exception):
