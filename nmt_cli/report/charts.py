@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
-from nmt_cli.report.run_history import RunHistory
+from nmt_cli.report.run_history import RunHistory, sets_to_show
 
 Floats = NDArray[np.float64]
 SHARE_OF_RUN = 0.02
@@ -64,6 +64,7 @@ DIVERGED = 30.0  # ratio of losses
 WIDE_RANGE = 1e4  # ratio of values; an axis of this range has at most one label per decade
 LARGEST_DRAWN = 1e100  # near the largest float, axes cannot be computed
 LARGEST_WRITTEN_OUT = 1e9  # on an axis; longer numbers leave no room for the curves
+GREY = "#555555"
 STYLE: dict[Any, Any] = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -162,8 +163,10 @@ def draw_charts(runs: Sequence[RunHistory]) -> dict[Chart, bytes]:
 
 def charts_of(runs: Sequence[RunHistory]) -> list[Chart]:
     """Return the charts that at least one of the runs has figures for."""
-    names = dict.fromkeys(name for run in runs for name in run.validation_sets)
-    charts = [*CHARTS, *(chart for name in names for chart in _charts_of_set(name))]
+    names = sets_to_show(runs)
+    left_out = () if None in names else VALIDATION_CHARTS.values()
+    charts = [chart for chart in CHARTS if chart not in left_out]
+    charts += [chart for name in names if name is not None for chart in _charts_of_set(name)]
     return [
         chart for chart in charts if any(len(_measured(chart.curve_of(run)).steps) for run in runs)
     ]
@@ -188,6 +191,8 @@ def figure_of(chart: Chart, runs: Sequence[RunHistory]) -> Figure:
     drawn = [curve for curve in curves if len(curve.steps)]
     _set_up_steps(axes, drawn)
     _set_up_values(axes, chart, drawn)
+    for index, run in enumerate(runs):
+        _mark_stages(axes, run.stage_starts(), style_of(index)[0] if len(runs) > 1 else GREY)
     hint = f" ({chart.hint})" if chart.hint else ""
     axes.set_title(f"{chart.title}{hint}")
     if legend_rows:
@@ -234,6 +239,22 @@ def _plot(axes: Axes, chart: Chart, curve: Curve, index: int, num_runs: int) -> 
             curve.steps[at], curve.values[at], "o", color=colour, fillstyle="none", markersize=9
         )
     return line
+
+
+def _mark_stages(axes: Axes, starts: Mapping[int, float], colour: str) -> None:
+    """Draw a vertical line with a label where each stage began, if that is on the axis."""
+    first, last = axes.get_xlim()
+    there = {(text.get_text(), text.get_position()[0]) for text in axes.texts}  # of other runs
+    for number, step in starts.items():
+        label = f"stage {number}"
+        if first <= step <= last:
+            axes.axvline(step, color=colour, linestyle=":", linewidth=1.2, zorder=1.6)
+            if (label, step) not in there:
+                axes.text(
+                    step, 0.98, label, rotation=90, fontsize=10, color=colour, ha="right", va="top",
+                    transform=axes.get_xaxis_transform(),
+                )  # fmt: skip
+    axes.set_xlim(first, last)
 
 
 def _set_up_steps(axes: Axes, curves: Sequence[Curve]) -> None:

@@ -13,7 +13,7 @@ from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.charts import Chart, style_of
-from nmt_cli.report.run_history import RunHistory
+from nmt_cli.report.run_history import RunHistory, sets_to_show
 
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
@@ -124,6 +124,11 @@ def _steps(run: RunHistory) -> str:
     return f"{last:,.0f}" if wanted is None else f"{last:,.0f} of {wanted:,}"
 
 
+def _stages(run: RunHistory) -> str:
+    starts = run.stage_starts()
+    return ", ".join(f"stage {number} at step {step:,.0f}" for number, step in starts.items())
+
+
 def _total(run: RunHistory, name: str) -> float:
     return float(np.nansum(run.training.column(name)))
 
@@ -203,11 +208,12 @@ def _summary(runs: Sequence[RunHistory]) -> Iterator[Row]:
     """Yield the rows of the table of all runs."""
     yield Row("steps", _steps)
     yield Row("target tokens", _target_tokens)
+    yield Row("stages begin", _stages)
     yield Row("time in steps", _time)
     yield Row("target tokens per second", _speed)
     yield Row("waiting for data", _data_wait)
     yield Row("model FLOP utilization", _utilization)
-    for name in (None, *dict.fromkeys(name for run in runs for name in run.validation_sets)):
+    for name in sets_to_show(runs):
         on = f" of {name}" if name is not None else ""
         yield Row(f"best validation loss{on}", _best("loss", 4, of_set=name))
         yield Row(f"best validation perplexity{on}", _best("perplexity", 3, of_set=name))

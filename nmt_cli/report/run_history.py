@@ -59,6 +59,23 @@ class RunHistory(NamedTuple):
     scores: dict[str, Any]  # of the test text, as ``run`` wrote them; empty before
     test_sets: dict[str, dict[str, Any]]  # such scores of each set by its name, if it has one
 
+    @property
+    def deciding_set(self) -> str | None:
+        """The name of the validation set that decides which checkpoint is the best, if it is known.
+
+        None also if that set has no name.
+        """
+        if self.recipe is None:
+            return None
+        name = self.recipe.validation.deciding(self.recipe.data.validation_sets).name
+        return name if name in self.validation_sets else None
+
+    def stage_starts(self) -> dict[int, float]:
+        """Return the step at which each stage after the first began, by its number from 1."""
+        stages, steps = self.training.column("stage"), self.training.steps
+        places = np.flatnonzero(np.diff(stages) > 0)  # NaN is not greater
+        return {int(stages[place + 1]): float(steps[place]) for place in places}
+
     def validated(self, name: str | None) -> Figures:
         """Return the figures of the validation set ``name``; None is the one that decides."""
         if name is None:
@@ -73,6 +90,15 @@ def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
     """
     labels = distinct_labels(paths)
     return [_read_run(path, label) for path, label in zip(paths, labels, strict=True)]
+
+
+def sets_to_show(runs: Sequence[RunHistory]) -> list[str | None]:
+    """Return the name of each validation set of the runs.
+
+    None, the set that decides, is among them only if a run does not show that set by its name.
+    """
+    names = dict.fromkeys(name for run in runs for name in run.validation_sets)
+    return [*([None] if any(run.deciding_set is None for run in runs) else []), *names]
 
 
 def distinct_labels(paths: Sequence[Path]) -> list[str]:

@@ -23,6 +23,7 @@ class StepReport(NamedTuple):
     seconds: float
     data_wait_seconds: float
     utilization: float | None  # of the devices' peak FLOPs; None if that is not known
+    stage: int | None  # the number of the stage, from 1; None if the recipe has none
 
     def as_record(self) -> dict[str, Any]:
         """Return the line of ``metrics.jsonl``."""
@@ -30,6 +31,7 @@ class StepReport(NamedTuple):
         return {
             "step": self.step,
             "batch_index": self.batch.number,
+            **({} if self.stage is None else {"stage": self.stage}),
             "loss": self.gradient.loss,
             "nll": self.gradient.nll,
             **({} if alignment is None else {"alignment_loss": alignment}),

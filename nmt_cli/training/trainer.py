@@ -259,8 +259,8 @@ class Trainer:
     ) -> StepReport:
         seconds = time.monotonic() - started
         utilization = flop_utilization(batch, seconds, self.training.objective)
-        step = self.state.progress.step
-        return StepReport(step, batch, gradient, rate, seconds, waited, utilization)
+        step, stage = self.state.progress.step, self.training.stage_number
+        return StepReport(step, batch, gradient, rate, seconds, waited, utilization, stage)
 
     def _read_rest(self) -> None:
         """Wait for the step that was launched, if there is one, and record it."""

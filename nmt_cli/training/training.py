@@ -62,6 +62,11 @@ class Training:
         links = None if self.objective.guidance is None else self.corpus.links
         return [self.corpus.source, self.corpus.target, *([links] if links is not None else [])]
 
+    @property
+    def stage_number(self) -> int | None:
+        """The number of the present stage of data.stages, from 1; None if there are no stages."""
+        return self.state.progress.stage + 1 if self.recipe.data.stages else None
+
     def is_validation_due(self) -> bool:
         """Return whether the model of this step has to be measured, and was not yet."""
         is_asked_for = self._is_due(self.recipe.validation) or self.is_finished()

@@ -192,6 +192,42 @@ def test_no_text_overlaps_or_is_cut(runs, num_runs, chart_name):
     assert min(text.get_fontsize() for text in texts) >= 10  # 14 pixels of 800
 
 
+def with_stages(*starts, num_steps=300):
+    """Yield the records of a run whose stages after the first begin after these steps."""
+    for record in long_run(num_steps):
+        stage = 1 + sum(record["step"] > start for start in starts)
+        yield record if "validation" in record else {**record, "stage": stage}
+
+
+def test_the_beginnings_of_stages_are_marked_by_name(runs):
+    (run,) = runs(list(with_stages(100, 295)))
+    for name in ("training_loss", "validation_bleu"):
+        axes = drawn(name, [run])
+        labels = {text.get_text(): text.get_position()[0] for text in axes.texts}
+        assert labels == {"stage 2": 100, "stage 3": 295}
+        marks = [line.get_xdata() for line in axes.lines if line.get_linestyle() == ":"]
+        assert marks == [[100, 100], [295, 295]]
+        for text in axes.texts:
+            box, inside = text.get_window_extent(), axes.bbox
+            assert inside.x0 <= box.x0
+            assert box.x1 <= inside.x1
+            assert inside.y0 <= box.y0
+            assert box.y1 <= inside.y1
+    one, other, plain = runs(
+        list(with_stages(100)), list(with_stages(100)), list(long_run(300)), names="abc"
+    )
+    axes = drawn("training_loss", [one, other, plain])
+    assert [text.get_text() for text in axes.texts] == ["stage 2"]
+    assert not drawn("training_loss", [plain]).texts
+
+
+def test_a_stage_before_the_first_point_does_not_stretch_the_axis(runs):
+    (run,) = runs(
+        [*with_stages(2, num_steps=9), validation_record(5000, 3), validation_record(6000, 2)]
+    )
+    assert drawn("validation_loss", [run]).get_xlim()[0] > 4000
+
+
 def test_colours_differ_also_to_the_colour_blind():
     """Machado et al. (2009): how deuteranopes and protanopes see sRGB."""
     deuteranope = [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]

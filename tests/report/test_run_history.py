@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.report.run_history import distinct_labels, read_runs
+from nmt_cli.report.run_history import distinct_labels, read_runs, sets_to_show
 from tests.fake_runs import step_record, validation_record, write_run
 
 
@@ -34,6 +34,39 @@ def test_figures_of_each_validation_set_are_found_by_its_name(tmp_path):
     assert run.validated("talks").steps.tolist() == [4]
     assert run.validated("none").steps.tolist() == []
     assert run.validated(None) is run.validation
+
+
+def test_a_set_is_shown_by_its_name_alone_unless_a_run_has_none_for_it(tmp_path):
+    def run_of(name, sets, best_on="null"):
+        record = validation_record(2, 5.0)
+        record["validation"]["sets"] = {each: {"loss": 5.0} for each in sets}
+        run_dir = write_run(tmp_path / name, [record])
+        named = "".join(f"{{name: {each}, source: v.en, target: v.de}}, " for each in sets)
+        recipe = (run_dir / "recipe.yaml").read_text()
+        if sets:
+            recipe = recipe.replace("{source: v.en, target: v.de}", f"[{named}]")
+        (run_dir / "recipe.yaml").write_text(f"{recipe}validation: {{best_on: {best_on}}}\n")
+        return read_runs([run_dir])[0]
+
+    one, other = run_of("one", ["news", "talks"], "talks"), run_of("other", ["wiki"])
+    plain = run_of("plain", [])
+    assert (one.deciding_set, other.deciding_set, plain.deciding_set) == ("talks", "wiki", None)
+    assert sets_to_show([one, other]) == ["news", "talks", "wiki"]
+    assert sets_to_show([one, plain]) == [None, "news", "talks"]
+    assert sets_to_show([plain]) == [None]
+    assert sets_to_show([one._replace(recipe=None)]) == [None, "news", "talks"]
+
+
+def test_a_stage_begins_after_the_last_step_of_the_one_before(tmp_path):
+    records = [step_record(step, stage=1 + (step > 3) + (step > 4)) for step in range(1, 7)]
+    stages, plain = read_runs(
+        [write_run(tmp_path / "a", records), write_run(tmp_path / "b", [step_record(1)])]
+    )
+    assert stages.stage_starts() == {2: 3, 3: 4}
+    assert plain.stage_starts() == {}
+    resumed = [step_record(1), step_record(2, stage=2), step_record(3, stage=2)]
+    (run,) = read_runs([write_run(tmp_path / "c", resumed)])  # an earlier version wrote no stage
+    assert run.stage_starts() == {}
 
 
 def test_of_a_step_the_later_record_counts(tmp_path):

@@ -128,7 +128,9 @@ def test_each_stage_trains_on_its_shares_and_the_learning_rate_goes_on(mixed, us
     assert corpora_of(used[third : epoch.stop], recipe, mixed) == {"a": 45, "b": 50}
     progress = trainer.state.progress
     assert (progress.stage, progress.stage_step, progress.stage_batch) == (2, third, third)
-    rates = [r["learning_rate"] for r in records(tmp_path / "run") if "loss" in r]
+    steps = [r for r in records(tmp_path / "run") if "loss" in r]
+    assert [r["stage"] for r in steps] == [1] * second + [2] * 3 + [3] * (27 - second)
+    rates = [r["learning_rate"] for r in steps]
     warm_up = [5e-3 * min(step / 4, math.sqrt(4 / step)) for step in range(1, 31)]
     assert rates == pytest.approx(warm_up)
 
