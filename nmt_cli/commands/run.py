@@ -45,9 +45,10 @@ def run(
 ) -> None:
     """Take ``recipe_name`` through its stages; write the scores to stdout, a line a test set.
 
-    A stage is skipped if its result is there and was made from the present inputs and settings. An
-    interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
-    Raises UserError, which names the stage that failed, and InterruptedTrainingError.
+    They are written if ``until`` is the stage that scores or a later one, also if nothing was left
+    to do. A stage is skipped if its result is there and was made from the present inputs and
+    settings. An interrupted training is resumed. From the stage ``force_from`` on, everything is
+    made again. Raises UserError, which names the stage that failed, and InterruptedTrainingError.
     """
     if PARENT in os.environ:  # compare; when it is killed, this training is saved and ends
         die_with_parent(signal.SIGTERM)
@@ -73,7 +74,7 @@ def run(
         if name in open_stages:
             with _naming(name):
                 _do(name, experiment, is_forced=is_forced)
-    if until == "report":
+    if "score" in wanted:
         lines = run_stages.result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())
 

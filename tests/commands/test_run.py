@@ -357,6 +357,15 @@ def test_an_imported_model_in_the_place_of_the_average_is_not_replaced(folder):
     assert (average / MANIFEST).read_text() == imported
 
 
+def test_the_scores_are_written_where_they_are_the_last_stage(folder, capfdbinary):
+    do()
+    line = capfdbinary.readouterr().out
+    do(until="score")
+    assert capfdbinary.readouterr().out == line
+    do(until="translate")
+    assert capfdbinary.readouterr().out == b""
+
+
 def test_force_from_is_proposed_only_where_the_same_command_would_be_refused(tmp_path, monkeypatch):
     write_experiment(tmp_path)
     monkeypatch.chdir(tmp_path)
