@@ -89,8 +89,9 @@ def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **options
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
     A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is
-    finished is skipped, and what was interrupted goes on. The paper's figures are those of its
-    Table 3, for recipes with the names of its rows.
+    finished is skipped, and what was interrupted goes on. A run of a seed is in NAME/seed-N, unless
+    NAME is a finished run of the same recipe and seed. The paper's figures are those of its Table
+    3, for recipes with the names of its rows.
     """
     from nmt_cli.commands import compare as command
 

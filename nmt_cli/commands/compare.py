@@ -24,22 +24,24 @@ import numpy as np
 
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.files.file_names import RUNS
-from nmt_cli.files.folders import not_a_run
+from nmt_cli.files.file_names import RECIPE, RUNS
+from nmt_cli.files.folders import is_run, not_a_run
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.node_workers import PARENT
 from nmt_cli.launch.python_process import NMT_CLI, as_flags, python_command
+from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
 from nmt_cli.messages.figures import aligned, counted
 from nmt_cli.messages.figures import short_number as number
 from nmt_cli.messages.proposals import as_argument
+from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
-from nmt_cli.recipe.schema import sections_that_matter
+from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import RunHistory, read_runs
 
@@ -79,7 +81,8 @@ def run(
 ) -> None:
     """Train every recipe with every seed; write a table of all to stdout.
 
-    The runs are in ``runs``/NAME, with several seeds in ``runs``/NAME/seed-N. Raises UserError if a
+    The runs are in ``runs``/NAME, or with seeds in ``runs``/NAME/seed-N. If ``runs``/NAME is a
+    finished run of the same recipe and one of the seeds, it is used. Raises UserError if a
     training fails, after the others, and InterruptedTrainingError if they were interrupted.
     """
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
@@ -118,7 +121,9 @@ def _trainings(
             of_seed = [] if seed is None else [f"training.seed={seed}"]
             overrides = [*options.get("overrides", ()), *of_seed]
             file = read_recipe(given, overrides)
-            run_dir = runs / file.name if seed is None else runs / file.name / f"seed-{seed}"
+            run_dir = runs / file.name
+            if seed is not None and not _is_finished_run_of(file.recipe, run_dir, seed):
+                run_dir /= f"seed-{seed}"
             found.append(Training(given, overrides, file, run_dir))
     folders = [training.run_dir for training in found]
     for folder in folders:
@@ -130,6 +135,17 @@ def _trainings(
                 "seed once."
             )
     return found
+
+
+def _is_finished_run_of(recipe: Recipe, run_dir: Path, seed: int) -> bool:
+    """Return whether ``run_dir`` itself, not a folder of the seed in it, is this training."""
+    status = read_status(run_dir)
+    if status is None or status.state != "finished" or is_run(run_dir / f"seed-{seed}"):
+        return False
+    try:
+        return not changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe)
+    except RecipeError:  # of another version
+        return False
 
 
 def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:

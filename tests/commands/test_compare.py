@@ -100,6 +100,30 @@ def test_a_failed_training_does_not_end_the_others(folder, capfdbinary):
     assert [line.split()[0] for line in table.splitlines()] == ["recipe", "a-1-head"]
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary):
+    do("base")
+    capfdbinary.readouterr()
+    do("base", seeds=[1, 2], output_format="json")
+    (row,) = json.loads(capfdbinary.readouterr().out)
+    runs = [folder / "runs/base", folder / "runs/base/seed-2"]
+    assert row["perplexities"] == [last_perplexity(run) for run in runs]
+    assert len(started_sessions(folder, "base")) == 1
+    assert not (folder / "runs/base/seed-1").exists()
+    # Another recipe of this name, or a run that has not finished, is not taken for it.
+    other = [*SHORT, "model.dropout=0.3"]
+    for overrides, state in ((other, "finished"), (SHORT, "interrupted")):
+        status = json.loads((folder / "runs/base/status.json").read_text())
+        (folder / "runs/base/status.json").write_text(json.dumps({**status, "state": state}))
+        (first, second) = compare._trainings(
+            ["./base.yaml"], [1, 2], Path("runs"), {"overrides": overrides}
+        )
+        assert [str(each.run_dir) for each in (first, second)] == [
+            "runs/base/seed-1",
+            "runs/base/seed-2",
+        ]
+
+
 def test_a_recipe_given_twice_is_refused(folder):
     with pytest.raises(UserError, match=r"runs/base would be the folder of several trainings"):
         do("base", "base")
