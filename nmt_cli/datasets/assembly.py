@@ -120,6 +120,8 @@ def _facts(part: Part, path: Path, members: list[str], num_lines: int) -> dict[s
 
 
 ZIP = ".zip"
+MOST_TIMES_AS_LONG = 100  # as the archive; text is compressed to a fifth, or to a twentieth at best
+SMALLEST_LIMIT = 1 << 28  # bytes, which fill no disk; a small text may be one line many times
 DAMAGED = (
     tarfile.TarError,
     EOFError,
@@ -139,15 +141,34 @@ def append_members(
 
     A tar archive is read once, from beginning to end, and nothing else of it is unpacked.
     ``advance`` is called with the number of lines that were copied since its last call. Raises
-    UserError if the archive is damaged or does not have a member.
+    UserError if the archive is damaged, does not have a member, or would fill the disk.
     """
     append = _append_of_zip if archive.suffix == ZIP else _append_of_tar
     with _reporting_damage(archive):
-        num_lines = append(archive, outputs, advance)
+        num_lines = append(archive, outputs, _within_limit(archive, outputs, advance))
     for name in outputs:
         if name not in num_lines:
             raise UserError(f"{archive} has no file {name}; it is not the archive that we know.")
     return num_lines
+
+
+def _within_limit(
+    archive: Path, outputs: Mapping[str, BinaryIO], advance: Callable[[int], None]
+) -> Callable[[int], None]:
+    """Return ``advance`` with a limit of the bytes written: a small archive can unpack to any."""
+    num_bytes = archive.stat().st_size
+    most = max(SMALLEST_LIMIT, MOST_TIMES_AS_LONG * num_bytes)
+    written_before = sum(output.tell() for output in outputs.values())
+
+    def advance_within(num_lines: int) -> None:
+        if sum(output.tell() for output in outputs.values()) - written_before > most:
+            raise UserError(
+                f"{archive} has {num_bytes:,} bytes and unpacks to more than {most:,}, as no text "
+                "does; remove it."
+            )
+        advance(num_lines)
+
+    return advance_within
 
 
 def _append_of_tar(

@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 
+from nmt_cli.datasets import assembly
 from nmt_cli.datasets.assembly import append_lines, append_members
 from nmt_cli.messages.errors import UserError
 from tests.tar_files import tar_of
@@ -96,6 +97,26 @@ def test_a_damaged_compressed_member_is_damage(tmp_path):
     path = make_archive(tmp_path / "a.tar", {"a.en.gz": bytes(packed)}, "w")
     with pytest.raises(UserError, match=r"a\.tar is damaged \(CRC check failed"):
         members_of(path, "a.en.gz")
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tgz", "a.zip"])
+def test_an_archive_that_would_fill_the_disk_is_refused_before(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(assembly, "SMALLEST_LIMIT", 1 << 20)
+    text, path, output = b"\n" * (12 << 20), tmp_path / name, io.BytesIO(b"before")
+    member = "a.en.gz" if name == "a.tar" else "a.en"
+    if name == "a.zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr(member, text)
+    elif name == "a.tar":
+        path.write_bytes(tar_of({member: gzip.compress(text)}, "w"))
+    else:
+        path.write_bytes(tar_of({member: text}, "w:gz"))
+    limit = max(1 << 20, 100 * path.stat().st_size)
+    assert 1 << 20 < limit < len(text) // 2
+    message = rf"bytes and unpacks to more than {limit:,}, as no text does; remove it\.$"
+    with pytest.raises(UserError, match=message):
+        append_members(path, {member: output}, lambda _: None)
+    assert limit < output.tell() < limit + (1 << 20)
 
 
 def test_damage_that_zipfile_does_not_report_as_its_own(tmp_path):
