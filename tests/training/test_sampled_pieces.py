@@ -51,9 +51,13 @@ def sampled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def augmented(sampled, tmp_path_factory):
-    """The same text with alignments, trained with changes to it before pieces are drawn."""
-    folder = tmp_path_factory.mktemp("augmented")
-    lines = (sampled.recipe_path.parent / "train.en").read_text().splitlines()
+    """All that changes what is trained on: augmentation, alignments, sampling, mixing, stages.
+
+    A smaller corpus beside that of ``sampled`` has a temperature, and in the second stage a share.
+    """
+    folder, of_sampled = tmp_path_factory.mktemp("augmented"), sampled.recipe_path.parent
+    write_pairs(folder, "more", 20, seed=3)
+    lines = (of_sampled / "train.en").read_text().splitlines()
     links = [
         " ".join(f"{i}-{n - 1 - i}" for i in range(n)) for n in map(len, map(str.split, lines))
     ]
@@ -64,8 +68,12 @@ def augmented(sampled, tmp_path_factory):
     )
     keys = [
         *("tokenizer.user_defined_symbols=[<t>, </t>]", "tokenizer.sampling=0.1"),
-        *(f"data.train.0.alignments={folder}/links", f"data.train.0.augment={augment}"),
-        *("training.guided_alignment={weight: 0.1}", "validation.bleu=off"),
+        f"data.train=[{{name: a, source: {of_sampled}/train.en, target: {of_sampled}/train.de, "
+        f"alignments: {folder}/links, augment: {augment}}}, "
+        f"{{name: b, source: {folder}/more.en, target: {folder}/more.de, tag: <b>}}]",
+        *("data.mixing={temperature: 5}", "training.guided_alignment={weight: 0.1}"),
+        "data.stages=[{until: {epochs: 1}}, {shares: {a: 30, b: 70}}]",
+        *("validation.bleu=off", "training.tokens_per_step=300"),
     ]
     path, prepared = str(sampled.recipe_path), folder / "prepared"
     preprocess.run(recipe=path, overrides=keys, output=prepared, workers=1)
@@ -147,8 +155,9 @@ def train(sampled, run_dir, steps, *, ranks=ALONE, resume=False, **model):
 
 def records(run_dir):
     lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    names = ("step", "loss", "source_tokens", "target_tokens")
-    return [{name: record[name] for name in names} for record in lines if "loss" in record]
+    names = ("step", "stage", "loss", "alignment_loss", "source_tokens", "target_tokens")
+    steps = (record for record in lines if "loss" in record)
+    return [{name: step[name] for name in names if name in step} for step in steps]
 
 
 def test_a_run_resumed_within_an_epoch_and_at_its_border_is_bit_equal(sampled, plan, tmp_path):
@@ -179,9 +188,10 @@ def test_ranks_train_on_the_pieces_of_one(sampled, tmp_path, num_ranks):
         assert other == one
 
 
-def test_changed_text_is_the_same_after_interruptions_and_on_more_ranks(augmented, plan, tmp_path):
-    border = len(plan.batches_of(0))
-    ends = border - 3, border, border + 3
+def test_changed_text_is_the_same_after_interruptions_and_on_more_ranks(augmented, tmp_path):
+    border = len(plan_batches(augmented.recipe, augmented.corpus).batches_of(0))
+    assert 3 < border < 9  # then the second stage begins
+    ends = border - 2, border, border + 2
     work = partial(train, augmented, dropout=0.0)
     expected = work(tmp_path / "whole", ends[-1])
     for steps in ends:
@@ -189,7 +199,9 @@ def test_changed_text_is_the_same_after_interruptions_and_on_more_ranks(augmente
     assert torch.equal(found, expected)
     alone = records(tmp_path / "whole")
     assert records(tmp_path / "parts") == alone
-    assert len({record["source_tokens"] for record in alone}) > 5
+    assert len({each["source_tokens"] for each in alone}) > 3
+    assert [each["stage"] for each in alone] == [1] * border + [2] * 2
+    assert any(each["alignment_loss"] > 0 for each in alone[border:])
     for num_ranks in (2, 3):
         run_dir = tmp_path / f"{num_ranks} ranks"
         on_rank = partial(work, run_dir, ends[-1])
