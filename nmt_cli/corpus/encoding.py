@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.corpus.binarized import writing_binarized
+from nmt_cli.corpus.binarized import dtype_holding, writing_binarized
 from nmt_cli.corpus.chunk_pool import ChunkPool
-from nmt_cli.corpus.number_files import dtype_holding
 from nmt_cli.corpus.prepared import LINKS
 from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
 from nmt_cli.corpus.text.links import links_within

@@ -6,8 +6,14 @@ import pytest
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus import binarized
-from nmt_cli.corpus.binarized import BLOCK, BinarizedText, writing_binarized
-from nmt_cli.corpus.number_files import dtype_holding, map_numbers, writing_numbers
+from nmt_cli.corpus.binarized import (
+    BLOCK,
+    BinarizedText,
+    dtype_holding,
+    map_numbers,
+    writing_binarized,
+    writing_numbers,
+)
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.file_names import MANIFEST
