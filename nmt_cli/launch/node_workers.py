@@ -7,10 +7,12 @@ is recognized by the environment variables that torchrun sets.
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import os
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -23,10 +25,10 @@ from typing import NamedTuple
 from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.launch.python_process import NMT_CLI, python_command
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
-from nmt_cli.launch.stop_signals import handled
+from nmt_cli.launch.stop_signals import STOPPING, handled
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
-AGENT = "from nmt_cli.launch.torchrun_process import main; main()"
+AGENT = "from nmt_cli.launch.node_workers import run_torchrun; run_torchrun()"
 # Variables that our own launcher sets for its workers: the monotonic time at which it began, the
 # folder into which they write their outcome, and the process with which they must end.
 LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
@@ -143,6 +145,32 @@ def run_workers(
     if error is not None:
         _correct_status(run_dir, job_id, error)
         raise error
+
+
+def run_torchrun() -> None:
+    """Run torchrun with the arguments of this process, the agent, and exit with its status.
+
+    The agent ends when its parent ends, and prints no traceback: the workers log or write their own
+    errors.
+    """
+    from torch.distributed import run as torchrun
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
+
+    die_with_parent()
+    # A batch system signals every process of a job. The workers then save and end. This process
+    # ignores the signal and waits for them: torchrun's own handlers would kill workers that need
+    # more than 30 seconds to save.
+    for number in STOPPING:
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the workers would inherit
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    try:
+        torchrun.run(torchrun.parse_args(sys.argv[1:]))
+    except (ChildFailedError, SignalException):
+        sys.exit(WORKERS_FAILED)
+    except RendezvousError:
+        sys.exit(NODES_APART)
 
 
 def _torchrun_options(num_workers: int, rendezvous: Rendezvous, job_id: str) -> list[str]:
