@@ -1,4 +1,4 @@
-"""Multi-head attention over packed batches (section 3.2).
+"""Multi-head attention over packed batches (section 3.2), and its weights, for pictures and links.
 
 Legend: T rows of queries, S rows of keys, P padded places, B sentences of a group, L places of a
 sentence, H heads, D d_model, K d_k, V d_v.
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from nmt_cli.model.attention_layout import AttentionLayout, repack, unpack
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.no_draws import NoDraws
+from nmt_cli.model.packing import Packed
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
@@ -214,3 +215,47 @@ class MemoryAttention(MultiHeadAttention):
     def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
         """Return the keys [S, H*K] and values [S, H*V] of all heads."""
         return self.keys_values(memory).split(self.widths[1:], dim=1)
+
+
+def weights_within(
+    attention: SelfAttention, rows: Tensor, sentences: Packed, *, causal: bool
+) -> list[Tensor]:
+    """Return the weights [H, T, T] of each of ``sentences``, whose ``rows`` enter ``attention``."""
+    queries, keys, _ = attention.project(rows)
+    heads = attention.num_heads
+    return _weights(queries, keys, sentences, sentences, heads, causal=causal)
+
+
+def weights_to_memory(
+    attention: MemoryAttention, rows: Tensor, memory: Tensor, target: Packed, source: Packed
+) -> list[Tensor]:
+    """Return the weights [H, T, S] of each sentence of ``target``, whose ``rows`` attend to the
+    rows of ``memory`` that belong to the same sentence of ``source``."""
+    queries, (keys, _) = attention.queries(rows), attention.project_memory(memory)
+    return _weights(queries, keys, target, source, attention.num_heads, causal=False)
+
+
+def _weights(
+    queries: Tensor, keys: Tensor, target: Packed, source: Packed, num_heads: int, *, causal: bool
+) -> list[Tensor]:
+    """Return softmax(QK^T / sqrt(K)) of each sentence, at least in fp32.
+
+    The fast kernels of a forward pass do not return these weights.
+    """
+    core_dtype = torch.promote_types(queries.dtype, torch.float32)
+    weights = []
+    for queries_of_one, keys_of_one in zip(
+        queries[: target.num_tokens].to(core_dtype).split(target.lengths),
+        keys[: source.num_tokens].to(core_dtype).split(source.lengths),
+        strict=True,
+    ):
+        q, k = (
+            rows.unflatten(1, (num_heads, -1)).transpose(0, 1)
+            for rows in (queries_of_one, keys_of_one)
+        )  # H T K, H S K
+        scores = q @ k.mT * k.shape[2] ** -0.5
+        if causal:
+            future = torch.ones_like(scores, dtype=torch.bool).triu_(1)
+            scores = scores.masked_fill(future, -torch.inf)
+        weights.append(scores.softmax(2))
+    return weights

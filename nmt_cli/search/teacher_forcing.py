@@ -14,8 +14,12 @@ from torch import Tensor
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.attention_weights import weights_to_memory, weights_within
+from nmt_cli.model.attention import (
+    MemoryAttention,
+    SelfAttention,
+    weights_to_memory,
+    weights_within,
+)
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer

@@ -4,8 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.attention_weights import weights_to_memory, weights_within
+from nmt_cli.model.attention import (
+    MemoryAttention,
+    SelfAttention,
+    weights_to_memory,
+    weights_within,
+)
 from nmt_cli.model.packing import pack
 
 HEADS, D_MODEL = 5, 20
