@@ -24,8 +24,8 @@ from nmt_cli.files.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
 from nmt_cli.files.folders import verify_model
 from nmt_cli.files.formats import INT8
 from nmt_cli.messages.errors import DamagedError
+from nmt_cli.model.cpu_products import as_fp32, as_int8
 from nmt_cli.model.format_1 import weights_of_today
-from nmt_cli.model.int8_products import as_fp32, as_int8
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.dropout import Dropout
-from nmt_cli.model.packed_linear import PackedLinear
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.hardware.device import DTYPES, DecodingPrecision
-from nmt_cli.model.int8_products import Int8Linear
-from nmt_cli.model.packed_linear import PackedLinear
+from nmt_cli.model.cpu_products import Int8Linear, PackedLinear
 from nmt_cli.model.transformer import Transformer
 
 

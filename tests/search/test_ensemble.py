@@ -14,7 +14,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware import device
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.packed_linear import PackedLinear
+from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.ensemble import Ensemble, load_models

@@ -11,8 +11,7 @@ from nmt_cli.hardware import device
 from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.int8_products import Int8Linear, rounded_rows
-from nmt_cli.model.packed_linear import PackedLinear
+from nmt_cli.model.cpu_products import Int8Linear, PackedLinear, rounded_rows
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import arrange_fp32, at_precision, change_precision
 from nmt_cli.model.transformer import Transformer
@@ -133,7 +132,7 @@ def test_each_weight_is_given_up_when_it_is_rounded(monkeypatch):
         alive.append(len(linears))
         return rounded_rows(rows)
 
-    monkeypatch.setattr("nmt_cli.model.int8_products.rounded_rows", counted)
+    monkeypatch.setattr("nmt_cli.model.cpu_products.rounded_rows", counted)
     change_precision(model, "int8")
     assert alive == [*range(len(alive) - 1, 0, -1), 0]
 
