@@ -4,14 +4,14 @@ Legend: T target tokens, D d_model.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.loader import Batch, SentencePairs
@@ -21,12 +21,59 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS
 from nmt_cli.model.attention_layout import padded_groups
+from nmt_cli.model.layers import Residual
 from nmt_cli.model.packing import Packed, pack_on_cpu
 from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.guided_alignment import Guidance, PieceLinks
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
-from nmt_cli.training.rounded_weights import RoundedWeights
+
+
+class RoundedWeights:
+    """Copies of the weights of products and of post-norm's norms, in bf16.
+
+    Embeddings stay as they are, because their gradients are sums over many rows. The parameters
+    stay in fp32 too: the optimizer changes those, and checkpoints hold them.
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        modules: list[nn.Module] = [
+            module for module in model.modules() if isinstance(module, nn.Linear)
+        ]
+        modules += [
+            residual.norm
+            for residual in model.modules()
+            if isinstance(residual, Residual) and not residual.pre_norm
+        ]
+        self._places = [
+            (module, name, parameter)
+            for module in modules
+            for name, parameter in module.named_parameters(recurse=False)
+        ]
+        self.leaves = {
+            parameter: nn.Parameter(parameter.detach().bfloat16())
+            for _, _, parameter in self._places
+        }
+        self._output_weight = model.output_weight
+        self.output_weight = model.output_weight.detach().bfloat16()  # without a gradient
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Round the weights as they are now."""
+        torch._foreach_copy_(
+            [*self.leaves.values(), self.output_weight], [*self.leaves, self._output_weight]
+        )
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model compute with the copies during the block, which then get the gradients."""
+        for module, name, parameter in self._places:
+            module._parameters[name] = self.leaves[parameter]
+        try:
+            yield
+        finally:
+            for module, name, parameter in self._places:
+                module._parameters[name] = parameter
 
 
 class MicroBatch(NamedTuple):

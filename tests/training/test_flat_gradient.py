@@ -14,8 +14,7 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.training import flat_gradient
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.gradient import Objective
-from nmt_cli.training.rounded_weights import RoundedWeights
+from nmt_cli.training.gradient import Objective, RoundedWeights
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, changed, new_trainer, weights_of
 
