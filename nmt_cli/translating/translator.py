@@ -32,8 +32,7 @@ from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter, why_no_alignments, why_no_markup
-from nmt_cli.translating.service import Service
-from nmt_cli.translating.slow_lines import SlowLines
+from nmt_cli.translating.service import Service, SlowLines
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 from nmt_cli.translating.windows_ahead import WindowsAhead
