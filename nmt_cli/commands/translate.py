@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from nmt_cli.commands.lines.input_formats import Reader, reader, showing_texts
 from nmt_cli.commands.lines.line_windows import (
     FIRST_FOR_A_READER,
     FIRST_WINDOW,
@@ -25,7 +24,14 @@ from nmt_cli.commands.lines.opened_texts import (
 )
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
-from nmt_cli.commands.lines.translation_formats import FORMATS, Formatter, options_for
+from nmt_cli.commands.lines.translation_formats import (
+    FORMATS,
+    Formatter,
+    Reader,
+    options_for,
+    reader,
+    showing_texts,
+)
 from nmt_cli.commands.lines.translation_processes import (
     Engine,
     Processes,

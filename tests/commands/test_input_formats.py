@@ -2,12 +2,12 @@
 
 import pytest
 
-from nmt_cli.commands.lines.input_formats import (
+from nmt_cli.commands.lines.translation_formats import (
+    as_fairseq,
     as_record,
     reader,
     showing_texts,
 )
-from nmt_cli.commands.lines.translation_formats import as_fairseq
 from nmt_cli.files.lines import Line
 from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Translation
