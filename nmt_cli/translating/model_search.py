@@ -1,33 +1,58 @@
-"""The rules of a search with models that torch computes."""
+"""The search with models that torch computes: its engine, its rules, its choice of candidates."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import partial
 
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.hardware.choices import Computing
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
+from nmt_cli.search.driver import Finish
+from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.rules.logits_rule import LogitsRule, MinimumLength, NoRepeatedNgrams
 from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix
 from nmt_cli.search.sampled_candidates import SampledCandidates
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.request import Constraints
+from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.wanted_output import WantedOutputs
 
-if TYPE_CHECKING:
-    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
-
-def rules_for(
-    eos_id: int,
-    constraints: Constraints,
-    trees: WellFormedTrees | None,
+def engine_for(
+    models: Sequence[Transformer],
+    tokenizer: Tokenizer,
+    settings: ModelSettings,
+    search: SearchSettings,
+    computing: Computing,
     outputs: WantedOutputs,
-) -> list[LogitsRule]:
+    *,
+    attention_of_all: bool,
+) -> SearchEngine:
+    """Return what searches the sentences of ``outputs`` with all ``models`` together.
+
+    ``settings`` are those of the first one. Without ``attention_of_all``, only hypotheses of
+    sentences that need it get what they attend to.
+    """
+
+    def finish_of(first: Transformer) -> Finish[Sentence]:
+        tag_length = len(outputs.marks.tag)
+        found = AttentionToSource(first, tokenizer, settings, tag_length, of_all=attention_of_all)
+        return Finish(found.is_needed, found.with_attention)
+
+    rules, choice = partial(rules_for, search, outputs), partial(choice_for, search, outputs)
+    return SearchEngine(models, search, rules, choice, computing, finish_of)
+
+
+def rules_for(search: SearchSettings, outputs: WantedOutputs) -> list[LogitsRule]:
     """Return the rules that the search of the sentences of ``outputs`` made so far needs."""
+    constraints, trees = outputs.constraints, outputs.limits.trees
     rules: list[LogitsRule] = [] if trees is None else [trees]
     if constraints.min_length:
-        rules.append(MinimumLength(constraints.min_length, eos_id))
+        rules.append(MinimumLength(constraints.min_length, search.eos_id))
     if constraints.no_repeat_ngram is not None:
         rules.append(NoRepeatedNgrams(constraints.no_repeat_ngram))
     if outputs.has_phrases:
@@ -35,12 +60,10 @@ def rules_for(
     return rules
 
 
-def choice_for(
-    settings: SearchSettings, sampling: Sampling | None, outputs: WantedOutputs
-) -> Choice | None:
+def choice_for(search: SearchSettings, outputs: WantedOutputs) -> Choice | None:
     """Return the choice that the search of the sentences made so far needs; None: the usual one."""
-    if sampling is not None:
-        return SampledCandidates(sampling)
+    if outputs.sampling is not None:
+        return SampledCandidates(outputs.sampling)
     if outputs.has_required:
-        return ConstrainedCandidates(2 * settings.beam_size, settings.eos_id)
+        return ConstrainedCandidates(2 * search.beam_size, search.eos_id)
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
@@ -19,7 +18,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Sentence, naming_lines
+from nmt_cli.search.sentences import naming_lines
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.ctranslate2_search import (
     CTranslate2Model,
@@ -138,17 +137,9 @@ class Translator:
         ensemble: Sequence[Member] = (),
     ) -> None:
         words_of, decoding = splitter(tokenize, settings.trees), settings.decoding
-        search = SearchSettings(
-            _given(beam_size, decoding.beam_size),
-            _given(length_penalty, decoding.length_penalty),
-            n_best,
-            start_id(settings.architecture, tokenizer),
-            tokenizer.eos_id,
-            token_scores,
+        search = _search_settings(
+            settings, tokenizer, beam_size, length_penalty, n_best, token_scores, sampling
         )
-        if sampling is not None:
-            search = sampling.search_settings(search, n_best, beam_size)
-        search.refuse_wrong()
         constraints.refuse_wrong()
         constraints.refuse_beside(tokenizer, keep_pieces, bool(markup or alignments))
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
@@ -189,24 +180,12 @@ class Translator:
         if isinstance(model, CTranslate2Model):
             self._engine = CTranslate2Search(model, search, computing)
         else:
-            # They import torch.
-            from nmt_cli.search.driver import Finish
-            from nmt_cli.search.engine import SearchEngine
-            from nmt_cli.translating.attention_to_source import AttentionToSource
-            from nmt_cli.translating.model_search import choice_for, rules_for
+            from nmt_cli.translating.model_search import engine_for  # it imports torch
 
-            def attending(first: Transformer) -> Finish[Sentence]:
-                of_all, tag_length = alignments or replace_unknown, len(marks.tag)
-                of_first = AttentionToSource(first, tokenizer, settings, tag_length, of_all=of_all)
-                return Finish(of_first.is_needed, of_first.with_attention)
-
-            self._engine = SearchEngine(
-                [model, *(each.model for each in ensemble)],
-                search,
-                partial(rules_for, tokenizer.eos_id, constraints, trees, outputs),
-                partial(choice_for, search, sampling, outputs),
-                computing,
-                attending,
+            models = [model, *(each.model for each in ensemble)]
+            of_all = alignments or replace_unknown
+            self._engine = engine_for(
+                models, tokenizer, settings, search, computing, outputs, attention_of_all=of_all
             )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
@@ -380,6 +359,29 @@ class Translator:
                         self._jobs.put(ticket, outcome)
                 entries = longest_first(entry for job in jobs for entry in self._jobs.again(job))
         return self._jobs.answers(jobs)
+
+
+def _search_settings(
+    settings: ModelSettings,
+    tokenizer: Tokenizer,
+    beam_size: int | None,
+    length_penalty: float | None,
+    n_best: int,
+    token_scores: bool,
+    sampling: Sampling | None,
+) -> SearchSettings:
+    search = SearchSettings(
+        _given(beam_size, settings.decoding.beam_size),
+        _given(length_penalty, settings.decoding.length_penalty),
+        n_best,
+        start_id(settings.architecture, tokenizer),
+        tokenizer.eos_id,
+        token_scores,
+    )
+    if sampling is not None:
+        search = sampling.search_settings(search, n_best, beam_size)
+    search.refuse_wrong()
+    return search
 
 
 def _rule_of_trees(tokenizer: Tokenizer, settings: ModelSettings) -> WellFormedTrees:

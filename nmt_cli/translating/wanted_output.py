@@ -138,8 +138,8 @@ class WantedOutputs:
 
         Raises WrongUsageError if they ask for phrases that ``sampling`` cannot have.
         """
-        self._limits, self._constraints, self._bounds = limits, constraints, bounds
-        self._marks, self._sampling, self._is_parser = marks, sampling, is_parser
+        self.limits, self.constraints, self._bounds = limits, constraints, bounds
+        self.marks, self.sampling, self._is_parser = marks, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
         self._copies = SourceCopies(tokenizer, self._phrases)
         self._automata: dict[Any, RequiredPhrases] = {}  # the last one
@@ -182,7 +182,7 @@ class WantedOutputs:
             beam_size=request.beam_size,
             length_penalty=request.length_penalty,
             alignments=bool(request.alignments),
-            is_strict=self._constraints.protect_strict if strict is None else strict,
+            is_strict=self.constraints.protect_strict if strict is None else strict,
         )
 
     def protected(self, text: str, protection: Protection) -> ProtectedText:
@@ -207,10 +207,10 @@ class WantedOutputs:
         for number, part in enumerate(parts):
             of_part = self._of_part(wanted, part, is_first=number == 0)
             self._note(of_part)
-            tokens = [*self._marks.tag, *part.tokens]
-            longest, of_trees = self._limits.of_source(len(tokens), words)
+            tokens = [*self.marks.tag, *part.tokens]
+            longest, of_trees = self.limits.of_source(len(tokens), words)
             sentence = Sentence(
-                [*tokens, *self._marks.end],
+                [*tokens, *self.marks.end],
                 max(longest, of_part.shortest),
                 {**of_trees, **of_part.rule_data},
                 of_part.n_best,
@@ -221,8 +221,8 @@ class WantedOutputs:
                 needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
             )
             sentences.append(sentence)
-        if self._sampling is not None:
-            return self._sampling.samples_of(sentences, wanted.line, wanted.n_best)
+        if self.sampling is not None:
+            return self.sampling.samples_of(sentences, wanted.line, wanted.n_best)
         return sentences
 
     def _of_part(self, wanted: Wanted, part: Part, *, is_first: bool) -> Wanted:
@@ -257,7 +257,7 @@ class WantedOutputs:
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
-        rules = self._constraints.min_length, self._constraints.no_repeat_ngram, wanted.rule_data
+        rules = self.constraints.min_length, self.constraints.no_repeat_ngram, wanted.rule_data
         return any(rules) or wanted.glossary is not None or wanted.protection is not None
 
     def _for_line(self, request: Request) -> Wanted:
@@ -279,7 +279,7 @@ class WantedOutputs:
         """Return the patterns of a line. Raises ContradictionError if its own ones are wrong."""
         if not request.protect:
             return self._for_all.protection
-        if self._sampling is not None:
+        if self.sampling is not None:
             raise ContradictionError(FOR_SAMPLES)
         try:
             own = Protection(request.protect)
@@ -289,10 +289,10 @@ class WantedOutputs:
 
     def _terms(self, request: Request) -> Glossary | None:
         """Return the terms of a line. Raises ContradictionError if its own ones are wrong."""
-        of_all, own = self._constraints.glossary, request.glossary
+        of_all, own = self.constraints.glossary, request.glossary
         if not own:
             return of_all
-        if self._sampling is not None:
+        if self.sampling is not None:
             raise ContradictionError(FOR_SAMPLES)
         try:
             own = own if isinstance(own, Glossary) else Glossary.of(own)
@@ -308,7 +308,7 @@ class WantedOutputs:
         copies: Sequence[Copy] = (),
     ) -> Wanted:
         """Return what is wanted. Raises ContradictionError if it contradicts itself."""
-        if required and self._sampling is not None:
+        if required and self.sampling is not None:
             raise ContradictionError(FOR_SAMPLES)
         limits = limits_of(copies, self._phrases.continuing) if copies else {}
         phrases = [phrase.ids for each in required for phrase in each]
@@ -372,7 +372,7 @@ class WantedOutputs:
         for other in banned:
             if phrase.contains(other.ids):
                 raise ContradictionError(f"{name} contains the banned phrase {other.shown}")
-        n = self._constraints.no_repeat_ngram
+        n = self.constraints.no_repeat_ngram
         if n is not None and phrase.repeats(n):
             raise ContradictionError(f"{name} breaks the rule --no-repeat-ngram {n}")
 
@@ -381,20 +381,20 @@ class WantedOutputs:
         of_phrases = len(prefix)
         if required is not None:
             of_phrases += required.fewest_after(prefix)
-        longest = self._limits.longest
+        longest = self.limits.longest
         if longest is not None:
             allowed = f"but an output has at most {longest:,}"
             if of_phrases > longest:
                 raise ContradictionError(
                     f"the prefix and the required phrases need {of_phrases:,} pieces, {allowed}"
                 )
-            if self._constraints.min_length > longest:
+            if self.constraints.min_length > longest:
                 raise ContradictionError(
-                    f"--min-length asks for {self._constraints.min_length:,} pieces, {allowed}"
+                    f"--min-length asks for {self.constraints.min_length:,} pieces, {allowed}"
                 )
         if len(prefix) > self._bounds.prefix:
             raise ContradictionError(
                 f"the prefix has {len(prefix):,} pieces, but only {self._bounds.prefix:,} are "
                 "possible"
             )
-        return max(of_phrases, self._constraints.min_length)
+        return max(of_phrases, self.constraints.min_length)

@@ -33,12 +33,12 @@ def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False
     return WantedOutputs(TOKENIZER, limits, constraints, bounds, marks=marks, is_parser=is_parser)
 
 
-def rules_of(outputs, constraints):
-    return rules_for(EOS, constraints, None, outputs)
+def rules_of(outputs):
+    return rules_for(settings(1), outputs)
 
 
 def choice_of(outputs, beam_size):
-    return choice_for(settings(beam_size), None, outputs)
+    return choice_for(settings(beam_size), outputs)
 
 
 def ids(text):
@@ -105,7 +105,7 @@ def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
         table,
         [sentence],
         settings(beam_size, n_best=beam_size),
-        rules=rules_of(outputs, constraints),
+        rules=rules_of(outputs),
         choice=choice_of(outputs, beam_size),
     )
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
@@ -126,7 +126,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
     sampling = Sampling(seed=3)
     samples = sampling.samples_of([sentence], 1, 400)
     choice = SampledCandidates(sampling)
-    found = search(flat, samples, settings(1), 400, rules_of(outputs, constraints), choice)
+    found = search(flat, samples, settings(1), 400, rules_of(outputs), choice)
     drawn = {hypothesis.tokens for hypotheses in found for hypothesis in hypotheses}
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
     assert drawn <= expected
@@ -150,7 +150,7 @@ def test_sentences_with_and_without_wishes_share_a_search():
         outputs.sentences([Part([3] * (n % 5), "")], (), outputs.wanted(request))[0]
         for n, request in enumerate(requests)
     ]
-    table, rules = random_table(7), rules_of(outputs, constraints)
+    table, rules = random_table(7), rules_of(outputs)
     for beam_size in (1, 3):
         choice = choice_of(outputs, beam_size)
         alone = [
