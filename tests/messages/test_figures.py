@@ -1,9 +1,22 @@
+"""Figures as text, and durations and lists of numbers that are read from text."""
+
 import math
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nmt_cli.messages.figures import counted, perplexity_of, short_number, with_prefix
+from nmt_cli.messages.figures import (
+    counted,
+    duration_text,
+    first_outside,
+    parse_duration,
+    parse_number_list,
+    perplexity_of,
+    short_number,
+    with_prefix,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +67,63 @@ def test_a_perplexity_beyond_all_floats_is_infinite(nll, perplexity):
 )
 def test_a_unit_gets_a_prefix(number, text):
     assert with_prefix(number, "B") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("1.5s", 1.5), ("1.5m", 90), ("1.5h", 5_400), ("1d3h30m", 99_000)],
+)
+def test_durations_are_read(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "3x", "h", "3h-1m", "30m3h", "nan", "1e3s"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match=f"^'{text}' is not a time such as 3h30m, 45m or 90s.$"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["3", "90", "3.5"])
+def test_a_duration_needs_a_unit(text):
+    with pytest.raises(ValueError, match=f"^{text} needs a unit; write {text}h, {text}m or"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (1.5, "1.5s"), (90, "1m30s"), (2_700, "45m"), (12_600, "3h30m"), (86_400, "24h")],
+)
+def test_a_duration_is_written_in_few_letters(seconds, text):
+    assert duration_text(seconds) == text
+
+
+@given(st.integers(0, 10**9))
+def test_a_written_duration_reads_back_equal(milliseconds):
+    seconds = milliseconds / 1000
+    assert parse_duration(duration_text(seconds)) == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("3", [3]), ("1,3-5", [1, 3, 4, 5]), (" 2 , 1-1", [2, 1]), ("0", [0]), ("5,5", [5, 5])],
+)
+def test_a_list_of_numbers(text, numbers):
+    assert [number for part in parse_number_list(text) for number in part] == numbers
+
+
+@pytest.mark.parametrize("text", ["", ",", "1,", "a", "-1", "1-", "1--2", "1.5", "٣", "9" * 10])
+def test_what_is_no_list_is_named(text):
+    with pytest.raises(ValueError, match="list of numbers such as 1,3-5"):
+        parse_number_list(text)
+
+
+def test_a_range_must_count_up():
+    with pytest.raises(ValueError, match="5-3 counts backwards; write 3-5"):
+        parse_number_list("1,5-3")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("1,3-5", None), ("1,6", 6), ("0-2", 0), ("2-999999999", 999_999_999)]
+)
+def test_numbers_outside_are_found_without_counting_them_all(text, found):
+    assert first_outside(parse_number_list(text), 5) == found
