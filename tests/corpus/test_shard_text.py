@@ -1,4 +1,4 @@
-"""Parts of a text: each line is in exactly one of them, and cat joins them."""
+"""Parts of a text: how users name them; each line is in exactly one, and cat joins them."""
 
 import gzip
 import io
@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
+from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard, parse_shard
 from nmt_cli.files.lines import read_lines
 from nmt_cli.messages.errors import UserError
 
@@ -89,3 +89,14 @@ def test_a_pipe_has_no_parts(tmp_path):
         pass
     with pytest.raises(UserError, match="none not found"), open_shard(Path("none"), Shard(1, 2)):
         pass
+
+
+def test_a_part_is_read():
+    assert parse_shard("3/16") == Shard(3, 16)
+    assert str(parse_shard("16/16")) == "16/16"
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/4", "5/4", "0/0", "-1/4", "1/4/2", "a/b", "٣/٤"])
+def test_what_is_no_part_is_refused(text):
+    with pytest.raises(ValueError, match=r"is not a part such as 3/16, from 1/16 to 16/16\."):
+        parse_shard(text)
