@@ -1,3 +1,8 @@
+"""FLOPs by formula, against torch's counter.
+
+All formulas of costs, against models in which each two options of the architecture meet.
+"""
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +15,11 @@ from nmt_cli.costs.flops import (
     training_flops,
     training_flops_of_sums,
 )
+from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters
 from nmt_cli.model.packing import pack
 from nmt_cli.recipe.model_config import ModelConfig
+from tests.architectures import OPTION_SETS, random_model
+from tests.costs.test_parameters import saved_bytes
 
 BASE = ModelConfig()
 BIG = ModelConfig(d_model=1024, d_ff=4096, num_heads=16)
@@ -83,3 +91,18 @@ def test_each_part_is_that_of_its_products():
     assert flops.softmax == 2 * target * 20 * 37
     assert flops.total == flops.encoder.total + flops.decoder.total + flops.softmax
     assert 3 * flops.total == training_flops(config, 37, [source], [target])
+
+
+SIZE = 37
+
+
+@pytest.mark.parametrize("options", OPTION_SETS)
+def test_the_formulas_give_what_the_model_takes(options):
+    model = random_model(options, SIZE).train()
+    config = model.config
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    assert count_parameters(config, SIZE).total == counted
+    assert training_flops(config, SIZE, [7], [4]) == counted_by_torch(model, 7, 4)
+    side = pack(torch.randint(SIZE, (24 * 8,)), [24] * 8)
+    at_most = 24 * 8 * activation_bytes_per_token(config, 24)
+    assert at_most / 4 < saved_bytes(model, side, side) <= at_most

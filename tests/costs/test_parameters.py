@@ -1,11 +1,16 @@
-"""Counts by formula, against the parameters of the model itself and Table 3 of the paper."""
+"""Counts by formula, against the parameters of the model itself and Table 3 of the paper.
+
+The memory of a training, against tensors that torch really keeps.
+"""
 
 import pytest
 import torch
 
-from nmt_cli.costs.parameters import count_parameters
+from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters, training_memory
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.optimization import new_optimizer
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.training_config import TrainingConfig
 
 
 def small(**changes):
@@ -47,3 +52,62 @@ def test_each_part_is_that_of_the_model(norm):
 )
 def test_the_papers_models_have_the_papers_parameters(config, millions):
     assert count_parameters(config, 37_000).total == pytest.approx(millions * 1e6, rel=0.05)
+
+
+CONFIG = ModelConfig(num_layers=2, d_model=48, d_ff=96, num_heads=4, dropout=0.1)
+
+
+def saved_bytes(model, source, target):
+    """Return the bytes of all tensors that a forward pass keeps for the backward pass."""
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = (storage.nbytes(), tensor)  # kept alive, so that no two are one
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(source, target)
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    return sum(size for place, (size, _) in kept.items() if place not in parameters)
+
+
+def test_adam_keeps_two_moments_and_the_average_one_more_copy():
+    model = Transformer(CONFIG, 37)
+    optimizer = torch.optim.Adam(model.parameters())
+    torch.cat([parameter.flatten() for parameter in model.parameters()]).sum().backward()
+    optimizer.step()
+    count = count_parameters(CONFIG, 37).total
+    memory = training_memory(CONFIG, count, 100, 9, has_moving_average=True)
+    moments = [
+        state[name].nbytes
+        for state in optimizer.state.values()
+        for name in ("exp_avg", "exp_avg_sq")
+    ]
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    assert memory[:4] == (weights, weights, sum(moments), weights)
+    assert memory.activations == 100 * activation_bytes_per_token(CONFIG, 9)
+    assert memory.total == sum(memory)
+    plain = training_memory(CONFIG, count, 100, 9, has_moving_average=False)
+    assert plain.total == memory.total - weights
+
+
+def test_muon_keeps_one_moment_of_a_matrix():
+    config = CONFIG.model_copy(update={"attention_biases": True, "feed_forward_biases": True})
+    model = Transformer(config, 37)
+    optimizer = new_optimizer(model, TrainingConfig(optimizer="muon"))
+    optimizer.make_moments()
+    moments = [
+        optimizer.state[parameter][name].nbytes
+        for parameter in model.parameters()
+        for name in optimizer.moments_of(parameter)
+    ]
+    count = count_parameters(config, 37).total
+    memory = training_memory(config, count, 9, 9, has_moving_average=False, optimizer="muon")
+    assert memory.moments == sum(moments) < 2 * memory.weights
+
+
+def test_long_sentences_keep_more_attention_weights():
+    short, long = (activation_bytes_per_token(CONFIG, keys) for keys in (10, 5_000))
+    weights = CONFIG.num_layers * 3 * CONFIG.num_heads * 4  # three attentions of a layer, in fp32
+    assert short < long < short + 5_000 * weights
