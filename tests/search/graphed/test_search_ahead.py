@@ -1,4 +1,7 @@
-"""The search whose steps run ahead finds what the search that reads each step finds."""
+"""The search whose steps run ahead finds what the search that reads each step finds.
+
+The sizes of searches whose steps are recorded.
+"""
 
 import gc
 import random
@@ -14,7 +17,7 @@ from nmt_cli.search.driver import Driver, SearchSize, beam_search, search_all
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.search.graphed.caches import Storage
-from nmt_cli.search.graphed.model import GraphedTransformer
+from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.graphed.search import SearchAhead
 from nmt_cli.search.graphed.step import GraphedStep
 from nmt_cli.search.incremental import CachedTransformer
@@ -380,3 +383,10 @@ def test_few_rows_are_computed_for_sentences_that_are_done():
     found = search_ahead(model, sentences, 16, settings, Counting(model, settings))
     needed = sum(max(len(each.tokens) for each in f.hypotheses) for f in found if f.hypotheses)
     assert needed / sum(rows) > 0.6
+
+
+def test_sizes_are_powers_of_two_and_one_and_a_half_times_those():
+    sizes = sorted({1, 3} | {m << n for n in range(1, 12) for m in (1, 3)})
+    for number in range(1, 2049):
+        assert size_for(number) == min(size for size in sizes if size >= number)
+        assert size_within(number) == max(size for size in sizes if size <= number)
