@@ -67,9 +67,9 @@ def checkpoint_name(step: int) -> str:
 def find_model(path: Path) -> Path:
     """Return the model directory that ``path`` means.
 
-    It is ``path`` itself, or of a run the average, else the best checkpoint by validation, else the
-    last. Raises UserError if ``path`` is missing or has no model, DamagedError if a manifest is
-    damaged.
+    A ``path`` to a model means that model. A run means its average, or else its best checkpoint by
+    validation, or else its last one. Raises UserError if ``path`` is missing or has no model, and
+    DamagedError if a manifest is damaged.
     """
     restore_replaced(path)
     if not path.exists():

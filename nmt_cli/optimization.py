@@ -54,8 +54,8 @@ class Muon(Adam):
 
     A matrix moves by its momentum after a Newton-Schulz iteration, which makes its singular values
     about equal. The update is scaled to the size of Adam's ("Muon is Scalable for LLM Training",
-    2025), so one learning rate suits both. Unlike torch's Muon, this one leaves all as it is if
-    ``found_inf`` holds 1, and takes matrices of one shape together.
+    2025), so one learning rate suits both. Unlike torch's Muon, this one changes nothing if
+    ``found_inf`` holds 1, and updates all matrices of one shape together.
     """
 
     MOMENTUM = 0.95  # this and the next are those of torch.optim.Muon

@@ -84,7 +84,7 @@ def language(text: str) -> str:
         ["auto", "ctranslate2", "eole", "fairseq", "huggingface", "marian", "opennmt-py"]
     ),
     default="auto",
-    help="The program that the model is of; auto recognizes it by its files.",
+    help="Program that made the model; auto recognizes it by its files.",
 )
 @click.option("--output", type=PATH, required=True, help="Model directory to write.")
 @click.option(
@@ -110,10 +110,10 @@ def language(text: str) -> str:
 @force_option
 @quiet_option
 def import_model(path: Path, **options: Any) -> None:
-    """Make a model directory of a model of another program, at PATH.
+    """Convert the model of another program at PATH to a model directory.
 
-    The result can be translated with, and computes what the other program computes. All reasons
-    why a model cannot be imported are listed at once.
+    The result translates, and computes what the other program computes. All reasons why a model
+    cannot be imported are listed at once.
     """
     from nmt_cli.commands import import_model as command
     from nmt_cli.interchange.files import TextFiles

@@ -89,7 +89,7 @@ def parse_lengths(text: str) -> tuple[int, int]:
 @click.option(
     "--vocabulary-size",
     type=click.IntRange(4, 1_000_000),
-    help="Pieces, for a recipe whose text is not prepared yet.",
+    help="Pieces in the vocabulary, for a recipe whose text is not prepared yet.",
 )
 @click.option(
     "--lengths",

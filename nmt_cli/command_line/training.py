@@ -149,7 +149,7 @@ def train(recipe: str, **options: Any) -> None:
 @click.option(
     "--output",
     type=PATH,
-    help="Model directory to write.  [default: RUN/average; of int8 RUN/average-int8]",
+    help="Model directory to write.  [default: RUN/average; with int8 RUN/average-int8]",
 )
 @click.option(
     "--precision",

@@ -172,8 +172,8 @@ def translate(model: Path, **options: Any) -> None:
 
     A model that was trained on a treebank writes a tree for each line.
 
-    MODEL is a model directory, a checkpoint or a run directory. Of a run, the average is used, else
-    the best checkpoint, else the last.
+    MODEL is a model directory, a checkpoint or a run directory. In a run directory, the average is
+    used, or else the best checkpoint, or else the last.
     """
     from nmt_cli.commands import translate as command
 
@@ -215,7 +215,7 @@ def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
     """Print the log-probability that MODEL gives each line of TARGET as translation of SOURCE.
 
     Line n of TARGET translates line n of SOURCE; one of them may be -, stdin. The last line on
-    stderr is the perplexity. Of a model that parses, TARGET holds trees in brackets, one a line.
+    stderr is the perplexity. For a model that parses, TARGET holds trees in brackets, one a line.
     """
     from nmt_cli.commands import rescore as command
 

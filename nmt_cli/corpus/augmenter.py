@@ -180,7 +180,7 @@ def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int
 def changes_of(
     recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary]
 ) -> Change | None:
-    """Return what the recipe changes in the pairs of a batch; None if that is nothing.
+    """Return the function that changes the pairs of a batch; None if the recipe changes none.
 
     Raises UserError if the tokenizer cannot sample.
     """

@@ -78,8 +78,8 @@ class Ranks:
     def wait_for(self, has_come: Callable[[], bool], timeout: Callable[[], float]) -> None:
         """Return once ``has_come``; several ranks raise PeerLostError after ``timeout()`` seconds.
 
-        NCCL never ends by itself when another rank has died, so the CPU must not wait for the
-        result of an exchange on GPUs in any other way. ``timeout`` may change meanwhile.
+        NCCL waits forever when another rank has died, so the CPU must not wait for the result of an
+        exchange on GPUs in any other way. ``timeout`` may change meanwhile.
         """
         if self.size == 1:
             return

@@ -26,7 +26,7 @@ class NoDraws(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return the tensor of a function that draws as it is; call any other function."""
+        """Call ``function``; one that draws numbers returns its tensor unchanged."""
         del types
         kwargs = kwargs or {}
         if function in DRAWING:

@@ -249,8 +249,8 @@ def _validated(tree: Tree) -> Recipe:
 def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -> str:
     """Return the furthest ancestor whose text is prepared in the same way as the recipe's.
 
-    If the recipe has a folder of its own, as an earlier version prepared it, and the ancestor has
-    none, it is the recipe itself.
+    Earlier versions prepared a folder for each recipe. If the recipe has one, and the ancestor has
+    none, the recipe itself is returned.
     """
     owner = names[0]
     for name, tree in zip(names[1:], resolved[1:], strict=True):

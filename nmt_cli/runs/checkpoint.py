@@ -179,7 +179,7 @@ def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
 
 
 def prune(run_dir: Path, keep_for_average: int, step: int) -> None:
-    """Remove checkpoints up to ``step`` that neither averaging, the best, nor resuming needs.
+    """Remove checkpoints up to ``step`` except the best, and those to average or to resume from.
 
     Later checkpoints are damaged, because training was resumed from an earlier one. They must not
     be kept in place of undamaged ones.
@@ -252,7 +252,7 @@ def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) ->
 
 
 def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
-    """Return both numbers of bytes with so many digits that the texts differ."""
+    """Return both numbers of bytes in MiB, with as many digits as make the texts differ."""
     for digits in range(8):  # the seventh digit of a MiB is less than a byte
         texts = [f"{size / 2**20:,.{digits}f}" for size in (larger, smaller)]
         if texts[0] != texts[1]:

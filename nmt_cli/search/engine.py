@@ -135,8 +135,8 @@ class SearchEngine:
         """Return a search for ``sentences`` which may get ``most`` slots.
 
         It repeats CUDA graphs, except with rules or a choice, which need the CPU, and except for a
-        single slot: then the graphs free their memory, which a long sentence may need. A new search
-        ends the one before.
+        single slot: then the graphs free their memory, which a long sentence may need. All searches
+        share the caches of the model, so the previous search cannot continue.
         """
         have_rules = any(each.has_rules for each in sentences)
         if self._graphed is not None and not have_rules and most > 1:

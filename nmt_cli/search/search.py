@@ -144,7 +144,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
 
     @property
     def has_slots_to_drop(self) -> bool:
-        """Whether so many slots are free that it pays to drop them if no sentence needs them."""
+        """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
         num_busy = self.num_slots - self.num_free_slots
         return rounded_up(num_busy, num_steps=STEPS_OF_SLOTS) < self.num_slots
 

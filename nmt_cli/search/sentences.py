@@ -120,7 +120,7 @@ class SlotSearch(ABC, Generic[Item]):
 
     @property
     def has_slots_to_drop(self) -> bool:
-        """Whether so many slots are free that it pays to drop them if no sentence needs them."""
+        """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
         return False
 
     def accepts(self, sentence: Item) -> bool:

@@ -37,7 +37,7 @@ def choose_attention(
 
     It is that of the checkpoint with the facts ``before``, if they name one. Otherwise it is the
     faster one for the batches from ``first_index`` on, cut by ``cut`` or smaller; one line reports
-    it. A CPU has a way of its own.
+    it. On a CPU there is no choice.
     """
     machine = objective.machine
     if machine.device.type != "cuda":

@@ -72,10 +72,10 @@ class Saver:
         return self._save(kind, forgiving=forgiving)
 
     def finish(self, *, wait: bool = True) -> float:
-        """Note that the checkpoint that is being written was written; ``wait`` until it is.
+        """Finish the checkpoint that a thread is writing, if it is done or if ``wait`` is true.
 
-        Returns 0 if there is none, else the seconds that a save may take, which waits for the one
-        before it. Raises what ``save`` raises.
+        Returns the seconds that a save may take, including the wait for the previous save; 0 if no
+        checkpoint was finished. Raises what ``save`` raises.
         """
         writing = self._writing
         if writing is None or not (wait or writing.is_done()):

@@ -1,4 +1,4 @@
-"""How a training stands, written into ``status.json`` while it runs and when it ends."""
+"""Writes the state of a training into ``status.json`` when it begins and when it ends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_LOWER_RANKS = 10
 
 @contextmanager
 def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]) -> Iterator[None]:
-    """Write how training stands while the block runs, and how and why it ended.
+    """Write to status.json that training runs, and after the block how and why it ended.
 
     ``summary()`` describes a training that came to its end. The failure of a worker is not written
-    here, but by the rank that logs it (``report_failure``). Raises what the block raises, but
-    EndedAtOnceError in place of KeyboardInterrupt, which a second SIGINT raises.
+    here, but by the rank that logs it (``report_failure``). Raises what the block raises, except
+    that a KeyboardInterrupt, which a second SIGINT raises, becomes an EndedAtOnceError.
     """
     _write_status(run_dir, worker, "running")
     try:

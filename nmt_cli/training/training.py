@@ -1,4 +1,4 @@
-"""A training: what it is to do, with what, and how far it is."""
+"""A training: its recipe, its data, its model, its progress, and what is due at a step."""
 
 import math
 from collections.abc import Mapping

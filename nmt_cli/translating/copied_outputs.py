@@ -37,9 +37,9 @@ class CopiedOutputs:
         part: Part,
         text_of: Callable[[Hypothesis], str],
     ) -> str:
-        """Return the text of an output, ``text_of`` it, with spans in place of their pieces.
+        """Return the text of an output, in which spans of ``part`` replace the pieces for them.
 
-        ``part`` is its source.
+        ``part`` is the source of the output, and ``text_of`` decodes it.
         """
         whole = text_of(hypothesis)
         places = _occurrences(hypothesis.tokens, part.copies)

@@ -68,7 +68,7 @@ class ProtectedText(NamedTuple):
         return all(is_blank(self.source[end:begin]) for end, begin in between)
 
     def kept(self) -> Output:
-        """Return the text as its own translation, if it is nothing but spans; else none."""
+        """Return the text itself if it has only spans and white space; else an empty output."""
         if not self.is_only_copies:
             return Output("")
         words = re.finditer(r"\S+", self.source)

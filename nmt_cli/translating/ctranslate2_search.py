@@ -78,7 +78,7 @@ class CTranslate2Search:
 
 
 def load_ctranslate2(path: Path, threads: Threads | None = None) -> CTranslate2Model:
-    """Return the model of ``path``, which is exported if it is not an export, nor was before.
+    """Return the model of ``path``. If it has not been exported yet, it is exported first.
 
     By default each core translates a batch. Raises as ``exported_folder`` does, and UserError if
     the model parses.

@@ -36,7 +36,7 @@ class Constraints(NamedTuple):
 
     min_length: int = 0
     max_length: int | None = None
-    no_repeat_ngram: int | None = None  # no sequence of so many pieces occurs twice
+    no_repeat_ngram: int | None = None  # an output never repeats a sequence of this many pieces
     prefix: TextOrPieces = ""  # what outputs begin with
     required: Sequence[TextOrPieces | AnyOf] = ()
     banned: Sequence[TextOrPieces] = ()

@@ -11,7 +11,7 @@ from nmt_cli.translating.protection import Protection
 
 
 class SegmentsError(ValueError):
-    """A line cannot be cut as it is wanted; the message is the reason."""
+    """A line cannot be cut into the segments that it asks for; the message is the reason."""
 
 
 class Span(NamedTuple):

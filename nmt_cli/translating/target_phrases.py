@@ -36,7 +36,7 @@ MOST_SHOWN = 80  # characters
 
 
 class ContradictionError(ValueError):
-    """No output can be as it is wanted; the message is the reason."""
+    """No output can satisfy all that the line asks for; the message is the reason."""
 
 
 class TargetPhrase(NamedTuple):

@@ -284,9 +284,9 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """Yield what ``translate_window`` returns for each of ``windows``, in order.
 
-        CTranslate2 gets a window before the one before is done, so that its threads never wait.
-        ``windows`` is then read in a thread of its own; its error is raised after the windows
-        before.
+        CTranslate2 gets the next window while it translates one, so that its threads never wait. A
+        separate thread then reads ``windows``. If reading fails, the translations of the windows
+        that were read come first, and then the error.
         """
         if isinstance(self._engine, CTranslate2Search):
             ahead = WindowsAhead(self._jobs, self._engine.driver, windows)

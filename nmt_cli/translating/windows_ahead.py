@@ -1,4 +1,4 @@
-"""Windows of lines that CTranslate2 gets before it has translated the window before."""
+"""Windows of lines that CTranslate2 gets while it translates the previous window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_AHEAD = 1  # windows that wait while one is translated and one is prepared
 
 
 class _Begun(NamedTuple):
-    """A window of lines whose sentences CTranslate2 has; without jobs, a bug was met before."""
+    """A window whose sentences CTranslate2 has; without jobs if preparing them met a bug."""
 
     requests: Sequence[Request]
     jobs: Sequence[Job] | None = None

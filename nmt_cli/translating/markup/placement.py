@@ -21,7 +21,7 @@ NOT_IN_XML = str.maketrans(
 
 
 class _Cell(NamedTuple):
-    """A piece of a translation, as it is written; a word, or what is between words."""
+    """A part of a translation, as it is written: a word, or the text between two words."""
 
     raw: str
     of: Inline | None = None  # the innermost element that the word belongs to
