@@ -9,11 +9,11 @@ from typing import NamedTuple
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.folders import EXPORT
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.interchange.limits import TYPICAL_LENGTH, nearest_exponent
 from nmt_cli.interchange.verification import Engine, Verification, verification_texts, verify
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.search.beams import TYPICAL_LENGTH, nearest_exponent
 
 CARD = "README.md"
 EXACT = "float32"

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import SIDES, Array, Weights
-from nmt_cli.interchange.limits import num_positions
 from nmt_cli.interchange.tensor_names import PARTS_OF_INPUTS, AttentionNames, Pair, StackNames
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.embeddings import sinusoids
@@ -59,11 +58,6 @@ class ExportedModel(NamedTuple):
     def has_two_vocabularies(self) -> bool:
         """Whether the source has a vocabulary of its own."""
         return self.settings.architecture.source_vocabulary_size is not None
-
-    @property
-    def num_positions(self) -> int:
-        """The length of the longest sentence that an export of the model has positions for."""
-        return num_positions(self.settings)
 
 
 # The keys of ``model`` that concern training only, or that each export carries over or refuses for
@@ -191,7 +185,7 @@ class TensorsMade:
         if architecture.positions == "learned":
             return self.take(f"{side}_embedding.positions.weight")
         return sinusoids(
-            self._model.num_positions,
+            self._model.settings.num_positions,
             architecture.d_model,
             architecture.sinusoid_frequencies,
             architecture.first_position,

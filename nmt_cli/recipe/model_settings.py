@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # other sections of a recipe take time to import, and transla
 
 LARGEST_CONFIG = 1_000_000  # bytes
 DEEP = 6  # layers
+FEWEST_EXPORTED_POSITIONS = 2_048  # rows of a table of sinusoids
 UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
 # The keys of architectures; dropout is not among them, and is always 0 in these settings.
 ARCHITECTURE = set(ModelConfig.model_fields) - set(DROPOUTS)
@@ -68,6 +69,14 @@ class ModelSettings(NamedTuple):
             parses=self.trees is not None,
             has_options=bool(self.architecture.options),
         )
+
+    @property
+    def num_positions(self) -> int:
+        """The length of the longest sentence that an export of the model has positions for."""
+        if self.architecture.positions == "learned":
+            return self.architecture.max_positions
+        longest_output = self.max_length + self.decoding.max_extra_length
+        return max(FEWEST_EXPORTED_POSITIONS, longest_output + 2)
 
 
 class LengthLimits(NamedTuple):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 NOT_A_NUMBER = "the model's output is not a number"
+TYPICAL_LENGTH = 25  # pieces of an output at which penalties are compared
 
 
 class Attended(NamedTuple):
@@ -101,6 +102,11 @@ class Candidates(NamedTuple):
 def length_penalty(length: Any, alpha: Any) -> Any:
     """Return GNMT's lp = ((5 + length) / 6) ^ alpha; ``length`` includes </s>."""
     return ((5.0 + length) / 6.0) ** alpha
+
+
+def nearest_exponent(alpha: float) -> float:
+    """Return the p for which length^p, the penalty of other programs, grows as ours does."""
+    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
 # The next two are rules for arrays of the CPU and for tensors of a device (``DeviceBeams``).

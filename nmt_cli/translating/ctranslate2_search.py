@@ -20,7 +20,6 @@ from nmt_cli.interchange.ctranslate2.sentence_driver import (
     chosen_precision,
     default_threads,
 )
-from nmt_cli.interchange.limits import num_positions
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, read_config
 from nmt_cli.search.beams import SearchSettings
@@ -40,7 +39,7 @@ class CTranslate2Model(NamedTuple):
     @property
     def longest_output(self) -> int:
         """The most pieces of an output that the export has positions for."""
-        return num_positions(self.settings) - 1  # the mark of the start takes one
+        return self.settings.num_positions - 1  # the mark of the start takes one
 
 
 class CTranslate2Search:

@@ -26,11 +26,11 @@ from nmt_cli.interchange.ctranslate2.sentence_driver import NO_LIMIT, read_vocab
 from nmt_cli.interchange.export_format import EXACT, CardOf, Format
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
-from nmt_cli.interchange.limits import nearest_exponent
 from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import StackShape
 from nmt_cli.recipe.model_settings import as_json
+from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
@@ -245,7 +245,7 @@ print(*{JOINED[kind]}, sep="\\n")"""
         f"{settings.decoding.max_extra_length} pieces more than the source has.",
         "Sources of more than 1,024 pieces are cut (`max_input_length`), and the search ends when "
         "as many translations as the beam has have ended.",
-        f"No sentence may have more than {model.num_positions - 1:,} pieces.",
+        f"No sentence may have more than {model.settings.num_positions - 1:,} pieces.",
     ]
     differences += [
         f"The word `{piece}` of the text is the piece `{name}`."

@@ -17,11 +17,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import cores
-from nmt_cli.interchange.limits import nearest_exponent
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.search.beams import NOT_A_NUMBER, Hypothesis, SearchSettings, length_penalty
+from nmt_cli.search.beams import (
+    NOT_A_NUMBER,
+    Hypothesis,
+    SearchSettings,
+    length_penalty,
+    nearest_exponent,
+)
 from nmt_cli.search.rules.phrases import FORCED_PREFIX
 from nmt_cli.search.sentences import (
     IMPOSSIBLE,

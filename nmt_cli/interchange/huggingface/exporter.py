@@ -31,11 +31,11 @@ from nmt_cli.files.file_names import (
 from nmt_cli.interchange.export_format import EXACT, CardOf, Format
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
-from nmt_cli.interchange.limits import nearest_exponent
 from nmt_cli.interchange.tensor_names import StackNames, dotted, names_of_layer, sines_first
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
@@ -147,7 +147,7 @@ def longest_output(model: ExportedModel) -> int:
     """Return the number of tokens, with both marks, after which ``generate`` stops."""
     settings = model.settings
     longest = settings.max_length + settings.decoding.max_extra_length + 2
-    return min(longest, model.num_positions)
+    return min(longest, model.settings.num_positions)
 
 
 def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
         "activation_function": ACTIVATIONS[architecture.activation],
         "dropout": 0.0,
         "scale_embedding": architecture.scale_embeddings,
-        "max_position_embeddings": model.num_positions,
+        "max_position_embeddings": model.settings.num_positions,
         "tie_word_embeddings": tied == "all" or (tied == "decoder" and kind == "marian"),
         **_marks(model),
         "forced_eos_token_id": None,
