@@ -251,4 +251,4 @@ def _as_text(
     scores: Mapping[str, Score], terms: RenderedTerms | None, comparison: Comparison | None
 ) -> str:
     text = "\n".join(map(str, (*scores.values(), *([] if terms is None else [terms]))))
-    return f"{text}\n\n{comparison.as_text()}" if comparison else text
+    return f"{text}\n\n{comparison.as_table()}" if comparison else text

@@ -49,7 +49,7 @@ class Comparison(NamedTuple):
     outcomes: Sequence[MetricFigures]  # one for each scorer
     resampling: Resampling
 
-    def as_text(self) -> str:
+    def as_table(self) -> str:
         """Return a table, sentences about the differences, and how the test was made."""
         return "\n".join([*aligned(self._rows()), "", *self._sentences(), self._explanation()])
 

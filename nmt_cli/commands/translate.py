@@ -359,7 +359,7 @@ class _Tally:
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {self._with_bad_bytes}.")
         if self._num_trees:
             repaired = self._repaired_trees
-            what = f" in {repaired}: {self._repairs.as_text()}" if repaired.count else ""
+            what = f" in {repaired}: {self._repairs.described()}" if repaired.count else ""
             trees = counted(self._num_trees, "tree")
             logs.info(f"Repaired {repaired.count:,} of {trees}{what}.")
         seconds = time.monotonic() - self._started

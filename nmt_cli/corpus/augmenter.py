@@ -66,7 +66,7 @@ class Augmenter:
             others = [each for each in following if each is not None]
             before[place] = own
             after[place] = augmenting.changed(own, kinds, others, draw)
-        source, target = (self._cut(side, before, after) for side in SIDES)
+        source, target = (self._encoded_changes(side, before, after) for side in SIDES)
         kept = {
             place
             for place, ids in chain(source.items(), target.items())
@@ -126,7 +126,7 @@ class Augmenter:
                 text = tokenizer.decode(ids, side, keep_pieces=is_in_pieces)
                 yield text.split()
 
-    def _cut(
+    def _encoded_changes(
         self, side: Side, before: Mapping[int, TextPair], after: Mapping[int, TextPair]
     ) -> dict[int, list[int]]:
         """Return the pieces of the texts of one side that are changed, each with its ``</s>``."""

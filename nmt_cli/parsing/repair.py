@@ -48,7 +48,7 @@ class Repairs:
         """Return the sums."""
         return Repairs(*map(add, astuple(self), astuple(other)))
 
-    def as_text(self) -> str:
+    def described(self) -> str:
         """Return the names of the rules that were applied, with their counts."""
         counts = asdict(self).items()
         return ", ".join(counted(count, *NAMES[field]) for field, count in counts if count)

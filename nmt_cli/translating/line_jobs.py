@@ -283,7 +283,7 @@ class LineJobs:
         if protected.is_only_copies:
             return []
         if self._too_long == "split" and (num_pieces > longest or not are_possible(copies)):
-            return self._cut(protected, tokens)
+            return self._parts_of(protected, tokens)
         if num_pieces <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
             return [] if is_nothing else [Part(tokens, "", text, copies)]
@@ -296,7 +296,7 @@ class LineJobs:
         )
         return []
 
-    def _cut(self, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
+    def _parts_of(self, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""
         longest, encode = self._longest, self._tokenizer.encode
         if not protected.copies:

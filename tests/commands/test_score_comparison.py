@@ -170,5 +170,5 @@ def test_p_is_never_shown_as_zero(p_value, shown):
     outcomes = [MetricFigures("", [baseline, other])]
     resampling = Resampling("randomization", 20_000, 1)
     comparison = score_comparison.Comparison(systems, [[]], [bleu_scorer()], outcomes, resampling)
-    row = comparison.as_text().split("\n")[2]
+    row = comparison.as_table().split("\n")[2]
     assert row.split() == ["second", "31.00", shown]

@@ -156,9 +156,10 @@ def test_any_tokens_become_a_tree_of_exactly_the_words(data, form, words):
 
 def test_every_kind_of_repair_has_a_name():
     one_of_each = Repairs(*(1 for _ in fields(Repairs)))
-    assert one_of_each.as_text().count(", ") + 1 == one_of_each.total() == len(NAMES)
-    assert "1 unknown label, 1 closing bracket added, " in one_of_each.as_text()
-    assert (one_of_each + one_of_each).as_text().startswith("2 tokens dropped, 2 unknown labels, ")
+    assert one_of_each.described().count(", ") + 1 == one_of_each.total() == len(NAMES)
+    assert "1 unknown label, 1 closing bracket added, " in one_of_each.described()
+    doubled = (one_of_each + one_of_each).described()
+    assert doubled.startswith("2 tokens dropped, 2 unknown labels, ")
 
 
 def test_deep_and_broken():

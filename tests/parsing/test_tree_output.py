@@ -18,13 +18,13 @@ def test_parts_of_a_long_line_become_one_tree():
     outputs = ["(S(NP<NN>)NP)S", "(S(NP<DT><NN>)NP)S"]
     tree, repairs = tree_of(outputs, ["rain", "a", "dog"], PIECES)
     assert tree == "(TOP (S (NP (NN rain))) (S (NP (DT a) (NN dog))))"
-    assert repairs.as_text() == "1 joined root"
+    assert repairs.described() == "1 joined root"
 
 
 def test_corrected_punctuation_is_counted():
     tree, repairs = tree_of(["(S<.><NN>)S"], ["rain", "."], PIECES)
     assert tree == "(TOP (S (XX rain) (. .)))"
-    assert repairs.as_text() == "2 tags of punctuation corrected"
+    assert repairs.described() == "2 tags of punctuation corrected"
 
 
 def test_a_perfect_output_needs_no_repair():
