@@ -213,9 +213,8 @@ def _refuse_held_out_in_part(data: DataConfig, validation: HeldOut, test: HeldOu
     for key, held_out in (("validation", validation), ("test", test)):
         if data.filters.remove_held_out and not held_out.is_whole:
             raise UserError(
-                f"data.{key} has more than {MOST_PAIRS:,} pairs, with which "
-                "data.filters.remove_held_out cannot compare; give fewer pairs, or leave the "
-                "filter out."
+                f"data.filters.remove_held_out compares with at most {MOST_PAIRS:,} pairs, but "
+                f"data.{key} has more; give fewer pairs, or leave the filter out."
             )
 
 

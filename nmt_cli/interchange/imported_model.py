@@ -75,7 +75,7 @@ def _refuse_unfit(tokenizer: Tokenizer) -> None:
         if share < LEAST_SHARE:
             raise UserError(
                 f"the vocabulary has only {share:.0%} of the pieces of the {side}'s SentencePiece "
-                "model; put the one into the folder that the model was trained with."
+                "model; put the SentencePiece model of its training into the folder."
             )
 
 

@@ -343,7 +343,7 @@ def test_more_held_out_pairs_than_can_be_compared_are_refused(corpus, monkeypatc
     monkeypatch.setattr("nmt_cli.corpus.text.cleaning.MOST_PAIRS", 19)
     monkeypatch.setattr("nmt_cli.commands.preprocess.MOST_PAIRS", 19)
     corpus.prepare(WHITESPACE)
-    with pytest.raises(UserError, match=r"^data\.validation has more than 19 pairs, with which "):
+    with pytest.raises(UserError, match=r"at most 19 pairs, but data\.validation has more; give "):
         corpus.prepare(WHITESPACE, "data.filters.remove_held_out=true", force=True)
 
 

@@ -154,7 +154,7 @@ def test_elements_may_be_in_only_so_many_others():
     source = f"{'<b>' * DEEPEST}x{'</b>' * DEEPEST}"
     assert translated(source) == source
     for number in (DEEPEST + 1, 5_000):
-        with pytest.raises(SegmentsError, match=f"more than {DEEPEST} elements in each other"):
+        with pytest.raises(SegmentsError, match=f"nested more than {DEEPEST} deep"):
             translated("<b>" * number + "x")
 
 

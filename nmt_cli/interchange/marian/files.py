@@ -96,7 +96,7 @@ def _refuse_large(entries: Sequence[zipfile.ZipInfo], size: int) -> None:
         if entry.compress_type != zipfile.ZIP_STORED:
             raise ValueError(f"{ascii(entry.filename)[:100]} is compressed; use numpy.savez")
     if sum(entry.file_size for entry in entries) > size:
-        raise ValueError("it holds more bytes than it has")
+        raise ValueError("its entries have more bytes than the file")
 
 
 def _array(data: bytes, name: str) -> NDArray[Any]:

@@ -54,7 +54,7 @@ INVISIBLE = {"script", "style", "wbr"}
 # those of HTML hold again.
 FOREIGN = {"math", "svg"}
 OF_HTML = {"annotation-xml", "desc", "foreignobject"}
-DEEPEST = 256  # elements in each other, as in libxml2; browsers stop at 512
+DEEPEST = 256  # nested elements, as in libxml2; browsers stop at 512
 
 
 @dataclass
@@ -172,7 +172,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
             if not is_void:
                 stack.append(element)
                 if len(stack) - 1 > DEEPEST:  # the first is the whole fragment
-                    raise SegmentsError(f"it has more than {DEEPEST} elements in each other")
+                    raise SegmentsError(f"its elements are nested more than {DEEPEST} deep")
         elif token.kind is not Kind.END:
             stack[-1].children.append(token)
         elif any(element.start.name == token.name for element in stack[1:]):
