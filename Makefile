@@ -74,7 +74,7 @@ $(PEERS)/.installed: tests/benchmarks/peers.txt tests/benchmarks/eole.txt constr
 # What a machine with a GPU can show in ten minutes, in tests/benchmarks/results/. It sets nothing up:
 # without .venv it uses PYTHON, which needs torch, pytest and what nmt-cli depends on.
 gpu:
-	$(or $(wildcard $(BIN)/python),$(PYTHON)) -m tests.gpu.run
+	@$(or $(wildcard $(BIN)/python),$(PYTHON)) -m tests.gpu.run
 
 # What a user gets: a fresh environment without the development tools.
 smoke:

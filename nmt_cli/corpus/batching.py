@@ -8,13 +8,14 @@ import hashlib
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.corpus.binarized import leave_memory
 from nmt_cli.corpus.node_memory import Arrays, NodeMemory, Order
 from nmt_cli.messages.errors import UserError
 
@@ -23,10 +24,12 @@ Indices = NDArray[np.int64]
 
 BUCKET_GROWTH = 1.1  # lengths of a bucket differ by at most a tenth
 PAIRS_AT_ONCE = 1 << 20  # handled by one numpy call, which bounds temporary memory
+PARTS_IN_MEMORY = 16  # of so many pairs, at most, if the lengths are in a file
 # The last batches of an epoch are copied, so that its memory is free when the first rank plans the
 # next epoch. Ranks are fewer batches apart, because each step waits for all of them.
 LAST_BATCHES = 8
 EPOCHS_OF_A_STAGE = 1 << 40  # more than a training has
+SIDES_OF_LENGTHS = ("source", "target")  # the fields of the lengths of a pair
 
 Corpora = Sequence[tuple[int, float]]  # (number of pairs, weight) of each
 
@@ -66,8 +69,9 @@ class BatchPlan:
     In every epoch, each pair of a corpus of weight w appears floor(w) times, and a random share
     w - floor(w) of its pairs, drawn by ``seed``, appears once more. Each stage has its weights.
     Batch numbers go on from epoch to epoch and from stage to stage. An epoch is planned when one of
-    its batches is needed. It takes 4 bytes of memory for each of its pairs, 5 while it is planned,
-    and 4 more for each pair of such a share. Threads may share a plan.
+    its batches is needed. It takes 4 bytes of memory for each of its pairs. While it is planned, it
+    takes 4 more for each pair of such a share, and then for each in the largest bucket, which often
+    has a tenth of the pairs. Threads may share a plan.
 
     Raises UserError if a sentence has more than ``tokens_per_step`` tokens, or if the weights leave
     no pair.
@@ -83,6 +87,10 @@ class BatchPlan:
     ) -> None:
         self._source, self._target = source_lengths, target_lengths
         self._longest = max(int(source_lengths.max()), int(target_lengths.max()))
+        leave_memory(source_lengths, target_lengths)
+        self._bucket_of_length = _bucket_of_length(self._longest)
+        sides = zip(SIDES_OF_LENGTHS, (source_lengths, target_lengths), strict=True)
+        self._of_a_pair = np.dtype([(name, lengths.dtype) for name, lengths in sides])
         if self._longest > tokens_per_step:
             raise UserError(
                 f"one sentence pair has {self._longest:,} tokens, more than "
@@ -172,10 +180,39 @@ class BatchPlan:
     def _plan_epoch(self, number: int, new_order: Callable[[int], Order] = _new_order) -> Arrays:
         rng = np.random.Generator(np.random.PCG64([self._seed, number]))
         order, ends = self._sorted_by_bucket(self._shares(rng), new_order)
-        for start, end in itertools.pairwise([0, *ends]):
-            rng.shuffle(order[start:end])
-        bounds = _bounds_of_batches(order, self._source, self._target, self._tokens_per_step)
+        lengths = self._shuffle_buckets(order, ends, rng)
+        bounds = _bounds_of_batches(lengths, self._tokens_per_step)
         return order, bounds, rng.permutation(len(bounds) - 1)
+
+    def _shuffle_buckets(
+        self, order: Order, ends: list[int], rng: np.random.Generator
+    ) -> Iterator[NDArray[Any]]:
+        """Shuffle the pairs of each bucket in ``order``; yield the lengths of pairs in that order.
+
+        The lengths of a bucket are read first, while its pairs are in the order of the corpus, and
+        shuffled by the same draws: to read them in another order would need all of them in memory.
+        What is yielded changes with the next part.
+        """
+        bounds = list(itertools.pairwise([0, *ends]))
+        room = np.empty(max(end - start for start, end in bounds), self._of_a_pair)
+        for start, end in bounds:
+            pairs, lengths = order[start:end], room[: end - start]
+            self._read_lengths(pairs, lengths, len(pairs) / len(order))
+            before = rng.bit_generator.state
+            rng.shuffle(pairs)
+            rng.bit_generator.state = before
+            rng.shuffle(lengths)
+            for first in range(0, len(lengths), PAIRS_AT_ONCE):
+                yield lengths[first : first + PAIRS_AT_ONCE]
+
+    def _read_lengths(self, pairs: Order, lengths: NDArray[Any], share: float) -> None:
+        # Pairs of a small bucket are far apart, and each brings 64 kB of the files into memory.
+        at_once = min(PAIRS_AT_ONCE, 1 + int(share * PARTS_IN_MEMORY * PAIRS_AT_ONCE))
+        for start in range(0, len(pairs), at_once):
+            part = slice(start, start + at_once)
+            for name, side in zip(SIDES_OF_LENGTHS, (self._source, self._target), strict=True):
+                lengths[name][part] = side[pairs[part]]
+                leave_memory(side)
 
     def _shares(self, rng: np.random.Generator) -> list[Order]:
         """Return the pairs of each corpus that appear once more than the others of their corpus."""
@@ -206,24 +243,28 @@ class BatchPlan:
     ) -> tuple[Order, list[int]]:
         """Return the pairs of an epoch in a stable order by bucket, and the end of each bucket.
 
-        This is a counting sort in parts; the result of numpy's would need eight bytes per pair.
+        This is a counting sort in parts; the result of numpy's would need eight bytes per pair. The
+        buckets are found twice, so that they need no memory.
         """
-        bucket_of_length = _bucket_of_length(self._longest)
-        buckets, counts = [], []
+        of_each = np.zeros(256, dtype=np.int64)
         for pairs in self._parts(shares):
-            longer = np.maximum(self._source[pairs], self._target[pairs])
-            buckets.append(bucket_of_length[longer])
-            counts.append(np.bincount(buckets[-1], minlength=256))
-        of_each = np.sum(counts, axis=0)
+            of_each += np.bincount(self._buckets_of(pairs), minlength=256)
         ends = np.cumsum(of_each)
         free = ends - of_each  # the first place of each bucket that is not filled yet
         order = new_order(int(ends[-1]))
-        for pairs, of_part, count in zip(self._parts(shares), buckets, counts, strict=True):
-            members = pairs[np.argsort(of_part, kind="stable")]
+        for pairs in self._parts(shares):
+            buckets = self._buckets_of(pairs)
+            members = pairs[np.argsort(buckets, kind="stable")]
+            count = np.bincount(buckets, minlength=256)
             for bucket, run in enumerate(np.split(members, np.cumsum(count)[:-1])):
                 order[free[bucket] : free[bucket] + len(run)] = run
             free += count
         return order, ends.tolist()
+
+    def _buckets_of(self, pairs: Order) -> NDArray[np.uint8]:
+        longer = np.maximum(self._source[pairs], self._target[pairs])
+        leave_memory(self._source, self._target)
+        return self._bucket_of_length[longer]
 
 
 def refuse_no_pair(corpora: Corpora, key: str) -> None:
@@ -245,30 +286,30 @@ def _bucket_of_length(longest: int) -> NDArray[np.uint8]:
     return np.searchsorted(bounds, np.arange(longest + 1)).astype(np.uint8)
 
 
-def _bounds_of_batches(
-    order: Order, source: Lengths, target: Lengths, tokens_per_step: int
-) -> Indices:
-    """Return the bounds that cut ``order`` into the longest runs within the limit on both sides."""
-    # A part must be longer than a batch, which has at most a pair for each token.
-    part_size = max(PAIRS_AT_ONCE, tokens_per_step + 1)
-    bounds, start = [0], 0
-    while start < len(order):
-        part = order[start : start + part_size]
-        source_ends = np.cumsum(source[part], dtype=np.int64)
-        target_ends = np.cumsum(target[part], dtype=np.int64)
-        first, is_last_part = 0, start + len(part) == len(order)
-        while first < len(part):
-            source_before = source_ends[first - 1] if first else 0
-            target_before = target_ends[first - 1] if first else 0
+def _bounds_of_batches(parts: Iterable[NDArray[Any]], tokens_per_step: int) -> Indices:
+    """Return the bounds that cut pairs into the longest runs within the limit on both sides.
+
+    ``parts`` are the lengths of the pairs, in their order.
+    """
+    bounds = [0]
+    run: NDArray[Any] = np.empty(0)  # it may go on in the next part
+    for part in parts:
+        run = np.concatenate([run, part]) if len(run) else part
+        ends = [np.cumsum(run[side], dtype=np.int64) for side in SIDES_OF_LENGTHS]
+        first = 0
+        while True:
+            before = [of_side[first - 1] if first else 0 for of_side in ends]
             end = min(
-                int(source_ends.searchsorted(source_before + tokens_per_step, side="right")),
-                int(target_ends.searchsorted(target_before + tokens_per_step, side="right")),
+                int(of_side.searchsorted(start + tokens_per_step, side="right"))
+                for of_side, start in zip(ends, before, strict=True)
             )
-            if end == len(part) and not is_last_part:
-                break  # the run may go on in the next part
-            bounds.append(start + end)
+            if end == len(run):
+                break
+            bounds.append(bounds[-1] + end - first)
             first = end
-        start += first
+        run = run[first:].copy()
+    if len(run):
+        bounds.append(bounds[-1] + len(run))
     return np.array(bounds, dtype=np.int64)
 
 

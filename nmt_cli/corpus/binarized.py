@@ -75,6 +75,16 @@ def map_numbers(path: Path) -> Numbers:
     return np.memmap(path, dtype=DTYPES[itemsize], mode="r", offset=HEADER.size, shape=(count,))
 
 
+def leave_memory(*mapped: npt.NDArray[Any]) -> None:
+    """Take what was read of memory-mapped numbers out of this process; it can be read again.
+
+    A pass over all of them then needs no more memory than a part. Other arrays stay as they are.
+    """
+    for numbers in mapped:
+        if isinstance(numbers.base, mmap.mmap):
+            numbers.base.madvise(mmap.MADV_DONTNEED)
+
+
 BLOCK = 64  # sentences; RAM holds one offset of 8 bytes for each block
 BLOCKS_AT_ONCE = 1 << 14
 INDICES_AT_ONCE = 1 << 14
@@ -157,6 +167,7 @@ class BinarizedText:
         self._tokens, self.lengths = tokens, lengths
         self._block_starts = _starts_of_blocks(lengths)
         self.longest = int(lengths.max(initial=0))  # tokens, with the ``</s>``
+        leave_memory(lengths)
 
     @classmethod
     def open(cls, directory: Path, name: str) -> "BinarizedText":

@@ -10,6 +10,7 @@ from nmt_cli.costs.gpu_forecast import (
     StepForecast,
     calls_of,
     exchange_seconds,
+    operations_of,
     step_forecast,
 )
 from nmt_cli.costs.training_time import PAPER_BASE, PAPER_BIG, PAPER_VOCABULARY, equal_pairs
@@ -19,6 +20,8 @@ from nmt_cli.training.flat_gradient import _buckets
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/several-machines.md"
 MODELS = {"base": PAPER_BASE, "big": PAPER_BIG}
+# Counted on a simulated GPU at 25,000 tokens, before operations were saved.
+OPERATIONS_OF_BASE_BEFORE = 1_201
 CLUSTERS = {
     "one": Machines(1, 1),
     "NVLink": Machines(1, 8),
@@ -58,6 +61,11 @@ def row(model: str, name: str) -> str:
 def test_the_table_in_the_documentation_is_that_of_the_formulas():
     rows = [row(model, name) for model in MODELS for name in CLUSTERS]
     assert "\n".join(rows) in PAGE.read_text()
+
+
+def test_a_micro_batch_launches_a_quarter_fewer_operations_than_it_did():
+    """A rehearsal counts the operations that the formula stands for."""
+    assert operations_of(PAPER_BASE, 25_000) <= 0.75 * OPERATIONS_OF_BASE_BEFORE
 
 
 @pytest.mark.parametrize("members", [2, 5, 8])
