@@ -6,6 +6,7 @@ the child, which has written the report.
 """
 
 import ctypes
+import gc
 import json
 import os
 import pickle
@@ -51,6 +52,8 @@ def serve(shim: str) -> None:
     if shim:
         ctypes.CDLL(shim)
     _import_all()
+    # A child lives for seconds. Its collector would look at all that was imported, and copy it.
+    gc.disable()
     assert threading.active_count() == 1, "other threads would be missing in every child"
     for line in sys.stdin:
         process = os.fork()

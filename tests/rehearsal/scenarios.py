@@ -40,7 +40,7 @@ from nmt_cli.search.ensemble import Member
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
-from nmt_cli.training import attention_choice, gradient, trainer
+from nmt_cli.training import attention_choice, gradient, starting, trainer
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
@@ -178,7 +178,8 @@ def train(
 ) -> dict[str, Any]:
     """Train to the end of the recipe, and resume with a full memory in a step if it ``resumes``.
 
-    If it ``is_guided``, a head learns that the first words of each pair belong together.
+    If it does ``only_a_step``, it does not probe the memory, either, which takes as long. If it
+    ``is_guided``, a head learns that the first words of each pair belong together.
     """
     recipe = changed(recipe, training={"clip_norm": 1.0, "ema_decay": 0.99})
     if is_guided:
@@ -196,6 +197,9 @@ def train(
     untimed: Any = attention_choice
     untimed._faster = lambda *_: "varlen"
     cut = BatchCut(80, ranks)  # two micro-batches a step
+    if only_a_step:
+        unprobed: Any = starting
+        unprobed.fit_to_memory = lambda cut, *_: cut
     training = prepare_training(recipe, corpus, run_dir, machine, cut)
     if only_a_step:
         training.state.model.train()
