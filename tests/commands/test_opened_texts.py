@@ -86,7 +86,7 @@ def test_windows_and_progress_suit_the_reader(counting, monkeypatch, kind, expec
             output_path=named if is_named else None,
             device="cpu",
         )
-        assert os.read(reading, 1000) == b"out\n" * NUM_LINES
+        assert read_lines(reading) == [b"out"] * NUM_LINES
     assert (counting.sizes, progress(stderr, "Translating")) == expected
 
 
@@ -97,8 +97,16 @@ def test_the_progress_of_rescoring_suits_the_reader(counting, monkeypatch, kind,
     with opened(kind) as (reading, writing), open(writing, "w", closefd=False) as stdout:
         monkeypatch.setattr("sys.stdout", stdout)
         rescore.run(Path("model"), Path("in"), Path("in"), device="cpu")
-        assert os.read(reading, 1000).count(b"\n") == NUM_LINES
+        assert len(read_lines(reading)) == NUM_LINES
     assert progress(stderr, "Scoring") == expected[1]
+
+
+def read_lines(reading):
+    """The lines that were written; a terminal may hand them over in parts."""
+    read = b""
+    while read.count(b"\n") < NUM_LINES and (more := os.read(reading, 1000)):
+        read += more
+    return read.splitlines()
 
 
 def progress(terminal, description):
