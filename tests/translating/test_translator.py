@@ -466,9 +466,18 @@ def test_load_reads_a_model_directory(toy, tmp_path):
         Translator.load(tmp_path / "none")
 
 
-@pytest.mark.parametrize("fp32_products", ["onednn", "mkl"])
+@pytest.mark.parametrize(
+    ("fp32_products", "is_packed", "is_submitted", "uses_onednn"),
+    [
+        ("mkl", False, False, False),
+        ("onednn", False, False, True),
+        ("onednn", True, False, True),
+        ("onednn", False, True, True),
+        ("onednn", True, True, False),  # except for the layers, which are packed for it
+    ],
+)
 def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setting(
-    monkeypatch, fp32_products
+    monkeypatch, fp32_products, is_packed, is_submitted, uses_onednn
 ):
     """The choice reaches torch during the search, whatever this CPU would choose."""
     matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
@@ -476,6 +485,8 @@ def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setti
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(engine, "choose_fp32_products", lambda name, *_: name)
     translator, model = copying(monkeypatch, fp32_products=fp32_products)
+    if is_packed:
+        translator._engine.models[0].output_projection = torch.nn.Identity()
     reset = model.reset
 
     def recorded(*arguments):
@@ -483,8 +494,13 @@ def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setti
         reset(*arguments)
 
     monkeypatch.setattr(model, "reset", recorded)
-    assert texts(translator.translate(["ab"])) == ["ab"]
-    assert ("bf16" in during) == (fp32_products == "onednn")
+    if is_submitted:
+        with translator:
+            assert translator.submit("ab").result().text == "ab"
+    else:
+        assert texts(translator.translate(["ab"])) == ["ab"]
+    assert during
+    assert ("bf16" in during) == uses_onednn
     assert matmul.fp32_precision == before
 
 

@@ -23,7 +23,7 @@ from multiprocessing.reduction import recv_handle
 from typing import Protocol, TypeVar
 
 from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
-from nmt_cli.hardware.memory import keep_freed_memory
+from nmt_cli.hardware.memory import keep_few_compiled_products, keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
 from nmt_cli.messages import logs
@@ -142,6 +142,8 @@ def _serve(control: Connection) -> None:
     model: WorkerModel = control.recv()
     logs.configure(quiet=model.quiet)
     keep_freed_memory()
+    if model.of_service:
+        keep_few_compiled_products()
     all_threads = useful_threads(choose_device("cpu"))
     set_num_threads(1)  # threads of a pool would be missing in the workers
     loaded: Translator | None = None
