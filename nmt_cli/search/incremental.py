@@ -36,7 +36,7 @@ from nmt_cli.search.slot_parts import HeadShape, KeysValues
 
 # On a CPU the numbers of rows and of sentences of an encoding are rounded up: oneDNN compiles a
 # product for each number of rows, in 1 ms, and keeps 0.6 MB for each.
-LEAST_ROWS = 8  # rows are rounded up to a multiple of this, at least
+LEAST_ROWS = 16  # rows are rounded up to a multiple of this, at least
 STEPS_OF_SENTENCES = 4  # numbers of sentences between two powers of two
 
 

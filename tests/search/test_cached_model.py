@@ -278,8 +278,8 @@ def test_encodings_of_any_size_have_few_numbers_of_rows():
             numbers.clear()
             encoded, logits = drive.cached.encode(sources, BOS)
             (rows,) = numbers
-            assert rows % 8 == 0
-            assert rows - 8 - (len(sources) == 9) < sum(map(len, sources)) <= rows
+            assert rows % 16 == 0
+            assert rows - 16 - (len(sources) == 9) < sum(map(len, sources)) <= rows
             assert [len(each.source[0]) for each in encoded] == list(map(len, sources))
             witness = uncached_of_all(drive.model, sources, [[BOS]] * len(sources))
             assert torch.allclose(logits, witness, atol=1e-5)
