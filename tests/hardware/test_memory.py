@@ -9,7 +9,7 @@ import torch
 
 from nmt_cli.hardware import memory
 from nmt_cli.hardware.memory import largest_that_runs
-from nmt_cli.model.packed_linear import PackedLinear
+from nmt_cli.model.cpu_products import PackedLinear
 
 # Prints the resident bytes after products of each of so many rows.
 GROWING = """
@@ -20,7 +20,7 @@ memory.keep_freed_memory()
 if {is_bounded}:
     memory.keep_few_compiled_products()
 import torch
-from nmt_cli.model.packed_linear import PackedLinear
+from nmt_cli.model.cpu_products import PackedLinear
 torch.set_num_threads(1)
 layer, rows = PackedLinear(torch.ones(64, 64), None), torch.ones(600, 64)
 with torch.no_grad():
