@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _foreach_utils
 
@@ -127,7 +128,10 @@ def be_the_driver(mode: FakeCuda) -> None:
     cuda.CUDAGraph = _class_for(mode, _Graph)
     cuda.graph, cuda.set_device = recording, lambda *_: None
     cuda.graph_pool_handle = lambda: (0, 1)
+    cuda.is_current_stream_capturing = lambda: mode.is_recording
     cuda.empty_cache = cuda._lazy_init = lambda: None
+    # A CUDA build would put a tensor on the GPU before the first fake one.
+    fake_tensor.init_gpu_context = lambda *_: None
     # Otherwise operations on many tensors would be taken apart, as for tensors of other classes.
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     torch._C._set_only_lift_cpu_tensors(True)

@@ -49,8 +49,7 @@ def _import_all() -> None:
 
 def serve(shim: str) -> None:
     """Answer requests until stdin ends."""
-    if shim:
-        ctypes.CDLL(shim)
+    ctypes.CDLL(shim)
     _import_all()
     # A child lives for seconds. Its collector would look at all that was imported, and copy it.
     gc.disable()

@@ -1,5 +1,6 @@
-// Lets a CPU build of torch believe in one GPU without memory, for fake tensors only. Autograd asks
-// the hooks and the guard for the device; without them it refuses tensors on "cuda".
+// Lets torch believe in one GPU without memory, for fake tensors only. Autograd asks the hooks and the
+// guard for the device; without them a CPU build refuses tensors on "cuda", and a CUDA build on a
+// machine without a GPU does, too.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -42,11 +43,14 @@ struct Hooks final : at::CUDAHooksInterface {
   DeviceIndex deviceCount() const override { return 1; }
   DeviceIndex getCurrentDevice() const override { return 0; }
   bool isPinnedPtr(const void*) const override { return false; }
+  long versionCuDNN() const override { return 91000; }  // only a CUDA build asks
+  long versionRuntimeCuDNN() const override { return versionCuDNN(); }
 };
 
 C10_REGISTER_GUARD_IMPL(CUDA, Guard);
 using at::CUDAHooksRegistry;
 using at::RegistererCUDAHooksRegistry;
-C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, Hooks)
+// A CUDA build has hooks of its own; these come before them.
+C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, Hooks)
 
 }  // namespace
