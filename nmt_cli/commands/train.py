@@ -25,7 +25,7 @@ from nmt_cli.runs.run_directory import ended_at_once, locked
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.training.session import Job, TrainOptions
+    from nmt_cli.training.session import TrainingJob, TrainOptions
 
 OF_THE_LAUNCHER = {"devices", "nnodes", "rdzv_endpoint", "rdzv_id"}  # options that no worker gets
 
@@ -39,9 +39,9 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     first_model(file.recipe, options.get("init_from"))  # refuses two of them
     # They import torch, which takes seconds; errors of the recipe come before.
     from nmt_cli.hardware.machine import count_devices
-    from nmt_cli.training.session import Job, train, train_as_worker
+    from nmt_cli.training.session import TrainingJob, train, train_as_worker
 
-    job = Job(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
+    job = TrainingJob(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
     worker = this_worker()
     if worker is not None:
         sys.exit(train_as_worker(job, worker))
@@ -52,7 +52,7 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
         _launch(job, num_workers)
 
 
-def _launch(job: Job, num_workers: int) -> None:
+def _launch(job: TrainingJob, num_workers: int) -> None:
     """Check everything once in this process, then train in workers."""
     options = job.options
     num_nodes, endpoint = options.get("nnodes", 1), options.get("rdzv_endpoint")
@@ -75,7 +75,7 @@ def _launch(job: Job, num_workers: int) -> None:
     run_workers(num_workers, arguments, job.run_dir, rendezvous, ended_at_once)
 
 
-def _threads_of_a_worker(job: Job, num_workers: int) -> int:
+def _threads_of_a_worker(job: TrainingJob, num_workers: int) -> int:
     from nmt_cli.hardware.device import choose_device  # imports torch
 
     if choose_device(job.options.get("device", AUTO)).type != "cpu":

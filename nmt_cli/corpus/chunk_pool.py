@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Job(Protocol[Item_contra, Result_co]):
+class ChunkJob(Protocol[Item_contra, Result_co]):
     """What each process does; it is sent to the process once, and starts there."""
 
     def start(self) -> Callable[[Item_contra], Result_co]:
@@ -66,7 +66,11 @@ class ChunkPool:
         return min(len(os.sched_getaffinity(0)), 1 + num_pairs // worth_a_worker)
 
     def in_order(
-        self, items: Iterable[Item], job: Job[Item, Result], workers: int, doing: str = "reading"
+        self,
+        items: Iterable[Item],
+        job: ChunkJob[Item, Result],
+        workers: int,
+        doing: str = "reading",
     ) -> Iterator[tuple[Item, Result]]:
         """Yield each item with the result of ``job``; ``workers`` does not change the results.
 
@@ -103,7 +107,7 @@ class ChunkPool:
             self._pool, self._size = ProcessPoolExecutor(workers, context, _start_worker), workers
         return self._pool
 
-    def _sent(self, job: Job[Any, Any]) -> Path:
+    def _sent(self, job: ChunkJob[Any, Any]) -> Path:
         self._num_jobs += 1
         path = self._folder / f"job-{self._num_jobs}"
         path.write_bytes(pickle.dumps(job))

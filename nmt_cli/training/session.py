@@ -61,7 +61,7 @@ class TrainOptions(MachineOptions, total=False):
     quiet: bool
 
 
-class Job(NamedTuple):
+class TrainingJob(NamedTuple):
     """What to train, and where."""
 
     recipe_name: str
@@ -131,7 +131,7 @@ class Job(NamedTuple):
         )
 
 
-def train(job: Job, worker: Worker | None = None) -> None:
+def train(job: TrainingJob, worker: Worker | None = None) -> None:
     """Train in this process, alone or as one of torchrun's workers.
 
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
@@ -173,7 +173,7 @@ def train(job: Job, worker: Worker | None = None) -> None:
             _train(job, worker, training)
 
 
-def train_as_worker(job: Job, worker: Worker) -> int:
+def train_as_worker(job: TrainingJob, worker: Worker) -> int:
     """Train as one of torchrun's workers; return the exit status.
 
     A worker that was asked to stop returns 0, because torchrun would start it again otherwise.
@@ -202,7 +202,7 @@ def train_as_worker(job: Job, worker: Worker) -> int:
     return reported.exit_status
 
 
-def _train(job: Job, worker: Worker | None, training: Training) -> None:
+def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
     """Describe the session in the run directory, and train until the recipe's end."""
     corpus, machine = training.corpus, training.machine
     refuse_longer(training.cut.max_tokens, *(side.lengths for side in corpus.sides))

@@ -42,7 +42,7 @@ TooLong = Literal["split", "truncate", "error"]
 
 
 @dataclass(eq=False)
-class Job:
+class LineJob:
     """A line prepared for the search, or why it cannot be translated; and what was found so far."""
 
     wanted: Wanted
@@ -67,7 +67,7 @@ class Job:
         return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]
 
 
-Ticket = tuple[Job, int]  # a line, and which of its sentences
+Ticket = tuple[LineJob, int]  # a line, and which of its sentences
 
 
 def longest_first(
@@ -99,10 +99,10 @@ class LineJobs:
         self._segmenter = segmenter
         self._longest, self._too_long, self._words_of = longest, too_long, words_of
 
-    def prepare(self, requests: Sequence[Request]) -> list[Job]:
+    def prepare(self, requests: Sequence[Request]) -> list[LineJob]:
         """Return a job for each line. Raises LinesFailedError for a bug."""
         requests = [self._segmenter.with_terms(request) for request in requests]
-        jobs = [Job(self._outputs.wanted(request)) for request in requests]
+        jobs = [LineJob(self._outputs.wanted(request)) for request in requests]
         texts = {
             number: self._texts(number, *each)
             for number, each in enumerate(zip(jobs, requests, strict=True))
@@ -126,7 +126,7 @@ class LineJobs:
                 job.error = _own_failure_of(number, error).reason
         return jobs
 
-    def _texts(self, number: int, job: Job, request: Request) -> Sequence[str]:
+    def _texts(self, number: int, job: LineJob, request: Request) -> Sequence[str]:
         """Return the texts of the segments of a line; none if there is nothing to translate."""
         job.error = why_not_unicode(request.text) or job.wanted.error
         if job.error is not None:
@@ -162,7 +162,7 @@ class LineJobs:
             with suppress(Exception):
                 job.translation = self.answer(job)
 
-    def answers(self, jobs: Sequence[Job]) -> list[Translation]:
+    def answers(self, jobs: Sequence[LineJob]) -> list[Translation]:
         """Return the translation of each line. Raises LinesFailedError for a bug."""
         translations: list[Translation] = []
         for number, job in enumerate(jobs):
@@ -172,7 +172,7 @@ class LineJobs:
                 translations.append(Translation(error=_own_failure_of(number, error).reason))
         return translations
 
-    def answer(self, job: Job) -> Translation:
+    def answer(self, job: LineJob) -> Translation:
         """Return the translation of a line whose sentences have outcomes; raises a bug."""
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
         are_samples = len(outcomes) > len(job.parts)
@@ -196,7 +196,7 @@ class LineJobs:
         return strict(translation) if job.wanted.is_strict else translation
 
     def _translation(
-        self, job: Job, found: Sequence[tuple[Hypothesis, ...]], *, are_samples: bool
+        self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]], *, are_samples: bool
     ) -> Translation:
         wanted, truncated = job.wanted, job.truncated
         if job.layout is None:
@@ -212,7 +212,7 @@ class LineJobs:
             are_samples=are_samples,
         )
 
-    def again(self, job: Job) -> list[tuple[Ticket, Sentence]]:
+    def again(self, job: LineJob) -> list[tuple[Ticket, Sentence]]:
         """Return sentences to search again: those without any output that copies their text."""
         places = {
             place
@@ -241,7 +241,7 @@ class LineJobs:
         return failure.reason
 
     def _complete(
-        self, job: Job, texts: Sequence[str], encoded: Sequence[Sequence[int] | Failure]
+        self, job: LineJob, texts: Sequence[str], encoded: Sequence[Sequence[int] | Failure]
     ) -> None:
         """Give ``job`` its parts and its sentences, or the reason why it has none."""
         of_each: list[list[Part]] = []
@@ -269,14 +269,14 @@ class LineJobs:
         except ContradictionError as error:  # of terms that occur in it, or of copies
             job.parts, job.error = [], str(error)
 
-    def _need_units(self, job: Job) -> list[bool]:
+    def _need_units(self, job: LineJob) -> list[bool]:
         """Return which parts of a line need what the units of their outputs attend to."""
         if job.layout is None:
             return []
         of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
         return [need for need, number in of_segments for _ in range(number)]
 
-    def _parts(self, job: Job, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
+    def _parts(self, job: LineJob, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment, or none and give ``job`` the reason."""
         num_pieces, longest = len(tokens), self._longest
         text, copies = protected.text, protected.copies

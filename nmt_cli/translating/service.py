@@ -17,7 +17,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.messages.figures import counted
 from nmt_cli.search.sentences import Outcome, Sentence
-from nmt_cli.translating.line_jobs import Job, LineJobs, Ticket
+from nmt_cli.translating.line_jobs import LineJob, LineJobs, Ticket
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
 
@@ -85,7 +85,7 @@ class Service:
 
     def __init__(self, jobs: LineJobs, engine: Engine) -> None:
         self._jobs, self._engine = jobs, engine
-        self._unanswered: dict[Job, SubmittedLine] = {}  # lines in the search; the thread's own
+        self._unanswered: dict[LineJob, SubmittedLine] = {}  # lines in the search; the thread's own
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[SubmittedLine] = deque()
         self._pauses: deque[Pause] = deque()  # the first uses the model, or will be the next
@@ -214,7 +214,7 @@ class Service:
                 else:
                     self._answer(job)
 
-    def _unwanted(self) -> list[Job]:
+    def _unwanted(self) -> list[LineJob]:
         """Return the lines that the search has and nobody waits for, once if it was cancelled."""
         if self._is_stopped:
             return list(self._unanswered)
@@ -235,7 +235,7 @@ class Service:
             self._answer(job)
         return job.entries()
 
-    def _answer(self, job: Job) -> None:
+    def _answer(self, job: LineJob) -> None:
         future = self._unanswered.pop(job).future
         try:
             (translation,) = self._jobs.answers([job])
@@ -328,7 +328,7 @@ class SlowLines:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._job: Job | None = None
+        self._job: LineJob | None = None
         self._since = self._next_look = clock()
         self._next_report = FIRST_REPORT_SECONDS
 
@@ -347,7 +347,7 @@ class SlowLines:
             logs.info(f"{_described(job)} takes long, {now - self._since:.0f} s by itself so far.")
 
 
-def _described(job: Job) -> str:
+def _described(job: LineJob) -> str:
     sentences = {tuple(each.tokens) for each in job.sentences}  # not each sample
     pieces = counted(sum(map(len, sentences)), "piece")
     parts = f" in {len(sentences):,} parts" if len(sentences) > 1 else ""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nmt_cli.interchange.ctranslate2.sentence_driver import Batch, CTranslate2Driver
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.search.sentences import BugError
-from nmt_cli.translating.line_jobs import Job, LineJobs, Ticket, longest_first
+from nmt_cli.translating.line_jobs import LineJob, LineJobs, Ticket, longest_first
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
 
@@ -21,7 +21,7 @@ class _Begun(NamedTuple):
     """A window whose sentences CTranslate2 has; without jobs if preparing them met a bug."""
 
     requests: Sequence[Request]
-    jobs: Sequence[Job] | None = None
+    jobs: Sequence[LineJob] | None = None
     batches: Sequence[Batch] = ()
 
 

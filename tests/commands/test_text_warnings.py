@@ -18,7 +18,7 @@ from nmt_cli import cli
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.training.session import Job, TrainOptions
+from nmt_cli.training.session import TrainingJob, TrainOptions
 
 WHITESPACE = "tokenizer={type: whitespace}"
 ONE_CORPUS = "data.train=[{source: data/a.en, target: data/a.de}]"
@@ -243,7 +243,7 @@ def test_a_test_text_that_is_not_there_yet_does_not_stop_preprocess(corpus, warn
 def opened_by_train(capsys, **options: Any):
     """Open the prepared text as train does; return what it writes to stderr."""
     file = read_recipe("./small.yaml", options.get("overrides", ()))
-    Job("./small.yaml", file, Path("runs/small"), cast(TrainOptions, options)).open_corpus()
+    TrainingJob("./small.yaml", file, Path("runs/small"), cast(TrainOptions, options)).open_corpus()
     return capsys.readouterr().err
 
 

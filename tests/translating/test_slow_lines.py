@@ -2,7 +2,7 @@
 
 from nmt_cli.messages import logs
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.translating.line_jobs import Job
+from nmt_cli.translating.line_jobs import LineJob
 from nmt_cli.translating.service import SlowLines
 from nmt_cli.translating.wanted_output import Wanted
 
@@ -15,7 +15,7 @@ class Clock:
 
 
 def job_of(line, *lengths):
-    return Job(Wanted(line=line), sentences=[Sentence(range(length), 9) for length in lengths])
+    return LineJob(Wanted(line=line), sentences=[Sentence(range(length), 9) for length in lengths])
 
 
 def reports(monkeypatch, inside_at):

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT
 from nmt_cli.commands.lines.translation_record import (
-    Progress,
+    FinishedLines,
     Record,
     as_recorded,
     differences,
@@ -73,7 +73,7 @@ class ResumableOutput:
         self._keeps_record = keeps_record
         self.made_with = record.made_with if record else {}
         self.machine = record.machine if record else {}
-        self.progress = record.progress if record else Progress()
+        self.progress = record.progress if record else FinishedLines()
         self._path, self._record = path, record
         self._stream: BinaryIO | None = None
         self._input, self._output = hashlib.sha256(), hashlib.sha256()
@@ -175,7 +175,7 @@ class ResumableOutput:
             self._input.update(text_of(line))
         stream = self._begun()
         # A single assignment, so that an interrupt finds the old progress or the new one.
-        self.progress = Progress(
+        self.progress = FinishedLines(
             self.progress.num_lines + len(lines),
             stream.tell(),
             self._input.hexdigest(),

@@ -26,7 +26,7 @@ SHOWN_OF_A_HASH = 12
 OF_THE_MACHINE = {"max_tokens_per_device"}
 
 
-class Progress(NamedTuple):
+class FinishedLines(NamedTuple):
     """What was finished: the first lines of the input, and their output."""
 
     num_lines: int = 0
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
     made_with: dict[str, Any]  # the model, and every option that affects the output
     machine: dict[str, Any]  # what may change how ties are rounded
-    progress: Progress
+    progress: FinishedLines
     asked: dict[str, Any] = {}  # noqa: RUF012 - device and precision as given, such as "auto"
 
 
@@ -76,7 +76,7 @@ def read_record(path: Path, *, is_complete: bool = False) -> Record | None:
         made_with, machine = dict(fields["made_with"]), dict(fields["machine"])
         for name in OF_THE_MACHINE & made_with.keys():  # as earlier versions wrote it
             machine[name] = made_with.pop(name)
-        progress = Progress(**fields["progress"])
+        progress = FinishedLines(**fields["progress"])
         return Record(made_with, machine, progress, dict(fields.get("asked", {})))
     except FileNotFoundError:
         return None
