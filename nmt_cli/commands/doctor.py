@@ -28,7 +28,7 @@ def run(*, output_format: str = "text") -> None:
     if output_format == "json":
         text = json.dumps({"facts": facts, "advice": advice}, indent=2, ensure_ascii=False)
     else:
-        lines = [f"{name}: {_as_text(value)}" for name, value in facts.items()]
+        lines = [f"{name}: {_shown_value(value)}" for name, value in facts.items()]
         lines += [f"advice: {sentence}" for sentence in advice or ["none"]]
         text = "\n".join(logs.printable(line) for line in lines)
     StandardOutput().write(f"{text}\n".encode(errors="replace"))
@@ -43,7 +43,7 @@ def _torch_facts() -> dict[str, Any]:
     return torch_facts()
 
 
-def _as_text(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -58,10 +58,10 @@ class Tree:
         return [part.tag for part in self.parts if isinstance(part, Leaf)]
 
     def __str__(self) -> str:
-        return "".join(map(_as_text, self.parts)).removeprefix(" ")
+        return "".join(map(_in_brackets, self.parts)).removeprefix(" ")
 
 
-def _as_text(part: Part) -> str:
+def _in_brackets(part: Part) -> str:
     if isinstance(part, Open):
         return f" ({part.label}"
     if isinstance(part, Close):

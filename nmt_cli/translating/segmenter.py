@@ -55,7 +55,7 @@ class Segmenter:
             try:
                 if is_given:
                     is_markup = option == "--markup"
-                    self._cut(is_split=not is_markup, is_markup=is_markup)("a")
+                    self._cutter(is_split=not is_markup, is_markup=is_markup)("a")
             except SegmentsError as error:
                 is_by_option = str(error) == markup_refused
                 kind = WrongUsageError if is_by_option else UserError
@@ -82,7 +82,7 @@ class Segmenter:
         if not split and markup is None:
             return None
         try:
-            cut = self._cut(is_split=split, is_markup=markup is not None, protection=protection)
+            cut = self._cutter(is_split=split, is_markup=markup is not None, protection=protection)
             if markup is None:
                 return cut(request.text)
             # Takes time, which lines without markup need not wait for.
@@ -92,7 +92,7 @@ class Segmenter:
         except UserError as error:
             raise SegmentsError(str(error)) from None
 
-    def _cut(
+    def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None
     ) -> Callable[[str], Segments]:
         """Return what cuts a text. Raises SegmentsError if that is not possible."""
