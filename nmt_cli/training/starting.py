@@ -71,13 +71,7 @@ def prepare_training(
         state.average = _new_average(recipe, state.model)
     if ranks.size > 1:
         _require_same_training(recipe, corpus, glossaries, machine)
-        # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
-        place = ranks.from_main(plan.epoch_of(state.progress.batch_index))
-        _copy_from_main(ranks, state)
-        if not ranks.is_main:
-            enter_stage(plan, recipe, corpus, state.progress)
-        plan.begin_at(*place)
-        _share_plan(plan, ranks)
+        _join_main_rank(ranks, recipe, corpus, plan, state)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
     objective = Objective(
@@ -202,6 +196,19 @@ def _require_same_training(
                     f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
                     "make them the same on all nodes, and start again with --resume."
                 )
+
+
+def _join_main_rank(
+    ranks: Ranks, recipe: Recipe, corpus: PreparedCorpus, plan: BatchPlan, state: TrainingState
+) -> None:
+    """Give all ranks the state of the main rank, and let their plans begin at its batch."""
+    # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
+    place = ranks.from_main(plan.epoch_of(state.progress.batch_index))
+    _copy_from_main(ranks, state)
+    if not ranks.is_main:
+        enter_stage(plan, recipe, corpus, state.progress)
+    plan.begin_at(*place)
+    _share_plan(plan, ranks)
 
 
 def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
