@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -88,16 +88,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
             validation_part(files.name): ParallelCorpora([files], pool, plain=text.plain)
             for files in data.validation_sets
         }
-        with logs.progress("reading", "pairs") as counter:
-            reading = _Reading(counter, map(text.plain, [*data.train, *data.validation_sets]))
-            for corpora in validation.values():
-                corpora.look_over(folder, reading.advance)
-            test = _held_out_test(text, data)
-            _refuse_held_out_in_part(data, held_out, test)
-            training.look_over(folder, reading.advance, validation=held_out, test=test)
-        for corpora in (*validation.values(), training):
-            _refuse_blank(corpora)
-        _refuse_nothing_kept(training, training.num_text_pairs)
+        _look_over(training, validation.values(), held_out, data, text, folder)
         measured = [report for corpora in validation.values() for report in corpora.reports]
         _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
 
@@ -136,6 +127,30 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         **_facts_of_tests(data, hashes),
         "versions": _versions(data),
     }
+
+
+def _look_over(
+    training: ParallelCorpora,
+    validation: Collection[ParallelCorpora],
+    held_out: HeldOut,
+    data: DataConfig,
+    text: RecipeText,
+    folder: Path,
+) -> None:
+    """Read all texts, and decide which pairs are left out; ``held_out`` has those of validation.
+
+    Raises UserError if a text is blank, or if no training pair is left.
+    """
+    with logs.progress("reading", "pairs") as counter:
+        reading = _Reading(counter, map(text.plain, [*data.train, *data.validation_sets]))
+        for corpora in validation:
+            corpora.look_over(folder, reading.advance)
+        test = _held_out_test(text, data)
+        _refuse_held_out_in_part(data, held_out, test)
+        training.look_over(folder, reading.advance, validation=held_out, test=test)
+    for corpora in (*validation, training):
+        _refuse_blank(corpora)
+    _refuse_nothing_kept(training, training.num_text_pairs)
 
 
 class _Reading:
