@@ -41,13 +41,19 @@ from nmt_cli.commands.lines.translation_processes import (
     opened_engine,
     processes_that_pay,
 )
-from nmt_cli.commands.lines.translation_record import OF_THE_MACHINE, is_finished, refuse_other
+from nmt_cli.commands.lines.translation_record import (
+    affecting,
+    as_asked,
+    is_finished,
+    recorded_options,
+    refuse_other,
+    rounding,
+)
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
 from nmt_cli.hardware.cpu import cores
-from nmt_cli.hardware.system_facts import rounding_facts, version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.messages.figures import counted
@@ -96,15 +102,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     refuse_to_replace([input_path] if input_path else [], output_path, is_resumable=True)
     if resume and (output_path is None or is_stream(output_path)):
         raise WrongUsageError("--resume continues a file; give its name with --output.")
-    recorded: dict[str, Any] = {
-        **_affecting(options),
-        "format": output_format,
-        "input_format": input_format,
-        "shard": None if shard is None else str(shard),
-        "engine": None if engine_name == OWN_ENGINE else engine_name,
-    }
+    recorded = recorded_options(options, input_format, output_format, shard, engine_name)
     counts = device, threads, workers, devices
-    asked = _asked(device, options)
+    asked = as_asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
         with _source(input_path, shard) as source:
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
@@ -119,11 +119,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         else:
             engine = opened_ctranslate2(model, device, workers, devices, threads, together)
         if isinstance(output, ResumableOutput):
-            machine = {name: options.get(name) for name in OF_THE_MACHINE}
-            if engine_name != OWN_ENGINE:
-                machine[engine_name] = version_of(engine_name)
-            made_with = {**recorded, **_affecting(options), **engine.chosen}
-            output.begin(made_with, {**rounding_facts(engine.threads), **machine}, asked)
+            made_with = {**recorded, **affecting(options), **engine.chosen}
+            output.begin(made_with, rounding(options, engine_name, engine.threads), asked)
         tally = _translate_all(engine, source, output, input_format, output_format)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
@@ -220,23 +217,6 @@ def _source(path: Path | None, shard: Shard | None) -> Iterator[BinaryIO | Shard
 
 def _num_lines_before(source: BinaryIO | ShardText) -> int:
     return source.num_lines_before if isinstance(source, ShardText) else 0
-
-
-def _affecting(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that affect the output more than by rounding."""
-    # CUDA graphs may be turned off for the rest of a text after a fault in them.
-    return {
-        name: value
-        for name, value in options.items()
-        if name not in {*OF_THE_MACHINE, "no_cuda_graphs"}
-    }
-
-
-def _asked(device: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options that "auto" stands for, as they were given; a GPU without its number."""
-    names = ("precision", "fp32_products")
-    given = {name: options.get(name, AUTO) for name in names}
-    return {"device": device.partition(":")[0], **given}
 
 
 def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> None:

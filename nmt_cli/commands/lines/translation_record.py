@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from nmt_cli.checkpoints import find_model, fingerprint
+from nmt_cli.corpus.text.shard_text import Shard
 from nmt_cli.files.atomic_files import file_appearing_whole, read_manifest, seal_of, sha256
 from nmt_cli.files.folders import EXPORT, kind_of
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.temporary_names import remove_leftovers, shortened
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
+from nmt_cli.hardware.system_facts import rounding_facts, version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 
@@ -43,6 +45,48 @@ class Record(NamedTuple):
     machine: dict[str, Any]  # what may change how ties are rounded
     progress: FinishedLines
     asked: dict[str, Any] = {}  # noqa: RUF012 - device and precision as given, such as "auto"
+
+
+def recorded_options(
+    options: Mapping[str, Any],
+    input_format: str,
+    output_format: str,
+    shard: Shard | None,
+    engine_name: str,
+) -> dict[str, Any]:
+    """Return what a record has of the command, before the model is loaded."""
+    return {
+        **affecting(options),
+        "format": output_format,
+        "input_format": input_format,
+        "shard": None if shard is None else str(shard),
+        "engine": None if engine_name == OWN_ENGINE else engine_name,
+    }
+
+
+def affecting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that affect the output more than by rounding."""
+    # CUDA graphs may be turned off for the rest of a text after a fault in them.
+    return {
+        name: value
+        for name, value in options.items()
+        if name not in {*OF_THE_MACHINE, "no_cuda_graphs"}
+    }
+
+
+def rounding(options: Mapping[str, Any], engine_name: str, threads: int) -> dict[str, Any]:
+    """Return what affects the output only by rounding."""
+    facts = {**rounding_facts(threads), **{name: options.get(name) for name in OF_THE_MACHINE}}
+    if engine_name != OWN_ENGINE:
+        facts[engine_name] = version_of(engine_name)
+    return facts
+
+
+def as_asked(device: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that "auto" stands for, as they were given; a GPU without its number."""
+    names = ("precision", "fp32_products")
+    given = {name: options.get(name, AUTO) for name in names}
+    return {"device": device.partition(":")[0], **given}
 
 
 def partial_of(path: Path) -> Path:
