@@ -22,13 +22,15 @@ class TreeText(NamedTuple):
     repairs: Repairs
 
 
-def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]]:
+def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]] | None:
     """Return a function that gives the words of a line: those between spaces, or of raw text.
 
-    Raises UserError if raw text is to be cut for a model that does not parse (``form`` is None), or
-    if NLTK is missing.
+    Returns None if the model does not parse (``form`` is None). Raises UserError if raw text is to
+    be cut for such a model, or if NLTK is missing.
     """
     if tokenize == "none":
+        if form is None:
+            return None
         return lambda line: words_of(one_line(line))
     if form is None:
         raise UserError(

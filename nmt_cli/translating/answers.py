@@ -95,6 +95,14 @@ class Ranked(NamedTuple):
     hypotheses: Sequence[Hypothesis]
 
 
+class AnswerOptions(NamedTuple):
+    """The options of a translator about the text of its answers and their alignment."""
+
+    keep_pieces: bool
+    alignments: bool
+    replace_unknown: bool
+
+
 class Answers:
     """Joins the outputs for the parts of a line, and reads trees from them."""
 
@@ -103,27 +111,26 @@ class Answers:
         tokenizer: Tokenizer,
         settings: ModelSettings,
         length_penalty: float,
-        *,
-        keep_pieces: bool = False,
-        alignments: bool = False,
-        replace_unknown: bool = False,
+        options: AnswerOptions,
         trees: WellFormedTrees | None = None,
     ) -> None:
         """``trees`` is the rule of the search if it allows only trees.
 
         Raises UserError if an option does not suit the model.
         """
-        self._tokenizer, self.keep_pieces = tokenizer, keep_pieces
+        self._tokenizer, self.keep_pieces = tokenizer, options.keep_pieces
         self._copied = CopiedOutputs(tokenizer)
         self._length_penalty, self._settings = length_penalty, settings.text
         self._form, self._trees = settings.trees, trees
-        if alignments and settings.trees is not None:
+        if options.alignments and settings.trees is not None:
             raise UserError(
                 "--alignments are between the words of a line and those of its translation; this "
                 "model writes trees."
             )
-        self._alignments = alignments
-        self._unknown_words = UnknownWords(tokenizer, settings.text) if replace_unknown else None
+        self._alignments = options.alignments
+        self._unknown_words = None
+        if options.replace_unknown:
+            self._unknown_words = UnknownWords(tokenizer, settings.text)
 
     def joined(
         self,

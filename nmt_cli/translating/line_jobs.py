@@ -86,22 +86,23 @@ class LineJobs:
         outputs: WantedOutputs,
         answers: Answers,
         segmenter: Segmenter,
-        *,
         longest: int,
         too_long: TooLong,
         words_of: Callable[[str], list[str]] | None,
     ) -> None:
-        """Lines of more than ``longest`` pieces are ``too_long``.
+        """Lines of more than ``longest`` pieces, with their tag, are ``too_long``.
 
         ``words_of`` cuts a line into the words of its tree; None if the model does not parse.
         """
         self._tokenizer, self._outputs, self._answers = tokenizer, outputs, answers
-        self._segmenter = segmenter
-        self._longest, self._too_long, self._words_of = longest, too_long, words_of
+        self._segmenter, self._soft_glossary = segmenter, outputs.constraints.soft_glossary
+        self._longest = longest - len(outputs.marks.tag)
+        self._too_long, self._words_of = too_long, words_of
 
     def prepare(self, requests: Sequence[Request]) -> list[LineJob]:
         """Return a job for each line. Raises LinesFailedError for a bug."""
-        requests = [self._segmenter.with_terms(request) for request in requests]
+        if self._soft_glossary is not None:
+            requests = list(map(self._soft_glossary.marked, requests))
         jobs = [LineJob(self._outputs.wanted(request)) for request in requests]
         texts = {
             number: self._texts(number, *each)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings
+
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
@@ -15,6 +18,25 @@ class OutputLimits(NamedTuple):
     extra_length: int  # pieces that an output may have more than its source
     longest: int | None  # pieces that no output exceeds
     trees: WellFormedTrees | None = None  # the rule, if outputs are only trees
+
+    @classmethod
+    def of(
+        cls,
+        settings: ModelSettings,
+        tokenizer: Tokenizer,
+        lengths: LengthLimits,
+        extra_length: int | None,
+        only_trees: bool | None,
+    ) -> OutputLimits:
+        """Return the limits of a model; those that are None are as in its ``settings``."""
+        decoding, trees = settings.decoding, None
+        if extra_length is None:
+            extra_length = decoding.max_extra_length
+        if decoding.well_formed_trees if only_trees is None else only_trees:
+            from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+
+            trees = WellFormedTrees.of_model(tokenizer, settings.trees)
+        return cls(extra_length, lengths.target, trees)
 
     def of_source(self, num_tokens: int, words: Sequence[str]) -> tuple[int, dict[str, Any]]:
         """Return the longest output for a source of so many tokens, and the data of its rule.

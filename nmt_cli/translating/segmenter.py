@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
+from nmt_cli.translating.answers import AnswerOptions
 from nmt_cli.translating.ctranslate2_search import CTranslate2Model
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Segments, SegmentsError, sentences, whole
-from nmt_cli.translating.soft_glossary import SoftGlossary
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
@@ -28,42 +28,36 @@ PARSES = "this model parses, and cannot put the trees of several texts together"
 class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
-    ``language`` is a code, such as "de"; its rules cut sentences. A line may ask for something else
-    than ``split_sentences`` and ``markup``. ``markup_refused`` is the reason why another option
-    excludes markup, and ``alignments_refused`` why lines cannot ask for alignments; None: nothing
-    excludes them. ``with_terms`` adds translations of a ``soft_glossary``. Raises UserError if the
+    ``language`` is a code, such as "de", whose rules cut sentences; None: that of the model. A line
+    may ask for something else than ``split_sentences`` and ``markup``. Raises UserError if the
     model excludes one of the two, and WrongUsageError if ``markup`` is given although another
     option excludes it.
     """
 
     def __init__(
         self,
-        language: str,
+        settings: ModelSettings,
+        model: Transformer | CTranslate2Model,
+        answer_options: AnswerOptions,
+        language: str | None,
         *,
         split_sentences: bool,
         markup: Markup | None,
-        is_parser: bool,
-        markup_refused: str | None,
-        alignments_refused: str | None = None,
-        soft_glossary: SoftGlossary | None = None,
     ) -> None:
-        self._language, self._is_parser = language, is_parser
+        self._language = settings.text.source_language if language is None else language
+        self._is_parser = settings.trees is not None
         self._split_sentences, self._markup = split_sentences, markup
-        self._markup_refused, self._alignments_refused = markup_refused, alignments_refused
-        self._soft_glossary = soft_glossary
+        self._markup_refused = why_no_markup(model, answer_options)
+        self._alignments_refused = why_no_alignments(model, is_parser=self._is_parser)
         for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
             try:
                 if is_given:
                     is_markup = option == "--markup"
                     self._cutter(is_split=not is_markup, is_markup=is_markup)("a")
             except SegmentsError as error:
-                is_by_option = str(error) == markup_refused
+                is_by_option = str(error) == self._markup_refused
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
-
-    def with_terms(self, request: Request) -> Request:
-        """Return a line with the translations of the terms that are shown to the model."""
-        return request if self._soft_glossary is None else self._soft_glossary.marked(request)
 
     def layout(self, request: Request, protection: Protection | None = None) -> Layout | None:
         """Return the segments of a line; None if the line is one segment, or blank, as it is.
@@ -108,14 +102,14 @@ class Segmenter:
 
 
 def why_no_markup(
-    model: Transformer | CTranslate2Model, *, keep_pieces: bool, alignments: bool
+    model: Transformer | CTranslate2Model, answer_options: AnswerOptions
 ) -> str | None:
     """Return why a translator cannot translate markup; None if it can."""
     if isinstance(model, CTranslate2Model):
         return "tags follow attention, which --engine ctranslate2 does not have"
-    if keep_pieces:
+    if answer_options.keep_pieces:
         return "tags are placed in text, but --keep-pieces asks for pieces"
-    if alignments:
+    if answer_options.alignments:
         return "--alignments count the words of a text without tags; leave one of them out"
     return None
 

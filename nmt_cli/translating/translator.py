@@ -14,12 +14,12 @@ from nmt_cli.hardware.choices import AUTO, CTRANSLATE2, OWN_ENGINE, Computing, E
 from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree_output import Tokenize, splitter
-from nmt_cli.recipe.model_settings import ModelSettings, length_limits
+from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import naming_lines
-from nmt_cli.translating.answers import Answers
+from nmt_cli.translating.answers import AnswerOptions, Answers
 from nmt_cli.translating.ctranslate2_search import (
     CTranslate2Model,
     CTranslate2Search,
@@ -30,7 +30,7 @@ from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
-from nmt_cli.translating.segmenter import Segmenter, why_no_alignments, why_no_markup
+from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.service import Service, SlowLines
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from nmt_cli.pictures.attention import Attention
     from nmt_cli.search.engine import SearchEngine
     from nmt_cli.search.ensemble import Member
-    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
     from nmt_cli.translating.markup.blocks import Markup
 
 
@@ -136,67 +135,33 @@ class Translator:
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
         ensemble: Sequence[Member] = (),
     ) -> None:
-        words_of, decoding = splitter(tokenize, settings.trees), settings.decoding
+        words_of, is_parser = splitter(tokenize, settings.trees), settings.trees is not None
         search = _search_settings(
             settings, tokenizer, beam_size, length_penalty, n_best, token_scores, sampling
         )
         constraints.refuse_wrong()
         constraints.refuse_beside(tokenizer, keep_pieces, bool(markup or alignments))
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
-        only_trees = _given(well_formed_trees, decoding.well_formed_trees)
-        trees = _rule_of_trees(tokenizer, settings) if only_trees else None
-        lengths = length_limits(settings, *(each.settings for each in ensemble))
-        if isinstance(model, CTranslate2Model):
-            lengths = lengths._replace(target=lengths.target_within(model.longest_output))
-        longest = lengths.target_within(constraints.max_length)
-        limits = OutputLimits(_given(max_extra_length, decoding.max_extra_length), longest, trees)
-        is_parser, is_sampled = settings.trees is not None, sampling is not None
-        bounds = Bounds.of(search, n_best, settings.max_length, is_sampled=is_sampled)
+        lengths = _length_limits(settings, model, ensemble, constraints.max_length)
+        limits = OutputLimits.of(settings, tokenizer, lengths, max_extra_length, well_formed_trees)
+        bounds = Bounds.of(search, n_best, settings.max_length, is_sampled=sampling is not None)
         outputs = WantedOutputs(
             tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )
-        answers = Answers(
-            tokenizer,
-            settings,
-            search.length_penalty,
-            keep_pieces=keep_pieces,
-            alignments=alignments,
-            replace_unknown=replace_unknown,
-            trees=trees,
-        )
+        asked = AnswerOptions(keep_pieces, alignments, replace_unknown)
+        answers = Answers(tokenizer, settings, search.length_penalty, asked, limits.trees)
         segmenter = Segmenter(
-            _given(source_language, settings.text.source_language),
-            split_sentences=split_sentences,
-            markup=markup,
-            is_parser=is_parser,
-            markup_refused=why_no_markup(model, keep_pieces=keep_pieces, alignments=alignments),
-            alignments_refused=why_no_alignments(model, is_parser=is_parser),
-            soft_glossary=constraints.soft_glossary,
+            settings, model, asked, source_language, split_sentences=split_sentences, markup=markup
         )
-        all_have_rules = sampling is not None or constraints.for_every_line
-        cuda_graphs = not (no_cuda_graphs or all_have_rules)
-        computing = Computing(precision, fp32_products, max_tokens_per_device, cuda_graphs)
-        self._engine: CTranslate2Search | SearchEngine
-        if isinstance(model, CTranslate2Model):
-            self._engine = CTranslate2Search(model, search, computing)
-        else:
-            from nmt_cli.translating.model_search import engine_for  # it imports torch
-
-            models = [model, *(each.model for each in ensemble)]
-            of_all = alignments or replace_unknown
-            self._engine = engine_for(
-                models, tokenizer, settings, search, computing, outputs, attention_of_all=of_all
-            )
+        no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
+        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_graphs)
+        self._engine = _engine(
+            model, ensemble, tokenizer, settings, search, computing, outputs, asked
+        )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
         self._jobs = LineJobs(
-            tokenizer,
-            outputs,
-            answers,
-            segmenter,
-            longest=lengths.source - len(marks.tag),
-            too_long=too_long,
-            words_of=words_of if is_parser else None,
+            tokenizer, outputs, answers, segmenter, lengths.source, too_long, words_of
         )
         self._service = Service(self._jobs, self._engine)
         self._settings, self._tokenizer = settings, tokenizer
@@ -384,10 +349,38 @@ def _search_settings(
     return search
 
 
-def _rule_of_trees(tokenizer: Tokenizer, settings: ModelSettings) -> WellFormedTrees:
-    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+def _length_limits(
+    settings: ModelSettings,
+    model: Transformer | CTranslate2Model,
+    ensemble: Sequence[Member],
+    longest_output: int | None,
+) -> LengthLimits:
+    """Return what all models take; no output has more pieces than ``longest_output``."""
+    lengths = length_limits(settings, *(each.settings for each in ensemble))
+    if isinstance(model, CTranslate2Model):
+        lengths = lengths._replace(target=lengths.target_within(model.longest_output))
+    return lengths._replace(target=lengths.target_within(longest_output))
 
-    return WellFormedTrees.of_model(tokenizer, settings.trees)
+
+def _engine(  # noqa: PLR0913 - each engine needs some of them
+    model: Transformer | CTranslate2Model,
+    ensemble: Sequence[Member],
+    tokenizer: Tokenizer,
+    settings: ModelSettings,
+    search: SearchSettings,
+    computing: Computing,
+    outputs: WantedOutputs,
+    asked: AnswerOptions,
+) -> CTranslate2Search | SearchEngine:
+    if isinstance(model, CTranslate2Model):
+        return CTranslate2Search(model, search, computing)
+    from nmt_cli.translating.model_search import engine_for  # it imports torch
+
+    models = [model, *(each.model for each in ensemble)]
+    of_all = asked.alignments or asked.replace_unknown
+    return engine_for(
+        models, tokenizer, settings, search, computing, outputs, attention_of_all=of_all
+    )
 
 
 Value = TypeVar("Value")
