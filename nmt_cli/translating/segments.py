@@ -116,29 +116,29 @@ def sentences(text: str, language: str, protection: Protection | None = None) ->
     """
     with importing("text", "sentences are cut"):
         import sentencex
-    pieces = sentencex.segment(language, text)
-    assert "".join(pieces) == text, "sentencex has changed the text"
+    segments = sentencex.segment(language, text)
+    assert "".join(segments) == text, "sentencex has changed the text"
     if protection is not None:
-        pieces = list(_joined_within(pieces, [m[:2] for m in protection.found_in(text)]))
+        segments = list(_joined_within(segments, [m[:2] for m in protection.found_in(text)]))
     texts, gaps = list[str](), [""]
-    for piece in pieces:
-        if is_blank(piece):
-            gaps[-1] += piece
+    for segment in segments:
+        if is_blank(segment):
+            gaps[-1] += segment
             continue
-        sentence = piece.strip()
-        start = piece.index(sentence)
-        gaps[-1] += piece[:start]
+        sentence = segment.strip()
+        start = segment.index(sentence)
+        gaps[-1] += segment[:start]
         texts.append(sentence)
-        gaps.append(piece[start + len(sentence) :])
+        gaps.append(segment[start + len(sentence) :])
     return Segments(texts, gaps)
 
 
-def _joined_within(pieces: Iterable[str], places: Sequence[tuple[int, int]]) -> Iterator[str]:
-    """Yield pieces of a text; those that a border within one of ``places`` separates are joined."""
+def _joined_within(segments: Iterable[str], places: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield segments of a text; two with their border within one of ``places`` are joined."""
     waiting, end, rest = "", 0, iter(places)
     begin_of, end_of = next(rest, (0, 0))
-    for piece in pieces:
-        waiting, end = waiting + piece, end + len(piece)
+    for segment in segments:
+        waiting, end = waiting + segment, end + len(segment)
         while end_of and end_of <= end:
             begin_of, end_of = next(rest, (0, 0))
         if not begin_of < end < end_of:
