@@ -1,8 +1,8 @@
 """Several processes that translate one stream of lines, in order and in bounded memory.
 
-A piece of work is a window of lines, so that the translations are those of one process with the
-same windows, to the last bit. A worker that dies is replaced, and its piece is given to another
-one. A piece with which two workers died is halved; if it is a single line, that line fails.
+A task is a window of lines, so that the translations are those of one process with the
+same windows, to the last bit. A worker that dies is replaced, and its task is given to another
+one. A task with which two workers died is halved; if it is a single line, that line fails.
 
 If the number of workers is left to the pool, one worker gets all threads as long as few lines wait,
 as in a service or with a short text. While a long window waits for each process, they share the
@@ -27,7 +27,7 @@ from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import Bug, Done, Ready, Refused
 
 WINDOWS_FOR_EACH_WORKER = 2  # one that it translates, and one that waits
-MOST_DEATHS = 2  # of workers with the same piece, until it is halved
+MOST_DEATHS = 2  # of workers with the same task, until it is halved
 # Finding one line among 4,096 takes 15 deaths in a row.
 MOST_DEATHS_IN_A_ROW = 50
 MOST_FAILED_STARTS = 3
@@ -54,7 +54,7 @@ class WorkerBugError(Exception):
     """A bug in a worker; the message is its traceback."""
 
 
-class _Piece(NamedTuple):
+class _Task(NamedTuple):
     """Lines for a worker: those from ``first`` on of window number ``window``."""
 
     window: int
@@ -66,11 +66,11 @@ class _Piece(NamedTuple):
 class _Worker:
     """A worker process; it is starting as long as it has sent no message."""
 
-    has_all_threads = False  # for its piece
+    has_all_threads = False  # for its task
 
     def __init__(self, number: int, connection: Connection, process: int) -> None:
         self.number, self.connection, self.process = number, connection, process
-        self.piece: _Piece | None = None
+        self.task: _Task | None = None
         self.is_starting = True
 
 
@@ -91,7 +91,7 @@ class WorkerPool:
         """
         self.chosen: dict[str, str] = {}  # of the workers' translators
         self._starter = starter
-        self._pieces: deque[_Piece] = deque()  # that wait for a worker, first lines first
+        self._tasks: deque[_Task] = deque()  # that wait for a worker, first lines first
         self._outcomes: dict[int, dict[int, list[Translation] | Bug]] = {}  # by window and line
         self._missing: dict[int, int] = {}  # lines without outcome, by window
         self._next = 0  # the window whose translations are yielded next
@@ -147,13 +147,13 @@ class WorkerPool:
     def _add(self, lines: Sequence[str | Request]) -> None:
         number = self._next + len(self._missing)
         self._missing[number], self._outcomes[number] = len(lines), {}
-        self._pieces.append(_Piece(number, 0, lines))
+        self._tasks.append(_Task(number, 0, lines))
 
     def _assign(self) -> None:
         if self._all_threads is None:
             self._give_to_all(None)
             return
-        busy = [worker for worker in self._workers if worker.piece is not None]
+        busy = [worker for worker in self._workers if worker.task is not None]
         if any(worker.has_all_threads for worker in busy):
             return  # it uses all cores
         if busy or self._is_long():
@@ -161,25 +161,25 @@ class WorkerPool:
                 self._when_shared()
                 self._hire(self._num_workers)
             self._give_to_all(1)
-        elif self._pieces and not self._workers[0].is_starting:
+        elif self._tasks and not self._workers[0].is_starting:
             self._give(self._workers[0], self._all_threads)
             self._workers[0].has_all_threads = True
 
     def _is_long(self) -> bool:
         """Return whether enough lines wait to keep all workers busy."""
-        windows = sum(len(piece.lines) >= LEAST_SHARED_LINES for piece in self._pieces)
+        windows = sum(len(task.lines) >= LEAST_SHARED_LINES for task in self._tasks)
         return windows >= self._num_workers
 
     def _give_to_all(self, threads: int | None) -> None:
         for worker in self._workers:
-            if self._pieces and worker.piece is None and not worker.is_starting:
+            if self._tasks and worker.task is None and not worker.is_starting:
                 self._give(worker, threads)
 
     def _give(self, worker: _Worker, threads: int | None) -> None:
-        worker.piece = self._pieces.popleft()
+        worker.task = self._tasks.popleft()
         worker.has_all_threads = False
         with suppress(OSError):  # it has died, which is heard next
-            worker.connection.send((worker.piece.lines, threads))
+            worker.connection.send((worker.task.lines, threads))
 
     def _hear(self, ready: Sequence[Any]) -> None:
         for worker in [worker for worker in self._workers if worker.connection in ready]:
@@ -197,15 +197,15 @@ class WorkerPool:
             if isinstance(message, Ready):
                 self.chosen = message.chosen
                 continue
-            assert worker.piece is not None
-            piece, worker.piece = worker.piece, None
+            assert worker.task is not None
+            task, worker.task = worker.task, None
             self._deaths_in_a_row = 0
             outcome = message.translations if isinstance(message, Done) else message
-            self._settle(piece, outcome)
+            self._settle(task, outcome)
 
-    def _settle(self, piece: _Piece, outcome: list[Translation] | Bug) -> None:
-        self._outcomes[piece.window][piece.first] = outcome
-        self._missing[piece.window] -= len(piece.lines)
+    def _settle(self, task: _Task, outcome: list[Translation] | Bug) -> None:
+        self._outcomes[task.window][task.first] = outcome
+        self._missing[task.window] -= len(task.lines)
 
     def _finished(self) -> list[Translation]:
         """Return the translations of the next window. Raises LinesFailedError for a bug."""
@@ -229,7 +229,7 @@ class WorkerPool:
         return _Worker(number, *self._starter.start(number))
 
     def _replace(self, dead: _Worker) -> None:
-        """Start a worker in place of a dead one, and let another one have its piece."""
+        """Start a worker in place of a dead one, and let another one have its task."""
         dead.connection.close()
         reason = reason_of(self._starter.status_of(dead.process))
         self._deaths_in_a_row += 1
@@ -241,23 +241,23 @@ class WorkerPool:
                 f"{self._deaths_in_a_row} worker processes in a row have died ({reason}); if the "
                 "memory is full, give fewer --workers or a lower --max-tokens-per-device."
             )
-        if dead.piece is not None:
+        if dead.task is not None:
             logs.warning(f"a worker process has died ({reason}); its lines are translated again.")
-            self._give_back(dead.piece._replace(deaths=dead.piece.deaths + 1), reason)
+            self._give_back(dead.task._replace(deaths=dead.task.deaths + 1), reason)
         self._workers[dead.number] = self._hired(dead.number)
 
-    def _give_back(self, piece: _Piece, reason: str) -> None:
-        if piece.deaths < MOST_DEATHS:
-            self._pieces.appendleft(piece)
-        elif len(piece.lines) == 1:
+    def _give_back(self, task: _Task, reason: str) -> None:
+        if task.deaths < MOST_DEATHS:
+            self._tasks.appendleft(task)
+        elif len(task.lines) == 1:
             error = f"the worker processes that translated it have died ({reason})"
-            self._settle(piece, [Translation(error=error)])
+            self._settle(task, [Translation(error=error)])
         else:
-            half = len(piece.lines) // 2
-            left, right = piece.lines[:half], piece.lines[half:]
+            half = len(task.lines) // 2
+            left, right = task.lines[:half], task.lines[half:]
             deaths = MOST_DEATHS - 1  # one more death with a half is enough
-            self._pieces.appendleft(_Piece(piece.window, piece.first + half, right, deaths))
-            self._pieces.appendleft(_Piece(piece.window, piece.first, left, deaths))
+            self._tasks.appendleft(_Task(task.window, task.first + half, right, deaths))
+            self._tasks.appendleft(_Task(task.window, task.first, left, deaths))
 
 
 class _WindowReader:
