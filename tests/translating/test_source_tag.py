@@ -3,6 +3,7 @@
 import pytest
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.request import Constraints
 from tests.fake_models import copying, tiny_recipe
 from tests.translating.test_translator import texts, untrained
 
@@ -29,6 +30,17 @@ def test_every_part_of_a_long_line_has_the_tag(monkeypatch):
     assert found.num_parts > 1
     assert "".join(parts).replace("x", "") == "onetwothreefour"
     assert found.text.count("x") == found.num_parts
+
+
+def test_the_longest_line_is_one_piece_shorter_with_a_tag():
+    longest = untrained()._settings.max_length
+    for options, num_words in (({}, longest), ({"tag": "ant"}, longest - 1)):
+        translator = untrained(too_long="error", constraints=Constraints(max_length=1), **options)
+        fits, is_longer = translator.translate(
+            [" ".join(["bee"] * n) for n in (num_words, num_words + 1)]
+        )
+        assert fits.error is None
+        assert is_longer.error is not None
 
 
 def test_words_of_the_source_are_counted_without_the_tag():
