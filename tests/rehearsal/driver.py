@@ -131,7 +131,7 @@ def be_the_driver(mode: FakeCuda) -> None:
     cuda.is_current_stream_capturing = lambda: mode.is_recording
     cuda.empty_cache = cuda._lazy_init = lambda: None
     # A CUDA build would put a tensor on the GPU before the first fake one.
-    fake_tensor.init_gpu_context = lambda *_: None
+    fake_tensor.init_gpu_context = lambda *_: None  # type: ignore[assignment]
     # Otherwise operations on many tensors would be taken apart, as for tensors of other classes.
     _foreach_utils._foreach_supported_types.append(FakeTensor)
     torch._C._set_only_lift_cpu_tensors(True)

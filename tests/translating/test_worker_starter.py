@@ -58,7 +58,7 @@ class Forked:
 )
 def test_workers_of_a_service_keep_few_compiled_products(monkeypatch, of_service, chosen, expected):
     class Reporting(Echo):
-        def __init__(self) -> None:
+        def __init__(self):
             self.chosen = {name: os.environ.get(name) for name in COMPILED_PRODUCTS}
 
     for name in COMPILED_PRODUCTS:
