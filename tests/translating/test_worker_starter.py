@@ -6,7 +6,6 @@ import subprocess
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -23,7 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 class Echo:
-    chosen: ClassVar = {"precision": "fp32"}
+    def __init__(self, chosen=None):
+        self.chosen = chosen or {"precision": "fp32"}
 
     def translate_window(self, lines):
         return [Translation(line) for line in lines]
@@ -57,15 +57,14 @@ class Forked:
     [(True, {}, "128"), (True, dict.fromkeys(COMPILED_PRODUCTS, "7"), "7"), (False, {}, None)],
 )
 def test_workers_of_a_service_keep_few_compiled_products(monkeypatch, of_service, chosen, expected):
-    class Reporting(Echo):
-        def __init__(self):
-            self.chosen = {name: os.environ.get(name) for name in COMPILED_PRODUCTS}
+    def load(*_, **__):
+        return Echo({name: os.environ.get(name) for name in COMPILED_PRODUCTS})
 
     for name in COMPILED_PRODUCTS:
         monkeypatch.delenv(name, raising=False)
     for name, number in chosen.items():
         monkeypatch.setenv(name, number)
-    monkeypatch.setattr(Translator, "load", lambda *_, **__: Reporting())
+    monkeypatch.setattr(Translator, "load", load)
     monkeypatch.setattr(subprocess, "Popen", Forked)
     model = WorkerModel(Path("none"), {}, 1, on_gpus=False, quiet=True, of_service=of_service)
     with Starter() as of_workers:
