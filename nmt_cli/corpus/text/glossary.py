@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.corpus.tokenizers.piece_words import WITHOUT_SPACES
+from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
 from nmt_cli.files.text_files import read_packed_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -161,7 +161,7 @@ def is_in_word(character: str) -> bool:
     In some scripts, such as Chinese and Thai, nothing separates words.
     """
     is_letter = character.isalnum() or unicodedata.category(character or " ")[0] == "M"
-    return is_letter and not WITHOUT_SPACES.match(character)
+    return is_letter and not is_of_script_without_spaces(character)
 
 
 def is_border(text: str, place: int) -> bool:

@@ -1,6 +1,5 @@
 """Which words the pieces of a text belong to; words are what spaces separate."""
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,11 +13,16 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import TextSettings
 
 INSIDE_WORDS = "'’-‐_"
-# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han.
-WITHOUT_SPACES = re.compile(
-    "[\u0e00-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
-    "\U00020000-\U0003ffff]"
+# Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han. A regular expression takes 2 ms to compile.
+WITHOUT_SPACES = (
+    *("\u0e00-\u109f", "\u1780-\u17ff", "\u3005-\u30ff", "\u3400-\u9fff", "\uf900-\ufaff"),
+    *("\uff66-\uff9f", "\U00020000-\U0003ffff"),
 )
+
+
+def is_of_script_without_spaces(character: str) -> bool:
+    """Return whether ``character`` is of a script that writes no spaces between words."""
+    return any(each[0] <= character <= each[-1] for each in WITHOUT_SPACES)
 
 
 def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:
@@ -117,7 +121,7 @@ def _is_spaced_letter(character: str) -> bool:
     """Return whether words of such letters have spaces between them; also true of bytes."""
     if unicodedata.category(character)[0] not in "LMN":
         return character in "<>"  # as bytes begin and end, such as <0xE2>
-    return not WITHOUT_SPACES.match(character)
+    return not is_of_script_without_spaces(character)
 
 
 def _words_by_joiner(pieces: Sequence[str], joiner: str | None) -> list[list[int]]:
