@@ -15,7 +15,7 @@ from nmt_cli.files.file_names import RUNS
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
-from nmt_cli.launch.python_process import as_flags
+from nmt_cli.launch.python_process import as_flags, without_collections
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model
@@ -38,8 +38,9 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
     file = read_recipe(recipe_name, options.get("overrides", ()))
     first_model(file.recipe, options.get("init_from"))  # refuses two of them
     # They import torch, which takes seconds; errors of the recipe come before.
-    from nmt_cli.hardware.machine import count_devices
-    from nmt_cli.training.session import TrainingJob, train, train_as_worker
+    with without_collections():
+        from nmt_cli.hardware.machine import count_devices
+        from nmt_cli.training.session import TrainingJob, train, train_as_worker
 
     job = TrainingJob(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
     worker = this_worker()

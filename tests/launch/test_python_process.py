@@ -1,11 +1,12 @@
 """Processes that the program starts import its modules, whatever the current folder holds."""
 
+import gc
 import os
 import subprocess
 from pathlib import Path
 
 import nmt_cli
-from nmt_cli.launch.python_process import NMT_CLI, python_command
+from nmt_cli.launch.python_process import NMT_CLI, python_command, without_collections
 
 PACKAGE = Path(nmt_cli.__file__).parent
 # Only proposes a command, to install a package.
@@ -33,3 +34,12 @@ def test_nothing_else_starts_python():
         if "sys.executable" in path.read_text(encoding="utf-8")
     }
     assert found == {"launch/python_process.py", *OTHER_USES}
+
+
+def test_no_garbage_is_collected_within_a_block():
+    with without_collections():
+        assert not gc.isenabled()
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -21,6 +21,7 @@ from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.hardware.choices import AUTO, CTRANSLATE2
 from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores
 from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
+from nmt_cli.launch.python_process import without_collections
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.request import Request
@@ -155,11 +156,11 @@ def opened_engine(
 def _opened_translator(
     model: Path, device: str, threads: int | None, options: Mapping[str, Any]
 ) -> Iterator[Engine]:
-    # They import torch, which takes seconds.
-    from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
-    from nmt_cli.hardware.memory import keep_freed_memory
-    from nmt_cli.hardware.thread_waiting import following_load
-    from nmt_cli.translating.translator import Translator
+    with without_collections():  # they import torch, which takes seconds
+        from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
+        from nmt_cli.hardware.memory import keep_freed_memory
+        from nmt_cli.hardware.thread_waiting import following_load
+        from nmt_cli.translating.translator import Translator
 
     keep_freed_memory()
     if threads is not None:

@@ -17,7 +17,12 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.workers.messages import Loaded, Refused, WorkerModel
 
 MOST_STARTS = 2
-PROGRAM = "from nmt_cli.translating.workers.process import main; main()"
+PROGRAM = """
+from nmt_cli.launch.python_process import without_collections
+with without_collections():
+    from nmt_cli.translating.workers.process import main
+main()
+"""
 
 T = TypeVar("T")
 
