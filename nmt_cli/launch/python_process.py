@@ -20,13 +20,17 @@ def python_command(program: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Collect no garbage in this block: importing torch takes 9 % less time, and leaves none."""
+    """Collect no garbage in this block, which imports torch, nor look at what it has left later.
+
+    Importing torch takes 9 % less time, and leaves no garbage.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            gc.freeze()
             gc.enable()
 
 

@@ -36,10 +36,14 @@ def test_nothing_else_starts_python():
     assert found == {"launch/python_process.py", *OTHER_USES}
 
 
-def test_no_garbage_is_collected_within_a_block():
+def test_no_garbage_is_collected_within_a_block_and_what_it_has_left_is_not_looked_at():
     with without_collections():
+        left = {"by": ["the", "block"]}
         assert not gc.isenabled()
         with without_collections():
             pass
         assert not gc.isenabled()
+        assert gc.is_tracked(left)
+        assert any(each is left for each in gc.get_objects())
     assert gc.isenabled()
+    assert not any(each is left for each in gc.get_objects())
