@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
@@ -40,7 +41,7 @@ from nmt_cli.messages.figures import aligned, counted
 from nmt_cli.messages.figures import short_number as number
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.changes import changed_keys
-from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.reader import RecipeFile, read_recipe, read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import RunHistory, read_runs
@@ -143,9 +144,14 @@ def _is_finished_run_of(recipe: Recipe, run_dir: Path, seed: int) -> bool:
     if status is None or status.state != "finished" or is_run(run_dir / f"seed-{seed}"):
         return False
     try:
-        return not changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe)
-    except RecipeError:  # of another version
+        is_same = not changed_keys(read_resolved_recipe(run_dir / RECIPE), recipe)
+    except RecipeError:  # of another version, or damaged
         return False
+    checkpoints = list_checkpoints(run_dir)
+    if not is_same or not checkpoints:
+        return False
+    began_from = checkpoints[-1].manifest.get("initialized_from")
+    return (began_from is None) == (recipe.origin is None)  # not with --init-from
 
 
 def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:

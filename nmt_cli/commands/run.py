@@ -45,10 +45,10 @@ def run(
 ) -> None:
     """Take ``recipe_name`` through its stages; write the scores to stdout, a line a test set.
 
-    They are written if ``until`` is the stage that scores or a later one, also if nothing was left
-    to do. A stage is skipped if its result is there and was made from the present inputs and
-    settings. An interrupted training is resumed. From the stage ``force_from`` on, everything is
-    made again. Raises UserError, which names the stage that failed, and InterruptedTrainingError.
+    The scores are written if ``until`` is score or report, also if all stages were skipped. A stage
+    is skipped if its result is there and was made from the present inputs and settings. An
+    interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
+    Raises UserError, which names the stage that failed, and InterruptedTrainingError.
     """
     if PARENT in os.environ:  # compare; when it is killed, this training is saved and ends
         die_with_parent(signal.SIGTERM)

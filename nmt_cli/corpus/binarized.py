@@ -76,7 +76,7 @@ def map_numbers(path: Path) -> Numbers:
 
 
 def leave_memory(*mapped: npt.NDArray[Any]) -> None:
-    """Take what was read of memory-mapped numbers out of this process; it can be read again.
+    """Release the pages that were read of memory-mapped numbers; the next access reads them again.
 
     A pass over all of them then needs no more memory than a part. Other arrays stay as they are.
     """

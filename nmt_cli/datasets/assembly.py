@@ -163,8 +163,8 @@ def _within_limit(
     def advance_within(num_lines: int) -> None:
         if sum(output.tell() for output in outputs.values()) - written_before > most:
             raise UserError(
-                f"{archive} has {num_bytes:,} bytes and unpacks to more than {most:,}, as no text "
-                "does; remove it."
+                f"{archive} has {num_bytes:,} bytes and unpacks to more than {most:,}; no text is "
+                "compressed that much. Remove the archive."
             )
         advance(num_lines)
 

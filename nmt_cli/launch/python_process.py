@@ -1,4 +1,4 @@
-"""How this program starts Python, and its own commands in another process, and imports much."""
+"""Commands that start Python, or this program in another process; and a block for slow imports."""
 
 import gc
 import sys
@@ -20,10 +20,14 @@ def python_command(program: str, *arguments: str) -> list[str]:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Collect no garbage in this block, which imports torch, nor look at what it has left later.
+    """Turn garbage collection off in this block, in which torch is imported: that takes 9 % less.
 
-    Importing torch takes 9 % less time, and leaves no garbage.
+    All objects that exist after it are left out of later collections. If torch is there already,
+    nothing changes: a training before may have left garbage.
     """
+    if "torch" in sys.modules:
+        yield
+        return
     was_enabled = gc.isenabled()
     gc.disable()
     try:

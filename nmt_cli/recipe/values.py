@@ -106,11 +106,11 @@ class Problem(NamedTuple):
 
 
 def repeated_names(names: Iterable[tuple[str, str | None]]) -> Iterator[Problem]:
-    """Yield each key whose name is also that of a key before it."""
+    """Yield each key of data whose name is also that of a key before it."""
     first: dict[str, str] = {}
     for key, name in names:
         if name is not None and (other := first.setdefault(name, key)) != key:
-            yield Problem(key, f"must not be that of {other} too: {name}", other)
+            yield Problem(key, f"must not be that of data.{other} too: {name}", other)
 
 
 class Section(BaseModel):

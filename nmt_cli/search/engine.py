@@ -103,16 +103,17 @@ class SearchEngine:
         )
 
     @contextmanager
-    def computing(self, *, few_sentences: bool = False) -> Iterator[None]:
+    def computing(self, *, of_submitted_lines: bool = False) -> Iterator[None]:
         """Compute as the options ask for in this block; after it only CUDA graphs keep memory.
 
-        With ``few_sentences`` at a time, attention multiplies by MKL: oneDNN takes 15 to 20 µs more
-        for each product, compiles it for each size, and is faster only with many long sentences.
-        The layers whose weights oneDNN has packed use it all the same.
+        In the attention ``of_submitted_lines``, which come a few at a time, MKL multiplies: oneDNN
+        takes 15 to 20 µs more for each product, compiles it for each size, and is faster only with
+        many long sentences. Layers that have products of their own keep them.
         """
         no_autocast = torch.autocast(self._device.type, enabled=False)
-        are_packed = all(model.output_projection is not None for model in self.models)
-        products = use_fp32_products("mkl" if few_sentences and are_packed else self._fp32_products)
+        have_own = all(model.output_projection is not None for model in self.models)
+        is_mkl = of_submitted_lines and have_own
+        products = use_fp32_products("mkl" if is_mkl else self._fp32_products)
         try:
             # Caches of one call may serve the next, so they must not be inference tensors.
             with torch.inference_mode(False), torch.no_grad(), no_autocast, products:

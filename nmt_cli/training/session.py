@@ -224,6 +224,9 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         # Ranks on one machine would count each other as other programs.
         following_load(useful_threads(machine.device), warns=worker is None),
     ):
+        out_of_reach = training.stage_out_of_reach()  # it plans an epoch, so signals are handled
+        if out_of_reach is not None and machine.ranks.is_main:
+            logs.warning(out_of_reach)
         Trainer(training).train(stop)
     is_usable = training.divergence() is None
     if machine.ranks.is_main and is_usable and not job.options.get("in_run"):
@@ -250,5 +253,3 @@ def _announce(training: Training) -> None:
         f"Training {num_parameters:,} parameters on {where} in {machine.precision}, micro-batches "
         f"of at most {training.cut.max_tokens:,} tokens a side, into {training.run_dir}."
     )
-    if (out_of_reach := training.stage_out_of_reach()) is not None:
-        logs.warning(out_of_reach)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.binarized import BinarizedText, leave_memory
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.glossary import Glossary
@@ -127,7 +127,7 @@ class Training:
     def stage_out_of_reach(self) -> str | None:
         """Return which stage begins too late for this training; None if it reaches all of them.
 
-        The batches of an epoch are those of this epoch; for later stages they are estimated from
+        The number of batches of this epoch is counted; those of later stages are estimated from
         their tokens, because planning an epoch takes long for a large text.
         """
         recipe, progress = self.recipe, self.state.progress
@@ -272,6 +272,7 @@ def tokens_of_epochs(recipe: Recipe, corpus: PreparedCorpus) -> list[float]:
         [int(side.lengths[start:end].sum(dtype=np.int64)) for start, end in bounds]
         for side in (corpus.source, corpus.target)
     ]
+    leave_memory(corpus.source.lengths, corpus.target.lengths)
     stages = range(len(recipe.data.stages))
     weights = [recipe.data.weights(corpus.corpus_sizes, stage) for stage in stages]
     return [max(sum(map(mul, of_stage, side)) for side in sides) for of_stage in weights]

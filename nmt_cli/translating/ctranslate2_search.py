@@ -71,9 +71,9 @@ class CTranslate2Search:
         """Return ``entries`` in the groups that are searched one after another: a single one."""
         return [entries]
 
-    def computing(self, *, few_sentences: bool = False) -> AbstractContextManager[None]:
+    def computing(self, *, of_submitted_lines: bool = False) -> AbstractContextManager[None]:
         """Return the context in which sentences are searched: nothing has to be set."""
-        del few_sentences
+        del of_submitted_lines
         return nullcontext()
 
 

@@ -79,7 +79,7 @@ class Segmenter:
             cut = self._cutter(is_split=split, is_markup=markup is not None, protection=protection)
             if markup is None:
                 return cut(request.text)
-            # Takes time, which lines without markup need not wait for.
+            # This import takes time; lines without markup do not need it.
             from nmt_cli.translating.markup.placement import MarkupSegments
 
             return MarkupSegments(request.text, markup, cut)

@@ -53,8 +53,8 @@ class Engine(Protocol):
         """What options became, for a record of how a text was translated."""
         ...
 
-    def computing(self, *, few_sentences: bool = False) -> AbstractContextManager[None]:
-        """Return the context in which sentences are searched, perhaps few at a time."""
+    def computing(self, *, of_submitted_lines: bool = False) -> AbstractContextManager[None]:
+        """Return the context in which sentences are searched."""
         ...
 
 
@@ -175,7 +175,7 @@ class Service:
     def _run(self) -> None:
         while self._wait():
             try:
-                with self._engine.computing(few_sentences=True):
+                with self._engine.computing(of_submitted_lines=True):
                     self._translate()
             except BaseException as error:
                 self._fail(error)

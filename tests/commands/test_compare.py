@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -101,7 +102,7 @@ def test_a_failed_training_does_not_end_the_others(folder, capfdbinary):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary):
+def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary, monkeypatch):
     do("base")
     capfdbinary.readouterr()
     do("base", seeds=[1, 2], output_format="json")
@@ -110,11 +111,18 @@ def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary)
     assert row["perplexities"] == [last_perplexity(run) for run in runs]
     assert len(started_sessions(folder, "base")) == 1
     assert not (folder / "runs/base/seed-1").exists()
-    # Another recipe of this name, or a run that has not finished, is not taken for it.
+    # Another recipe of this name is not taken for it, nor a run that has not finished, nor one that
+    # began from a model which the recipe does not name.
     other = [*SHORT, "model.dropout=0.3"]
-    for overrides, state in ((other, "finished"), (SHORT, "interrupted")):
+    for overrides, state, began_from in (
+        (other, "finished", None),
+        (SHORT, "interrupted", None),
+        (SHORT, "finished", {"model": "another"}),
+    ):
         status = json.loads((folder / "runs/base/status.json").read_text())
         (folder / "runs/base/status.json").write_text(json.dumps({**status, "state": state}))
+        checkpoint = SimpleNamespace(manifest={"initialized_from": began_from})
+        monkeypatch.setattr(compare, "list_checkpoints", lambda _, found=checkpoint: [found])
         (first, second) = compare._trainings(
             ["./base.yaml"], [1, 2], Path("runs"), {"overrides": overrides}
         )

@@ -108,7 +108,7 @@ def test_a_file_without_terms_is_named(tmp_path, monkeypatch, text):
     assert not Glossary.read(path).terms
     path.write_text("cat\tKatze\n")
     assert len(Glossary.read(path).terms) == 1
-    assert warnings == [f"{path} has no terms, so it changes nothing."]
+    assert warnings == [f"{path} has no terms."]
 
 
 GLOSSARY = Glossary([Term("cat", ("hen gnu", "bee")), Term("dog", ("fox",))])

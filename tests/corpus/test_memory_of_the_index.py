@@ -31,7 +31,10 @@ def resident(name):
     return 1024 * int(Path("/proc/self/status").read_text().partition(name + ":")[2].split()[0])
 
 def measured(folder):
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    except OSError as error:
+        return {"refused": str(error)}
     before, own_before = resident("VmHWM"), resident("RssAnon")
     corpus = open_prepared(Path(folder), recipe, "", is_checked_elsewhere=True)
     source, target = corpus.source.lengths, corpus.target.lengths
@@ -76,7 +79,7 @@ def write_sparse_corpus(toy, folder, num_pairs):
 @pytest.mark.parametrize(
     ("num_pairs", "pairs_at_once"),
     [
-        (4_000_000, 1 << 14),  # smaller parts, whose memory does not hide the rest
+        (8_000_000, 1 << 14),  # smaller parts, whose memory does not hide the rest
         pytest.param(1_000_000_000, 1 << 20, marks=pytest.mark.slow),
     ],
 )
@@ -94,9 +97,11 @@ def test_the_index_takes_few_bytes_for_each_pair(num_pairs, pairs_at_once, toy, 
         command = [sys.executable, "-c", PLANNING, *options]
         found.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
         shutil.rmtree(folder)
+        if "refused" in found[-1]:
+            pytest.skip(f"the peak of memory cannot begin anew: {found[-1]['refused']}")
     small, large = found
     assert (small["pairs"], large["pairs"]) == sizes
-    assert 24_000 < large["tokens"] <= 25_000
+    assert 20_000 < large["tokens"] <= 25_000
     own, peak = ((large[name] - small[name]) / (sizes[1] - sizes[0]) for name in ("own", "peak"))
     assert peak > 4  # an entry of the plan
     assert peak + (RANKS - 1) * own <= MOST, (own, peak)

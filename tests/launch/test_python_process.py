@@ -3,6 +3,7 @@
 import gc
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import nmt_cli
@@ -36,7 +37,10 @@ def test_nothing_else_starts_python():
     assert found == {"launch/python_process.py", *OTHER_USES}
 
 
-def test_no_garbage_is_collected_within_a_block_and_what_it_has_left_is_not_looked_at():
+def test_torch_is_imported_without_collections_and_its_objects_are_left_out_of_later_ones(
+    monkeypatch,
+):
+    monkeypatch.delitem(sys.modules, "torch")
     with without_collections():
         left = {"by": ["the", "block"]}
         assert not gc.isenabled()
@@ -47,3 +51,11 @@ def test_no_garbage_is_collected_within_a_block_and_what_it_has_left_is_not_look
         assert any(each is left for each in gc.get_objects())
     assert gc.isenabled()
     assert not any(each is left for each in gc.get_objects())
+
+
+def test_a_process_that_has_torch_collects_as_before():
+    with without_collections():
+        left = {"by": ["the", "block"]}
+        assert gc.isenabled()
+        assert gc.is_tracked(left)
+    assert any(each is left for each in gc.get_objects())

@@ -58,7 +58,7 @@ def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_no
         ),
         (
             [f"data.validation=[{NEWS}, {TALKS}, {NEWS}]"],
-            "data.validation.2.name: must not be that of validation.0.name too: news",
+            "data.validation.2.name: must not be that of data.validation.0.name too: news",
         ),
         (["data.test=[]"], "data.test: must have 1 or more entries, but has 0"),
         (

@@ -90,7 +90,10 @@ def test_numbers_by_name_change_as_one_value(read):
 
 TWICE = "data.stages=[{until: {%s}}, {until: {%s}}, {}]"
 WRONG = [
-    (["data.train.2.name=big"], "data.train.2.name: must not be that of train.0.name too: big"),
+    (
+        ["data.train.2.name=big"],
+        "data.train.2.name: must not be that of data.train.0.name too: big",
+    ),
     (
         ["data.mixing.temperature=5", "data.train.1.weight=2"],
         "data.mixing.temperature: must be null beside train.1.weight 2",

@@ -95,7 +95,7 @@ class Glossary:
             also = f"; and {counted(more, 'more problem')}" if more > 0 else ""
             raise UserError(f"{'; '.join(problems[:SHOWN_PROBLEMS])}{also}.")
         if not terms:
-            logs.warning(f"{path} has no terms, so it changes nothing.")
+            logs.warning(f"{path} has no terms.")
         return cls(terms.values())
 
     def with_more(self, others: Glossary) -> Glossary:
