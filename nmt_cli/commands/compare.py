@@ -26,7 +26,7 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
-from nmt_cli.files.folders import is_run, not_a_run
+from nmt_cli.files.folders import not_a_run
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import choose_device
@@ -123,7 +123,7 @@ def _trainings(
             overrides = [*options.get("overrides", ()), *of_seed]
             file = read_recipe(given, overrides)
             run_dir = runs / file.name
-            if seed is not None and not _is_finished_run_of(file.recipe, run_dir, seed):
+            if seed is not None and not _is_finished_run_of(file.recipe, run_dir):
                 run_dir /= f"seed-{seed}"
             found.append(Training(given, overrides, file, run_dir))
     folders = [training.run_dir for training in found]
@@ -138,10 +138,10 @@ def _trainings(
     return found
 
 
-def _is_finished_run_of(recipe: Recipe, run_dir: Path, seed: int) -> bool:
-    """Return whether ``run_dir`` itself, not a folder of the seed in it, is this training."""
+def _is_finished_run_of(recipe: Recipe, run_dir: Path) -> bool:
+    """Return whether ``run_dir`` itself is this training, and finished."""
     status = read_status(run_dir)
-    if status is None or status.state != "finished" or is_run(run_dir / f"seed-{seed}"):
+    if status is None or status.state != "finished":
         return False
     try:
         is_same = not changed_keys(read_resolved_recipe(run_dir / RECIPE), recipe)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,6 +112,10 @@ def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary,
     assert row["perplexities"] == [last_perplexity(run) for run in runs]
     assert len(started_sessions(folder, "base")) == 1
     assert not (folder / "runs/base/seed-1").exists()
+    # A folder of the seed that is left from another recipe does not hide it.
+    shutil.copytree(folder / "runs/base/seed-2", folder / "runs/base/seed-1")
+    (first,) = compare._trainings(["./base.yaml"], [1], Path("runs"), {"overrides": SHORT})
+    assert str(first.run_dir) == "runs/base"
     # Another recipe of this name is not taken for it, nor a run that has not finished, nor one that
     # began from a model which the recipe does not name.
     other = [*SHORT, "model.dropout=0.3"]
