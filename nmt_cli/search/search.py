@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.packing import rounded_up
 from nmt_cli.search.beams import (
     NOT_A_NUMBER,
@@ -170,7 +171,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         of_different, logits = self._model.encode(list(places), self._beams.settings.bos_id)
         encoded = [of_different[place] for place in of_each]
         if len(places) < len(sentences):
-            logits = logits[of_each]
+            logits = logits.index_select(0, sent_to(logits.device, of_each))
         self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
         self._has_choices = self._has_choices or any(each.choice is not None for each in sentences)
         normalizers = log_normalizers(logits)
