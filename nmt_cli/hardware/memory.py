@@ -66,7 +66,7 @@ def keep_freed_memory() -> None:
 
 
 def keep_few_compiled_products() -> None:
-    """Bound the memory of oneDNN's compiled products, of which every size of a batch has its own.
+    """Limit how many compiled products are kept: oneDNN compiles one for each size of a batch.
 
     To compile one takes 1 ms, so this is for a service, which meets ever new sizes for months. Call
     it before the first product. What the user has chosen stays.

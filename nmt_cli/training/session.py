@@ -224,8 +224,8 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         # Ranks on one machine would count each other as other programs.
         following_load(useful_threads(machine.device), warns=worker is None),
     ):
-        out_of_reach = training.stage_out_of_reach()  # it plans an epoch, so signals are handled
-        if out_of_reach is not None and machine.ranks.is_main:
+        # This plans an epoch, so signals are handled.
+        if machine.ranks.is_main and (out_of_reach := training.stage_out_of_reach()) is not None:
             logs.warning(out_of_reach)
         Trainer(training).train(stop)
     is_usable = training.divergence() is None

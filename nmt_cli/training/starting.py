@@ -179,7 +179,10 @@ def _require_same_training(
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
     augmentation = [
-        (each.model_dump(exclude={"glossary"}), str(glossaries.get(each.glossary or Path())))
+        (
+            each.model_dump(exclude={"glossary"}),
+            str(each.glossary and glossaries.get(each.glossary)),
+        )
         for each in (corpus.augment for corpus in recipe.data.train)
     ]
     compared = {

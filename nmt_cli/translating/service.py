@@ -22,6 +22,7 @@ from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
 
 TOO_LATE = "its timeout passed before its translation began"
+FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
 
 
@@ -315,9 +316,6 @@ def _settle(future: Future[Translation], answer: Translation | BaseException) ->
 def _bug_of(error: Exception) -> BaseException:
     """Return what a LinesFailedError was raised from; any other error itself."""
     return (isinstance(error, LinesFailedError) and error.__cause__) or error
-
-
-FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5
 
 
 class SlowLines:
