@@ -39,6 +39,7 @@ setup(
             "py.typed",
             "command_line/recipe_keys.txt",
             "messages/other_toolkits.jsonl",
+            "model/cpu_kernels.c",
             "parsing/parseval.prm",
         ],
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],

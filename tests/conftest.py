@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import random
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.loopback_server import Server, running_server
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.prepared import PreparedCorpus
+    from nmt_cli.model.cpu_kernels import Kernels
     from nmt_cli.recipe.schema import Recipe
 
 # nohup, and a shell that runs the tests in the background, have them ignore signals, and with them
@@ -146,3 +148,18 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
     recipe = read_recipe(str(recipe_path)).recipe
     corpus = open_prepared(folder / "prepared", recipe, "nmt-cli preprocess toy")
     return ToyExperiment(recipe_path, recipe, folder / "prepared", corpus)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
+    """Return the steps that ``translate --compile`` compiles."""
+    from nmt_cli.model.cpu_kernels import COMPILERS, load_kernels
+
+    if not any(map(shutil.which, COMPILERS)):
+        pytest.skip("there is no C compiler")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        load_kernels.cache_clear()
+        found = load_kernels()
+        load_kernels.cache_clear()
+    return found

@@ -76,12 +76,12 @@ OPTIONS = {
         "--devices",
         "--tag",
     }
-    | {"--engine", "--no-cuda-graphs"}
+    | {"--engine", "--no-cuda-graphs", "--compile"}
     | {"--split-sentences", "--source-language", "--markup"},
     "serve": MACHINE_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
-    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines"},
+    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines", "--compile"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}

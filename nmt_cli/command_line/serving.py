@@ -8,6 +8,7 @@ from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
+    compile_option,
     decoding_precision_option,
     device_option,
     fp32_products_option,
@@ -38,6 +39,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 @device_option
 @decoding_precision_option
 @fp32_products_option
+@compile_option
 @threads_option
 @click.option(
     "--workers",

@@ -10,6 +10,7 @@ from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
+    compile_option,
     decoding_precision_option,
     device_option,
     ensemble_option,
@@ -145,6 +146,7 @@ from nmt_cli.recipe.search_ranges import (
     help="ctranslate2 exports the model once and is faster on CPUs, above all in int8; it has no "
     "rules, samples, alignments or ensembles.",
 )
+@compile_option
 @click.option(
     "--no-cuda-graphs",
     is_flag=True,

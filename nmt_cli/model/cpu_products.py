@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
+from nmt_cli.model.cpu_kernels import kernels_in_use
+
 # Of a step of the search. Products of other numbers of rows are as right, and about as fast.
 USUAL_ROWS = 256
 
@@ -68,10 +70,12 @@ SCALES = ".scales"  # ends the name of a matrix's scales
 
 def rounded_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the scale [R, 1] of each of ``rows`` [R, I], and the rows over it as int8."""
+    if (kernels := kernels_in_use()) is not None:
+        return kernels.rounded_rows(rows, SMALLEST_SCALE)
     # These two are faster than the maximum of absolute values, or than both in one call.
     largest, smallest = rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True)
     scales = largest.maximum(smallest.neg_()).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
-    return scales, (rows / scales).round_().to(torch.int8)
+    return scales, (rows * scales.reciprocal()).round_().to(torch.int8)
 
 
 def as_int8(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.cpu_kernels import kernels_in_use
 from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
@@ -75,6 +76,10 @@ class Residual(nn.Module):
 
         Post-norm normalizes the sum.
         """
+        if (kernels := kernels_in_use()) is not None and not self.pre_norm:
+            output = kernels.add_norm(rows, branch, self.norm)
+            if output is not None:
+                return output
         total: Tensor = self.dropout.add(rows, branch)
         if self.pre_norm:
             return total

@@ -11,6 +11,8 @@ from nmt_cli.costs.parameters import BYTES_OF_FP32
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.cpu_kernels import load_kernels, use_kernels
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
@@ -72,12 +74,16 @@ class SearchEngine:
 
         ``rules`` and ``choice`` return those of the next search; a choice of None is the usual one.
         ``finish_of`` returns, for the first model, what completes the results of the search.
+        Raises UserError if ``computing`` asks for what is not possible here.
         """
         self.settings, self._rules, self._choice = settings, rules, choice
         self._device = models[0].output_weight.device
         prefer_flash_attention(self._device)
         precision = choose_decoding_precision(computing.precision, self._device)
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
+        if computing.compile and self._device.type != "cpu":
+            raise UserError("--compile is for CPUs; leave it out on a GPU.")
+        self._kernels = load_kernels() if computing.compile else None
         # What "auto" became.
         self.chosen = {
             "device": self._device.type,
@@ -114,9 +120,10 @@ class SearchEngine:
         have_own = all(model.output_projection is not None for model in self.models)
         is_mkl = of_submitted_lines and have_own
         products = use_fp32_products("mkl" if is_mkl else self._fp32_products)
+        kernels = use_kernels(self._kernels)
         try:
             # Caches of one call may serve the next, so they must not be inference tensors.
-            with torch.inference_mode(False), torch.no_grad(), no_autocast, products:
+            with torch.inference_mode(False), torch.no_grad(), no_autocast, products, kernels:
                 yield
         except BaseException:
             self._end_after_failure()

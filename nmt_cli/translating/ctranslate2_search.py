@@ -118,6 +118,7 @@ def _refused(options: Mapping[str, Any], ensemble: Sequence[Path | str]) -> Iter
         "--replace-unknown": options.get("replace_unknown"),
         "--markup": options.get("markup"),
         "--well-formed-trees": options.get("well_formed_trees"),
+        "--compile": options.get("compile"),
         "--no-cuda-graphs": options.get("no_cuda_graphs"),
         "--fp32-products": options.get("fp32_products", AUTO) != AUTO,
         "--min-length": constraints.min_length,

@@ -67,6 +67,7 @@ class TranslatorOptions(TypedDict, total=False):
     precision: str
     fp32_products: str
     no_cuda_graphs: bool
+    compile: bool
     well_formed_trees: bool | None
     sampling: Sampling | None
     constraints: Constraints
@@ -98,7 +99,8 @@ class Translator:
     sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
     fewer at a time from then on. On a GPU, searches of ``translate`` without rules repeat their
     steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
-    translate at the same time.
+    translate at the same time. With ``compile``, a C compiler makes the operations between the
+    products of a CPU, once for each kind of CPU.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -130,6 +132,7 @@ class Translator:
         precision: str = AUTO,
         fp32_products: str = AUTO,
         no_cuda_graphs: bool = False,
+        compile: bool = False,
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
@@ -154,7 +157,9 @@ class Translator:
             settings, model, asked, source_language, split_sentences=split_sentences, markup=markup
         )
         no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
-        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_graphs)
+        computing = Computing(
+            precision, fp32_products, max_tokens_per_device, not no_graphs, compile
+        )
         self._engine = _engine(
             model, ensemble, tokenizer, settings, search, computing, outputs, asked
         )

@@ -24,7 +24,7 @@ from nmt_cli.commands.lines import (
 )
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
-from nmt_cli.commands.lines.translation_record import OF_THE_MACHINE, read_record, write_record
+from nmt_cli.commands.lines.translation_record import read_record, write_record
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
@@ -444,7 +444,10 @@ def test_sizes_of_batches_and_the_number_of_threads_may_change(translate, is_old
         record = read_record(Path("out"))
         assert record is not None
         machine = dict(record.machine)
-        made_with = {**record.made_with, "max_tokens_per_device": machine.pop(*OF_THE_MACHINE)}
+        made_with = {
+            **record.made_with,
+            "max_tokens_per_device": machine.pop("max_tokens_per_device"),
+        }
         write_record(Path("out"), record._replace(made_with=made_with, machine=machine))
     arguments = ("--resume", "--max-tokens-per-device", "100", "--threads", "1")
     result = translate("--output", "out", *arguments)

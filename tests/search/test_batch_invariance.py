@@ -1,10 +1,12 @@
 """A line has the same translation alone, in batches of any size, and in any order."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
+from nmt_cli.model.cpu_kernels import COMPILERS
 from nmt_cli.search.engine import SHORTEST_COUNTED
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.translating import request as request_module
@@ -22,12 +24,16 @@ def lines_of_unlike_length(count):
     return [" ".join(chance.choices(LINES, k=chance.choice([1, 1, 2, 4]))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8", "fp32 compiled", "int8 compiled"])
 @pytest.mark.parametrize(
     "name", ["whitespace", pytest.param("sentencepiece", marks=pytest.mark.slow)]
 )
-def test_batches_and_orders_change_no_translation(monkeypatch, name, precision):
+def test_batches_and_orders_change_no_translation(monkeypatch, tmp_path, name, precision):
     """Scores may differ in the last bits: libraries add up a row in an order of their own."""
+    precision, _, compiled = precision.partition(" ")
+    if compiled and not any(map(shutil.which, COMPILERS)):
+        pytest.skip("there is no C compiler")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     lines = lines_of_unlike_length(max(NUM_LINES.values()))
     sizes: list[int] = []
     reset = CachedTransformer.reset
@@ -39,6 +45,7 @@ def test_batches_and_orders_change_no_translation(monkeypatch, name, precision):
     monkeypatch.setattr(CachedTransformer, "reset", recorded)
     monkeypatch.setattr(request_module, "WINDOW_LINES", 515)
     options = {"device": "cpu", "precision": precision, "beam_size": BEAM, "n_best": 3}
+    options["compile"] = bool(compiled)
     found = {}
     for size, count in NUM_LINES.items():
         translator = Translator.load(

@@ -2,11 +2,13 @@
 
 import random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import nn
 
+from nmt_cli.model.cpu_kernels import use_kernels
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
@@ -40,6 +42,7 @@ def uncached(model, source, prefixes):
 
 
 @torch.no_grad()
+@use_kernels(None)
 def uncached_of_all(model, sources, prefixes):
     flat = torch.tensor([token for source in sources for token in source])
     sources = pack(flat, [len(source) for source in sources])
@@ -110,7 +113,22 @@ class Drive:
 @pytest.mark.parametrize("config", VARIANTS)
 def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
     monkeypatch.setitem(SLOTS_OF_PART, "cpu", slots_of_part)
-    drive = Drive(tiny_model(**config), num_slots=3, beam_size=4)
+    follow_a_random_tree(tiny_model(**config))
+
+
+@pytest.mark.parametrize("config", [{}, {"norm": "pre"}, {"num_heads": 1, "d_ff": 50}])
+def test_compiled_steps_of_a_random_tree(config, kernels, monkeypatch):
+    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+    model = tiny_model(**{"d_model": 64, "num_heads": 2, **config})
+    attend = Mock(side_effect=kernels.attend)
+    monkeypatch.setattr(kernels, "attend", attend)
+    with use_kernels(kernels):
+        follow_a_random_tree(model)
+    attend.assert_called()
+
+
+def follow_a_random_tree(model):
+    drive = Drive(model, num_slots=3, beam_size=4)
     drive.start([0, 1, 2], [5, 1, 9])
     for step in range(60):
         drive.step(checked=step % 3 == 0)

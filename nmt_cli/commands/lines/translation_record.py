@@ -24,8 +24,8 @@ from nmt_cli.messages.errors import DamagedError, UserError
 
 VERSION = 2
 SHOWN_OF_A_HASH = 12
-# Options that change only which lines are computed together, and thereby how sums are rounded.
-OF_THE_MACHINE = {"max_tokens_per_device"}
+# Options that change only how sums are rounded, such as which lines are computed together.
+OF_THE_MACHINE = {"max_tokens_per_device", "compile"}
 
 
 class FinishedLines(NamedTuple):
@@ -76,7 +76,10 @@ def affecting(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def rounding(options: Mapping[str, Any], engine_name: str, threads: int) -> dict[str, Any]:
     """Return what affects the output only by rounding."""
-    facts = {**rounding_facts(threads), **{name: options.get(name) for name in OF_THE_MACHINE}}
+    facts = {
+        **rounding_facts(threads),
+        **{name: options.get(name) or None for name in OF_THE_MACHINE},
+    }
     if engine_name != OWN_ENGINE:
         facts[engine_name] = version_of(engine_name)
     return facts

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import find_model, fingerprint
+from nmt_cli.files import folders
 from nmt_cli.files.atomic_files import read_manifest, verify
 from nmt_cli.files.file_names import (
     CONFIG,
@@ -32,7 +32,6 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.messages.proposals import command, unused_name
 
-CACHE, OF_THE_USER = "XDG_CACHE_HOME", ".cache"
 LAYOUT = 1  # counted up when exports change, so that those of before are no longer used
 NEEDED = {WEIGHTS, CONFIG, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES}
 EXACT = "float32"
@@ -67,9 +66,7 @@ def exported_folder(path: Path) -> ExportedFolder:
 
 def cache_folder() -> Path:
     """Return the folder of the exports that were made for ``translate``."""
-    given = Path(os.environ.get(CACHE) or "")
-    root = given if given.is_absolute() else Path.home() / OF_THE_USER
-    return root / "nmt-cli" / CTRANSLATE2
+    return folders.cache_folder() / CTRANSLATE2
 
 
 def _given(path: Path) -> ExportedFolder:
@@ -112,8 +109,9 @@ def _make(model: Path, folder: Path) -> None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
     except PermissionError as error:
         raise UserError(
-            f"the export of {model} cannot be written to {folder}: {error.strerror}. Let {CACHE} "
-            f"name another folder, or export the model to a folder of your own and give that."
+            f"the export of {model} cannot be written to {folder}: {error.strerror}. Let "
+            f"{folders.CACHE} name another folder, or export the model to a folder of your own and "
+            "give that."
         ) from None
 
 

@@ -44,7 +44,7 @@ Translate = Callable[[Iterator[list[Request]]], Iterator[Sequence[Translation]]]
 class TranslatorLoop:
     """What translates, for each variant; it is kept between turns."""
 
-    name = "nmt-cli"
+    name, is_compiled = "nmt-cli", False
 
     def __init__(self, setup: Setup) -> None:
         self._folder, self._shape = Path(setup.folder), setup.shape
@@ -87,6 +87,7 @@ class TranslatorLoop:
                 "max_extra_length": EXTRA_LENGTH,
                 "max_tokens_per_device": None if size == ALONE else int(size),
                 "precision": precision,
+                "compile": self.is_compiled,
             }
             number, threads = map(int, processes.split("x"))
             self._opened[variant] = self._open(number, threads, options)

@@ -31,6 +31,9 @@ from tests.benchmarks.processes import OURS, Toolkit, WorkerError
 from tests.benchmarks.shapes import PRECISIONS, SEED, Shape
 
 TRANSLATOR = OURS._replace(module="tests.benchmarks.decoding.ours")
+COMPILED = OURS._replace(
+    name=targets.OUR_COMPILED, module="tests.benchmarks.decoding.ours_compiled"
+)
 OUR_CTRANSLATE2 = OURS._replace(
     name=targets.OUR_CTRANSLATE2, module="tests.benchmarks.decoding.ours_ctranslate2"
 )
@@ -75,6 +78,7 @@ def contenders(precisions: Sequence[str], threads: int) -> list[Contender]:
     of_engine = tuple(f"{share} 16384" for share in shares)
     return [
         *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
+        *(Contender(COMPILED, precision, ours) for precision in precisions),
         *(Contender(OUR_CTRANSLATE2, name, of_engine) for name in ("fp32", "int8")),
         *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
         *(Contender(GENERATE, p, ("32", "128")) for p in PRECISIONS if p in precisions),
