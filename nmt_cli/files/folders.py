@@ -3,7 +3,6 @@
 Functions that read manifests raise NewerFormatError if a newer version of nmt-cli wrote one.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,6 @@ EXPORT = "export"  # of a model, for another program
 AVERAGED = "average"
 MODEL_KINDS = ("regular", "final", "safety", AVERAGED)
 IMPORTED = "imported"  # no value, but a key: where the model came from
-CACHE, OF_THE_USER = "XDG_CACHE_HOME", ".cache"
 SHOWN = 5  # folders in a message
 LEVELS_ABOVE = 3
 # Files by which models of other programs are known, without reading them.
@@ -34,13 +32,6 @@ OF_OTHERS = (
 )
 
 Wanted = Literal["model", "run", "prepared corpus"]
-
-
-def cache_folder() -> Path:
-    """Return the folder of what is made once for the user and may be deleted at any time."""
-    given = Path(os.environ.get(CACHE) or "")
-    root = given if given.is_absolute() else Path.home() / OF_THE_USER
-    return root / "nmt-cli"
 
 
 def kind_of(folder: Path) -> str | None:

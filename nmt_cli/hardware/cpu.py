@@ -42,7 +42,7 @@ def read_cpu(cpuinfo: Path = CPUINFO) -> Cpu:
     return Cpu(
         values.get("vendor_id"),
         int(family) if family.isdecimal() else None,
-        frozenset(values.get("flags", "").split()),
+        frozenset(values.get("flags", values.get("Features", "")).split()),
     )
 
 

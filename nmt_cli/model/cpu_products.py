@@ -75,6 +75,7 @@ def rounded_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     # These two are faster than the maximum of absolute values, or than both in one call.
     largest, smallest = rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True)
     scales = largest.maximum(smallest.neg_()).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
+    # By the reciprocal, as the kernel does, so that both round to the same integers.
     return scales, (rows * scales.reciprocal()).round_().to(torch.int8)
 
 

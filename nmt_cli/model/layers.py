@@ -76,10 +76,10 @@ class Residual(nn.Module):
 
         Post-norm normalizes the sum.
         """
-        if (kernels := kernels_in_use()) is not None and not self.pre_norm:
-            output = kernels.add_norm(rows, branch, self.norm)
-            if output is not None:
-                return output
+        kernels = None if self.pre_norm else kernels_in_use()
+        # They are in use only while translating, without dropout and without a gradient.
+        if kernels is not None and kernels.can_add_norm(rows, branch, self.norm):
+            return kernels.add_norm(rows, branch, self.norm)
         total: Tensor = self.dropout.add(rows, branch)
         if self.pre_norm:
             return total

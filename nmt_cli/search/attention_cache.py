@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.cpu_kernels import can_attend, kernels_in_use
+from nmt_cli.model.cpu_kernels import kernels_in_use
 from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
@@ -43,8 +43,7 @@ def attend(queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
     the keys and values they share are read once. Two products and a softmax take two thirds of the
     time of ``scaled_dot_product_attention``, which is slow with masks.
     """
-    kernels = kernels_in_use()
-    if kernels is not None and can_attend(parts):
+    if (kernels := kernels_in_use()) is not None and kernels.can_attend(parts):
         return kernels.attend(queries, parts, masks)
     _, num_heads, d_k, _ = parts[0].keys.shape
     beam_size, d_v = masks[0].shape[1], parts[0].values.shape[3]
@@ -161,14 +160,8 @@ class PastCache(DecoderState):
         """Keep the keys and values of the newest tokens; return their attention to the past."""
         assert isinstance(sublayer, SelfAttention)
         queries, keys, values = sublayer.project(rows)
-        parts, kernels = self._parts.layer(layer), kernels_in_use()
-        if kernels is not None and can_attend(parts):
-            places = [each.places for each in self._places]
-            attended = kernels.attend(queries, parts, self._masks, (keys, values), places)
-        else:
-            self._append(parts, keys, values)
-            attended = attend(queries, parts, self._masks)
-        return sublayer.output(attended)
+        entries = self._append(layer, keys, values)
+        return sublayer.output(attend(queries, entries, self._masks))
 
     @abstractmethod
     def _forget_ancestry(self, slots: Sequence[int]) -> None:
@@ -185,15 +178,22 @@ class PastCache(DecoderState):
                 part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
                 part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
 
-    def _append(self, parts: Sequence[KeysValues], keys: Tensor, values: Tensor) -> None:
-        """Write the new entries [S*K, H*D] of a layer into its ``parts``."""
+    def _append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
+        """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
         rows = [at.places.numel() for at in self._places]
+        parts, kernels = self._parts.layer(layer), kernels_in_use()
+        if kernels is not None and not kernels.can_attend(parts):
+            kernels = None
         for part, (slots, places), new_keys, new_values in zip(
             parts, self._places, keys.split(rows), values.split(rows), strict=True
         ):
+            if kernels is not None:
+                kernels.append(new_keys, new_values, places, part)
+                continue
             shape = (*places.shape, self._num_heads, -1)  # S K H D
             part.keys[slots, :, :, places] = new_keys.view(shape)
             part.values[slots, :, places] = new_values.view(shape)
+        return parts
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli.model.cpu_kernels import can_choose, kernels_in_use
+from nmt_cli.model.cpu_kernels import kernels_in_use
 from nmt_cli.search.beams import Array, Candidates
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.top_k import top_k_of_beams
@@ -50,12 +50,10 @@ class BestCandidates:
     ) -> Candidates:
         """Return the best continuations of each slot's hypotheses."""
         del states
-        kernels = kernels_in_use()
-        if kernels is not None and can_choose(logits, self._number):
-            return Candidates(
-                *kernels.best_continuations(logits, normalizers, scores, self._number)
-            )
-        live = torch.from_numpy(scores).to(logits.device)
+        live, kernels = torch.from_numpy(scores).to(logits.device), kernels_in_use()
+        if kernels is not None and kernels.can_choose(logits, self._number):
+            found = kernels.best_continuations(logits, normalizers, live, self._number)
+            return Candidates(*(part.numpy() for part in found))
         each = top_k_of_beams(logits, self._number, normalizers, live)  # R C
         # They are few, so numpy chooses among them on the CPU, where the search needs them.
         values, tokens, normalizer = (

@@ -82,7 +82,9 @@ class SearchEngine:
         precision = choose_decoding_precision(computing.precision, self._device)
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
         if computing.compile and self._device.type != "cpu":
-            raise UserError("--compile is for CPUs; leave it out on a GPU.")
+            raise UserError(
+                "--compile is for CPUs, and the device is a GPU: leave it out or give --device cpu."
+            )
         self._kernels = load_kernels() if computing.compile else None
         # What "auto" became.
         self.chosen = {

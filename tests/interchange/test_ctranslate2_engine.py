@@ -319,7 +319,7 @@ def test_a_process_waits_for_another_that_exports_the_model(monkeypatch, tmp_pat
         waits.append(seconds)
         lock.__exit__(None, None, None)
 
-    lock = claimed(cached_export.cache_folder() / cached_export.name_of(read_manifest(MODEL)), "")
+    lock = claimed(cached_export.exports_folder() / cached_export.name_of(read_manifest(MODEL)), "")
     lock.__enter__()
     monkeypatch.setattr(time, "sleep", sleep)
     loaded()

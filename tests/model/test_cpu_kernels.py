@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.cpu_kernels import COMPILERS, can_attend, load_kernels, use_kernels
+from nmt_cli.model.cpu_kernels import COMPILERS, load_kernels, use_kernels
 from nmt_cli.model.cpu_products import rounded_rows
 from nmt_cli.search.attention_cache import additive_mask, attend
 from nmt_cli.search.choice import BestCandidates
@@ -77,7 +77,7 @@ def test_attention_is_that_of_torch_for_each_slot_alone(kernels, beam_size, room
     parts = [KeysValues(*(each[some] for each in cached)) for some in (slice(2), slice(2, 5))]
     masks = [mask[: 2 * heads], mask[2 * heads :]]
     expected = attend(queries, parts, masks)
-    assert can_attend(parts)
+    assert kernels.can_attend(parts)
     with use_kernels(kernels):
         found = attend(queries, parts, masks)
         last = attend(
@@ -108,27 +108,23 @@ def test_entries_behind_the_last_one_of_a_slot_are_not_read(kernels):
 
 
 @pytest.mark.parametrize("beam_size", [1, 4, 5])
-def test_new_entries_are_written_before_they_are_attended_to(kernels, beam_size):
+def test_new_entries_are_written_at_their_places(kernels, beam_size):
     slots, heads, width, room = 3, 2, 32, 24
     projected = torch.randn(slots * beam_size, 3 * heads * width)
-    queries, new_keys, new_values = projected.split(heads * width, dim=1)
+    _, new_keys, new_values = projected.split(heads * width, dim=1)
     cached = KeysValues(
         torch.randn(slots, heads, width, room), torch.randn(slots, heads, room, width)
     )
     places = torch.stack([torch.randperm(room)[:beam_size] for _ in range(slots)])
-    mask = torch.zeros(slots * heads, beam_size, room)
     expected = KeysValues(*(each.clone() for each in cached))
     for slot in range(slots):
         for k in range(beam_size):
             row, place = slot * beam_size + k, places[slot, k]
             expected.keys[slot, :, :, place] = new_keys[row].view(heads, width)
             expected.values[slot, :, place] = new_values[row].view(heads, width)
-    parts = [KeysValues(*(each[some] for each in cached)) for some in (slice(1), slice(1, 3))]
-    masks, of_parts = [mask[:heads], mask[heads:]], [places[:1], places[1:]]
-    found = kernels.attend(queries, parts, masks, (new_keys, new_values), of_parts)
+    kernels.append(new_keys, new_values, places, cached)
     assert torch.equal(cached.keys, expected.keys)
     assert torch.equal(cached.values, expected.values)
-    assert torch.allclose(found, attend(queries, [expected], [mask]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("number", [2, 8, 40])
@@ -156,9 +152,31 @@ def test_the_sum_is_normalized_as_by_torch(kernels):
     with torch.no_grad():
         norm.weight.normal_()
         norm.bias.normal_()
+        assert kernels.can_add_norm(rows, branch, norm)
         found = kernels.add_norm(rows, branch, norm)
-        assert torch.allclose(found, norm(rows + branch), rtol=1e-5, atol=1e-5)
-        assert kernels.add_norm(rows[:, :40], branch[:, :40], nn.LayerNorm(40)) is None
+    assert torch.allclose(found, norm(rows + branch), rtol=1e-5, atol=1e-5)
+
+
+def test_what_kernels_do_not_know_is_left_to_torch(kernels):
+    rows = torch.randn(7, 48)
+    assert not kernels.can_add_norm(rows[:, :40], rows[:, :40], nn.LayerNorm(40))
+    assert not kernels.can_add_norm(rows, rows, nn.LayerNorm(48, bias=False))
+    assert not kernels.can_add_norm(rows.bfloat16(), rows, nn.LayerNorm(48))
+    narrow = KeysValues(torch.randn(1, 2, 48, 9), torch.randn(1, 2, 9, 48))
+    unlike = KeysValues(torch.randn(1, 2, 32, 9), torch.randn(1, 2, 9, 64))
+    assert not kernels.can_attend([narrow])
+    assert not kernels.can_attend([unlike])
+    assert not kernels.can_choose(rows.bfloat16(), 8)
+    assert not kernels.can_choose(rows, 10_000)
+
+
+def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(kernels):
+    logits = torch.randn(3, 300_000) * 3
+    logits[1] = -torch.inf
+    logits[1, 7] = -60.0
+    with use_kernels(kernels):
+        found = log_normalizers(logits)
+    assert torch.allclose(found.double(), logits.double().logsumexp(1), rtol=0, atol=3e-6)
 
 
 def test_without_a_compiler_the_message_says_what_to_do(monkeypatch, tmp_path):
@@ -175,7 +193,22 @@ def test_a_compiler_that_fails_is_named(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="--compile: false failed: exit status 1"):
         load_kernels.__wrapped__()
     monkeypatch.setenv("CC", str(tmp_path / "none"))
-    with pytest.raises(UserError, match="none cannot be run: No such file"):
+    with pytest.raises(UserError, match=r"cannot run .*none: No such file"):
+        load_kernels.__wrapped__()
+    monkeypatch.setenv("CC", "gcc '")
+    with pytest.raises(UserError, match="CC is gcc ', which is no command: No closing quotation"):
+        load_kernels.__wrapped__()
+    monkeypatch.setenv("CC", "true")
+    with pytest.raises(UserError, match="what true made cannot be loaded"):
+        load_kernels.__wrapped__()
+    assert list(tmp_path.glob("nmt-cli/kernels/*")) == []
+
+
+def test_the_error_of_a_compiler_is_shown(kernels, monkeypatch, tmp_path):
+    del kernels
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "cc -D__builtin_convertvector=nothing")
+    with pytest.raises(UserError, match=r"--compile: cc failed: .*cpu_kernels.c:.* error: "):
         load_kernels.__wrapped__()
 
 
@@ -187,3 +220,16 @@ def test_what_was_compiled_is_used_again(monkeypatch, tmp_path, kernels):
     made = library.stat().st_mtime_ns
     load_kernels.__wrapped__()
     assert [each.stat().st_mtime_ns for each in library.parent.iterdir()] == [made]
+
+
+def test_a_damaged_library_is_compiled_again(monkeypatch, tmp_path, kernels):
+    del kernels
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "whole"))
+    load_kernels.__wrapped__()
+    (whole,) = (tmp_path / "whole/nmt-cli/kernels").iterdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "damaged"))
+    damaged = tmp_path / "damaged/nmt-cli/kernels" / whole.name
+    damaged.parent.mkdir(parents=True)
+    damaged.touch()
+    load_kernels.__wrapped__()
+    assert damaged.stat().st_size == whole.stat().st_size

@@ -78,7 +78,7 @@ def rounding(options: Mapping[str, Any], engine_name: str, threads: int) -> dict
     """Return what affects the output only by rounding."""
     facts = {
         **rounding_facts(threads),
-        **{name: options.get(name) or None for name in OF_THE_MACHINE},
+        **{name: options.get(name) for name in OF_THE_MACHINE},
     }
     if engine_name != OWN_ENGINE:
         facts[engine_name] = version_of(engine_name)

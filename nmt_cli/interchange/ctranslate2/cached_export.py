@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import find_model, fingerprint
-from nmt_cli.files import folders
 from nmt_cli.files.atomic_files import read_manifest, verify
 from nmt_cli.files.file_names import (
+    CACHE_VARIABLE,
     CONFIG,
     CTRANSLATE2_MODEL,
     FURTHER_TOKENIZER_FILES,
@@ -23,6 +23,7 @@ from nmt_cli.files.file_names import (
     SETTINGS,
     TOKENIZER_FILES,
     WEIGHTS,
+    cache_folder,
 )
 from nmt_cli.files.folders import EXPORT, kind_of
 from nmt_cli.files.locks import OutputInUseError, claimed, restore_replaced
@@ -58,15 +59,15 @@ def exported_folder(path: Path) -> ExportedFolder:
         return _given(path)
     model = find_model(path)
     manifest = read_manifest(model)
-    folder = cache_folder() / name_of(manifest)
+    folder = exports_folder() / name_of(manifest)
     while not _is_whole(folder):
         _make(model, folder)
     return ExportedFolder(folder, EXACT, fingerprint(manifest))
 
 
-def cache_folder() -> Path:
+def exports_folder() -> Path:
     """Return the folder of the exports that were made for ``translate``."""
-    return folders.cache_folder() / CTRANSLATE2
+    return cache_folder() / CTRANSLATE2
 
 
 def _given(path: Path) -> ExportedFolder:
@@ -110,8 +111,8 @@ def _make(model: Path, folder: Path) -> None:
     except PermissionError as error:
         raise UserError(
             f"the export of {model} cannot be written to {folder}: {error.strerror}. Let "
-            f"{folders.CACHE} name another folder, or export the model to a folder of your own and "
-            "give that."
+            f"{CACHE_VARIABLE} name another folder, or export the model to a folder of your own and"
+            " give that."
         ) from None
 
 
