@@ -30,7 +30,7 @@ class Cpu(NamedTuple):
 
     vendor: str | None
     family: int | None
-    flags: frozenset[str]
+    flags: frozenset[str]  # ARM calls them features
 
 
 def read_cpu(cpuinfo: Path = CPUINFO) -> Cpu:

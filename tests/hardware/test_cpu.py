@@ -36,7 +36,13 @@ def test_the_first_core_is_read(tmp_path):
     assert read_cpu(path) == Cpu("AuthenticAMD", 26, frozenset({"fpu", "avx512f", "avx512bw"}))
 
 
-@pytest.mark.parametrize("text", [None, "", ARM, "vendor_id : \ncpu family : unknown\n"])
+def test_the_features_of_an_arm_are_read(tmp_path):
+    path = tmp_path / "cpuinfo"
+    path.write_text(ARM)
+    assert read_cpu(path) == Cpu(None, None, frozenset({"fp", "asimd", "bf16"}))
+
+
+@pytest.mark.parametrize("text", [None, "", "vendor_id : \ncpu family : unknown\n"])
 def test_what_is_not_stated_is_not_known(tmp_path, text):
     path = tmp_path / "cpuinfo"
     if text is not None:

@@ -1,6 +1,6 @@
 """Translates each line of stdin when it comes by ``Translator``, with all threads.
 
-python -m tests.benchmarks.serving.alone MODEL
+python -m tests.benchmarks.serving.alone MODEL [--compile]
 
 It prints the seconds of each line.
 """
@@ -13,7 +13,10 @@ from nmt_cli.translating.translator import Translator
 
 def main() -> None:
     """Translate until stdin ends."""
-    with Translator.load(sys.argv[1], device="cpu", precision="fp32") as translator:
+    model, *options = sys.argv[1:]
+    with Translator.load(
+        model, device="cpu", precision="fp32", compile="--compile" in options
+    ) as translator:
         for line in sys.stdin:
             started = time.perf_counter()
             translator.submit(line.rstrip("\n")).result()

@@ -28,6 +28,8 @@ CLIENTS = (1, 8, 64)
 ROUNDS = 3  # of each server in turn
 LINES_ALONE = 40
 COMMON = ("--device=cpu", "--precision=fp32")
+# Options by the name of the row.
+OURS = {"nmt-cli": COMMON, targets.OUR_COMPILED: (*COMMON, "--compile")}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 Figures = dict[str, Any]
@@ -52,7 +54,7 @@ def measure(
     ``folder`` holds the export for CTranslate2.
     """
     servers: dict[str, Callable[[], AbstractContextManager[Server]]] = {
-        "ours": partial(_ours, model)
+        name: partial(_ours, model, options) for name, options in OURS.items()
     }
     for setting in dict.fromkeys((f"{threads}x1", f"1x{threads}")):
         servers[setting] = partial(_peer, model, folder / EXPORTED, setting)
@@ -70,8 +72,13 @@ def measure(
             name: {clients: _medians(of_rounds) for clients, of_rounds in of_server.items()}
             for name, of_server in found.items()
         },
-        "translate": _cpu_rate_of_translate(model, lines, rounds),
-        "alone": _alone(model, lines[:LINES_ALONE]),
+        "translate": {
+            name: _cpu_rate_of_translate(model, options, lines, rounds)
+            for name, options in OURS.items()
+        },
+        "alone": {
+            name: _alone(model, options, lines[:LINES_ALONE]) for name, options in OURS.items()
+        },
     }
 
 
@@ -98,8 +105,8 @@ def translated(server: Server, num_clients: int, lines: Sequence[str]) -> dict[s
 
 
 @contextmanager
-def _ours(model: Path) -> Iterator[Server]:
-    command = [sys.executable, "-m", "nmt_cli", "serve", str(model), "--port=0", *COMMON]
+def _ours(model: Path, options: Sequence[str]) -> Iterator[Server]:
+    command = [sys.executable, "-m", "nmt_cli", "serve", str(model), "--port=0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -121,13 +128,15 @@ def _peer(model: Path, exported: Path, setting: str) -> Iterator[Server]:
             process.kill()
 
 
-def _cpu_rate_of_translate(model: Path, lines: Sequence[str], rounds: int) -> float:
+def _cpu_rate_of_translate(
+    model: Path, options: Sequence[str], lines: Sequence[str], rounds: int
+) -> float:
     """Return lines a second of CPU time by ``translate``, without that of its start."""
 
     def seconds_of(lines: Sequence[str]) -> float:
         # A process of one thread, of which the service and a long text have several: the kernel
         # does not add up the time of processes that are killed, as workers are.
-        command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet", *COMMON]
+        command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet", *options]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [*command, "--workers=1", "--threads=1"],
@@ -143,12 +152,13 @@ def _cpu_rate_of_translate(model: Path, lines: Sequence[str], rounds: int) -> fl
     return (len(lines) - 1) / seconds
 
 
-def _alone(model: Path, lines: Sequence[str]) -> Figures:
+def _alone(model: Path, options: Sequence[str], lines: Sequence[str]) -> Figures:
     """Return the seconds of a line alone by HTTP and by ``Translator``, which take turns.
 
     ``more`` is the median of the differences.
     """
-    command = [sys.executable, "-m", "tests.benchmarks.serving.alone", str(model)]
+    compiled = [option for option in options if option == "--compile"]
+    command = [sys.executable, "-m", "tests.benchmarks.serving.alone", str(model), *compiled]
     pipe = subprocess.PIPE
 
     async def seconds_of_both(server: Server, process: Any) -> list[tuple[float, float]]:
@@ -165,7 +175,7 @@ def _alone(model: Path, lines: Sequence[str]) -> Figures:
         return found
 
     with (
-        _ours(model) as server,
+        _ours(model, options) as server,
         subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process,
     ):
         for _ in range(2):  # the second time counts
@@ -199,22 +209,41 @@ def markdown(measured: Figures, write_table: Callable[[list[str], list[list[str]
         rows = figures["rows"]
         head = ["", *(f"{n} client{'s' * (n > 1)}" for n in CLIENTS)]
         lines = [[server, *(_shown(rows[server][str(n)]) for n in CLIENTS)] for server in rows]
-        lines.append(["of the peer's best", *(_against_peers(rows, str(n)) for n in CLIENTS)])
-        share = rows["ours"]["64"]["cpu_rate"] / figures["translate"]
-        more = 1000 * figures["alone"]["more"]
-        least, most = targets.SERVING_SHARE, targets.MOST_MILLISECONDS_OF_HTTP
+        lines += [
+            [f"{ours} of the peer's best", *(_against_peers(rows, ours, str(n)) for n in CLIENTS)]
+            for ours in OURS
+        ]
         parts.append(
             f"### {name}: {figures['lines']} lines of {figures['text']}\n\n"
             f"{write_table(head, lines)}\n\n"
             "Sentences/s, those of a second of the server's CPU time, and the median and the 95th "
             "percentile of the latency in milliseconds; the peer is CTranslate2 in float32 behind "
-            "Starlette, by processes x threads. With 64 clients, the service translates "
-            f"{share:.2f} of the sentences that `translate` does in the same CPU time "
-            f"({verdict(share >= least.least)}: at least {least.least:g}, aim {least.aim:g}). One "
-            f"sentence alone takes {more:.1f} ms longer than by `Translator`, in turns "
-            f"({verdict(more <= most)}: at most {most:g})."
+            f"Starlette, by processes x threads.\n\n{_shares(figures, write_table)}"
         )
     return "\n\n".join(parts)
+
+
+def _shares(figures: Figures, write_table: Callable[[list[str], list[list[str]]], str]) -> str:
+    """Return a table of what HTTP costs."""
+    least, most = targets.SERVING_SHARE, targets.MOST_MILLISECONDS_OF_HTTP
+    lines = []
+    for ours in OURS:
+        share = figures["rows"][ours]["64"]["cpu_rate"] / figures["translate"][ours]
+        more = 1000 * figures["alone"][ours]["more"]
+        lines.append(
+            [
+                ours,
+                f"{share:.2f} {verdict(share >= least.least)}",
+                f"{more:.1f} {verdict(more <= most)}",
+            ]
+        )
+    head = [
+        "",
+        "share of the sentences that `translate` does in the same CPU time, with 64 clients, at "
+        f"least {least.least:g}, aim {least.aim:g}",
+        f"ms of a sentence alone, more than by `Translator`, at most {most:g}",
+    ]
+    return write_table(head, lines)
 
 
 def _shown(row: dict[str, float]) -> str:
@@ -222,11 +251,11 @@ def _shown(row: dict[str, float]) -> str:
     return f"{rates}; {1000 * row['median']:,.0f}, {1000 * row['percentile']:,.0f}"
 
 
-def _against_peers(rows: Figures, num_clients: str) -> str:
+def _against_peers(rows: Figures, ours: str, num_clients: str) -> str:
     """Return both latencies over those of the peer's setting with the lower one of each."""
-    peers = [rows[server][num_clients] for server in rows if server != "ours"]
+    peers = [rows[server][num_clients] for server in rows if server not in OURS]
     ratios = [
-        rows["ours"][num_clients][key] / min(peer[key] for peer in peers)
+        rows[ours][num_clients][key] / min(peer[key] for peer in peers)
         for key in ("median", "percentile")
     ]
     return f"{ratios[0]:.2f}, {ratios[1]:.2f} {verdict(max(ratios) <= 1)}"
