@@ -200,7 +200,10 @@ class Benchmark:
         if choose_decoding_precision("int8", choose_device("cpu")) == "int8":
             precisions.append("int8")
         threads = self._options.threads
-        measured = decoding.measure(folder, sample, precisions, threads, open_worker)
+        with_generate = not self._options.no_generate
+        measured = decoding.measure(
+            folder, sample, precisions, threads, open_worker, with_generate=with_generate
+        )
         return {**measured, "text": text.name, "lines": len(sample.references)}
 
     def _serving_of(self, name: str, _: Record) -> Record:

@@ -140,6 +140,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--shapes", nargs="+", choices=GPU_SHAPES, default=shapes)
     parser.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS, help="of decoding")
+    parser.add_argument("--no-generate", action="store_true", help="decoding: no Hugging Face")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--minutes", type=float, default=30.0, help="loss needs time left")
     parser.add_argument("--quick", action="store_true", help="a trial: small steps, and few")

@@ -77,19 +77,20 @@ class Contender(NamedTuple):
         return [speed.Row(self.toolkit, f"{self.precision} {each}") for each in self.settings]
 
 
-def contenders(precisions: Sequence[str], threads: int) -> list[Contender]:
+def contenders(precisions: Sequence[str], threads: int, *, with_generate: bool) -> list[Contender]:
     """Return all that is measured; processes or threads share the cores."""
     shares = tuple(dict.fromkeys((f"{threads}x1", f"1x{threads}")))
     # A process for each core was our fastest in each record.
     ours = tuple(f"{shares[0]} {tokens}" for tokens in (8_192, 16_384))
     theirs = tuple(f"{share} {batch}" for share in shares for batch in (32, 128))
     of_engine = tuple(f"{share} 16384" for share in shares)
+    of_generate = PRECISIONS if with_generate else ()
     return [
         *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
         *(Contender(COMPILED, precision, ours) for precision in precisions),
         *(Contender(OUR_CTRANSLATE2, name, of_engine) for name in ("fp32", "int8")),
         *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
-        *(Contender(GENERATE, p, ("32", "128")) for p in PRECISIONS if p in precisions),
+        *(Contender(GENERATE, p, ("32", "128")) for p in of_generate if p in precisions),
     ]
 
 
@@ -99,6 +100,8 @@ def measure(
     precisions: Sequence[str],
     threads: int,
     open_worker: speed.OpenWorker,
+    *,
+    with_generate: bool,
 ) -> dict[str, Any]:
     """Return the figures of ``speed.measure`` for the best setting of each contender.
 
@@ -106,7 +109,7 @@ def measure(
     "costs" what ``costs.measure`` returns.
     """
     found, failures = [], {}
-    measured_ones = contenders(precisions, threads)
+    measured_ones = contenders(precisions, threads, with_generate=with_generate)
     for contender in measured_ones:
         try:
             found.append(_fastest(contender, open_worker))
