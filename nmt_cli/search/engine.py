@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from nmt_cli.costs.parameters import BYTES_OF_FP32
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
@@ -31,9 +30,9 @@ from nmt_cli.search.sentences import Sentence
 SHORTEST_COUNTED = 32
 # Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
 MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
-# Bytes of fp32 keys and values. With a wide model fewer rows keep a CPU as busy, and more of them
-# only take memory: base needs this for 10,922 tokens.
-CACHED_ON_CPU = 1 << 28
+# Bytes of keys and values. With a wide model fewer rows keep a CPU as busy, and more of them only
+# take memory: base needs this for 8,192 tokens in fp32, and 16,384 in bf16, each its fastest.
+CACHED_ON_CPU = 192 << 20
 # Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
 LEAST_SENTENCES = 8
 
@@ -101,7 +100,7 @@ class SearchEngine:
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
-        size = _search_size(first.config, self._device, computing.max_tokens)
+        size = _search_size(first, computing.max_tokens)
         self.driver = Driver[Any, Sentence](
             self._start,
             size,
@@ -176,18 +175,23 @@ class SearchEngine:
             self._model.reset(0, 1)
 
 
-def default_max_tokens(config: ModelConfig, device: torch.device) -> int:
-    """Return how many tokens of hypotheses a model of ``config`` searches at a time."""
+def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_number: int) -> int:
+    """Return how many tokens of hypotheses a model of ``config`` searches at a time.
+
+    ``bytes_of_number`` is the size of a number in its caches.
+    """
     most = MOST_TOKENS[device.type]
     if device.type != "cpu":
         return most
     shape = config.decoder
     width = shape.num_heads * (shape.key_width + shape.value_width)
-    return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * BYTES_OF_FP32)))
+    return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * bytes_of_number)))
 
 
-def _search_size(config: ModelConfig, device: torch.device, max_tokens: int | None) -> SearchSize:
+def _search_size(model: Transformer, max_tokens: int | None) -> SearchSize:
     """Return the size of searches with ``max_tokens``, or with the default of the model."""
     if max_tokens is not None:
         return SearchSize(max_tokens)
-    return SearchSize(default_max_tokens(config, device), LEAST_SENTENCES)
+    like = model.output_weight  # caches have its type
+    default = default_max_tokens(model.config, like.device, like.element_size())
+    return SearchSize(default, LEAST_SENTENCES)

@@ -17,28 +17,32 @@ def config_of(name):
     return read_recipe(name).recipe.model
 
 
-def cached_bytes(config, num_tokens):
+def cached_bytes(config, num_tokens, dtype):
     """Return the bytes of a cache with a place for each of so many tokens."""
     shape = config.decoder
     heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
-    parts = SlotParts.zeros(1, num_tokens, heads, torch.zeros(()))
+    parts = SlotParts.zeros(1, num_tokens, heads, torch.zeros((), dtype=dtype))
     layers = (parts.layer(number) for number in range(shape.num_layers))
     return sum(each.nbytes for layer in layers for part in layer for each in part)
 
 
-@pytest.mark.parametrize("name", ["base", "big"])
-def test_wide_models_search_what_takes_256_mebibytes(name):
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("base", torch.float32), ("big", torch.float32), ("big", torch.bfloat16)],
+)
+def test_wide_models_search_what_takes_192_mebibytes(name, dtype):
     config = config_of(name)
-    max_tokens = default_max_tokens(config, CPU)
-    assert cached_bytes(config, max_tokens) <= 256 * MEBIBYTE < cached_bytes(config, max_tokens + 1)
+    max_tokens = default_max_tokens(config, CPU, dtype.itemsize)
+    assert cached_bytes(config, max_tokens, dtype) <= 192 * MEBIBYTE
+    assert cached_bytes(config, max_tokens + 1, dtype) > 192 * MEBIBYTE
 
 
 def test_narrow_models_search_no_more_rows_than_keep_a_cpu_busy():
-    assert default_max_tokens(config_of("quickstart"), CPU) == 16_384
+    assert default_max_tokens(config_of("quickstart"), CPU, 4) == 16_384
 
 
 def test_a_gpu_gets_the_same_for_all_models():
-    assert {default_max_tokens(config_of(name), GPU) for name in ("base", "big")} == {65_536}
+    assert {default_max_tokens(config_of(name), GPU, 2) for name in ("base", "big")} == {65_536}
 
 
 def test_some_sentences_are_searched_together_however_long_they_are():

@@ -1,7 +1,8 @@
 """nmt-cli: a turn translates the whole sample with the engine of the command.
 
 A variant is "fp32 2x1 16384": precision, processes x threads of each, tokens of all hypotheses in
-the search of each. With "alone" in place of them, it translates a few lines one after the other.
+the search of each, or "usual" for those that it chooses. With "alone" in place of them, it
+translates a few lines one after the other.
 "ceiling fp32 2" does the matrix products alone, on two threads.
 """
 
@@ -25,6 +26,7 @@ from tests.benchmarks.decoding.sample import (
     EXTRA_LENGTH,
     LENGTH_PENALTY,
     LINES_ALONE,
+    USUAL,
     Tokens,
     read_outputs,
     read_pieces,
@@ -85,7 +87,7 @@ class TranslatorLoop:
                 "beam_size": BEAM_SIZE,
                 "length_penalty": LENGTH_PENALTY,
                 "max_extra_length": EXTRA_LENGTH,
-                "max_tokens_per_device": None if size == ALONE else int(size),
+                "max_tokens_per_device": None if size in {ALONE, USUAL} else int(size),
                 "precision": precision,
                 "compile": self.is_compiled,
             }

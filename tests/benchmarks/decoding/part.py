@@ -128,8 +128,9 @@ def measure(
 
 def _fastest(contender: Contender, open_worker: speed.OpenWorker) -> speed.Row:
     rates = {}
-    with open_worker(contender.toolkit) as worker:
-        for row in contender.rows:
+    for row in contender.rows:
+        # CTranslate2 takes longer if its process has had another one of several threads.
+        with open_worker(contender.toolkit) as worker:
             rates[row] = speed.rate_of(worker.turn(row.variant, 0, 2)["steps"][1:])
     logs.info(", ".join(f"{row.toolkit.name} {row.variant}: {rates[row]:,.0f}" for row in rates))
     return max(rates, key=rates.__getitem__)

@@ -24,7 +24,7 @@ from tests.benchmarks.worker import Step, serve
 
 
 class GenerateLoop:
-    """MarianMTModel with our weights in each precision."""
+    """The class that computes our model, with our weights, in each precision."""
 
     def __init__(self, setup: Setup) -> None:
         self._folder = Path(setup.folder)
@@ -33,7 +33,9 @@ class GenerateLoop:
         write_huggingface(model, exported)
         self._begin, self._end = model.bos_id, model.eos_id
         self._models = {
-            precision: transformers.MarianMTModel.from_pretrained(str(exported), dtype=dtype).eval()
+            precision: transformers.AutoModelForSeq2SeqLM.from_pretrained(
+                str(exported), dtype=dtype
+            ).eval()
             for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16))
         }
         self._sentences = read_sample(self._folder).tokens

@@ -21,6 +21,7 @@ LENGTH_PENALTY = 0.6
 EXTRA_LENGTH = 50
 EXPORTED = "ctranslate2"  # the model as CTranslate2 reads it
 ALONE = "alone"  # in place of a batch size: one sentence after the other
+USUAL = "usual"  # of what a search holds: as many tokens as it chooses
 LINES_ALONE = 20
 
 Tokens = Sequence[int]
