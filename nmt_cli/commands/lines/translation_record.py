@@ -76,10 +76,7 @@ def affecting(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def rounding(options: Mapping[str, Any], engine_name: str, threads: int) -> dict[str, Any]:
     """Return what affects the output only by rounding."""
-    facts = {
-        **rounding_facts(threads),
-        **{name: options.get(name) for name in OF_THE_MACHINE},
-    }
+    facts = {**rounding_facts(threads), **{name: options.get(name) for name in OF_THE_MACHINE}}
     if engine_name != OWN_ENGINE:
         facts[engine_name] = version_of(engine_name)
     return facts
