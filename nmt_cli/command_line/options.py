@@ -95,8 +95,8 @@ fp32_products_option = click.option(
 compile_option = click.option(
     "--compile",
     is_flag=True,
-    help="On a CPU, compile the operations between matrix products; faster, above all in int8. "
-    "Needs a C compiler, and a second the first time.",
+    help="On a CPU, compile the layers; faster, above all in int8 and for few lines. Needs a C "
+    "compiler, and a second the first time.",
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."

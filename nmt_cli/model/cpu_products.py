@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.model.cpu_kernels import kernels_in_use
-
 # Of a step of the search. Products of other numbers of rows are as right, and about as fast.
 USUAL_ROWS = 256
 
@@ -28,7 +26,12 @@ class PackedLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), USUAL_ROWS)
-        self._bias = None if bias is None else bias.detach()
+        self.bias = None if bias is None else bias.detach()
+
+    @property
+    def weight(self) -> Tensor:
+        """A copy of the weight [O, I]."""
+        return self._packed.to_dense()
 
     @staticmethod
     def is_possible(weight: Tensor) -> bool:
@@ -56,7 +59,7 @@ class PackedLinear(nn.Module):
 
     def _product(self, rows: Tensor, activation: str) -> Tensor:
         product: Tensor = torch.ops.mkldnn._linear_pointwise(
-            rows, self._packed, self._bias, activation, [], ""
+            rows, self._packed, self.bias, activation, [], ""
         )
         return product
 
@@ -70,12 +73,10 @@ SCALES = ".scales"  # ends the name of a matrix's scales
 
 def rounded_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the scale [R, 1] of each of ``rows`` [R, I], and the rows over it as int8."""
-    if (kernels := kernels_in_use()) is not None:
-        return kernels.rounded_rows(rows, SMALLEST_SCALE)
     # These two are faster than the maximum of absolute values, or than both in one call.
     largest, smallest = rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True)
     scales = largest.maximum(smallest.neg_()).clamp_(min=SMALLEST_SCALE).div_(LARGEST)
-    # By the reciprocal, as the kernel does, so that both round to the same integers.
+    # By the reciprocal, as layers.c does, so that both round to the same integers.
     return scales, (rows * scales.reciprocal()).round_().to(torch.int8)
 
 
@@ -118,7 +119,14 @@ class Int8Linear(nn.Module):
         scales, rounded = rounded_rows(weight.detach().float())
         self.register_buffer("scales", scales.squeeze(1))
         self.register_buffer("bias", None if bias is None else bias.detach().float().clone())
-        self._multiply = _packed_product(rounded) or _plain_product(rounded)
+        packed = _packed(rounded)
+        self._stored = rounded.t() if packed is None else packed  # I O
+        self._multiply = _plain_product(rounded) if packed is None else _packed_product(packed)
+
+    @property
+    def integers(self) -> Tensor:
+        """The rounded weight [O, I]; a copy if it is packed."""
+        return self._stored.to_dense().t()
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the product [R, O] in fp32 of ``rows`` [R, I]."""
@@ -129,16 +137,21 @@ class Int8Linear(nn.Module):
         return torch.addcmul(self.bias, product, row_scales, out=product)
 
 
-def _packed_product(weight: Tensor) -> Product | None:
-    """Return the product by ``weight`` [O, I] in torch's operators for oneDNN; None without them.
+def _packed(weight: Tensor) -> Tensor | None:
+    """Return ``weight`` [O, I] as [I, O] in the order that oneDNN reads.
 
-    They are not part of torch's interface. Their sums are scaled before they leave the cache.
+    None without torch's operators for it, which are not part of torch's interface.
     """
     operators = torch.ops.onednn
     if not (hasattr(operators, "qlinear_prepack") and hasattr(operators, "qlinear_pointwise")):
         return None
-    packed = operators.qlinear_prepack(weight, [USUAL_ROWS, weight.shape[1]])
-    zeros = torch.zeros(len(weight), dtype=torch.int64)
+    packed: Tensor = operators.qlinear_prepack(weight, [USUAL_ROWS, weight.shape[1]])
+    return packed
+
+
+def _packed_product(packed: Tensor) -> Product:
+    """Return the product by a ``packed`` weight; sums are scaled before they leave the cache."""
+    zeros = torch.zeros(packed.shape[1], dtype=torch.int64)
     # Only AMX multiplies signed rows. On a CPU with VNNI alone oneDNN has no kernel for them, and
     # the code that it uses instead takes thousands of times as long.
     zero_point = 0 if torch.cpu._is_amx_tile_supported() else 128
@@ -146,7 +159,7 @@ def _packed_product(weight: Tensor) -> Product | None:
     def multiply(rows: Tensor, scales: Tensor) -> Tensor:
         if zero_point:
             rows = rows.view(torch.uint8) ^ zero_point  # rows + 128, whose sign was the highest bit
-        product: Tensor = operators.qlinear_pointwise(
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(
             *(rows, 1.0, zero_point, packed, scales, zeros),
             *(None, 1.0, 0, torch.float32, "none", [], ""),
         )

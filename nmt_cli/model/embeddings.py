@@ -48,11 +48,15 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors [T, D] of ``positions``, all below ``num_positions``."""
+        return F.embedding(positions, self.vectors(num_positions))
+
+    def vectors(self, num_positions: int) -> Tensor:
+        """Return the vectors [any, D] of the first positions, at least so many."""
         if num_positions > len(self.table):
             # Doubled, so that lengths that grow one by one do not rebuild the table each time.
             size = max(num_positions, 2 * len(self.table))
             self.table = self._first(size, self.table.shape[1]).to(self.table)
-        return F.embedding(positions, self.table)
+        return self.table
 
     def _first(self, num_positions: int, d_model: int) -> Tensor:
         return sinusoids(num_positions, d_model, self.frequencies, self.first_position)
@@ -67,16 +71,23 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
     def forward(self, positions: Tensor, num_positions: int) -> Tensor:
-        """Return the vectors [T, D] of ``positions``, all below ``num_positions``.
+        """Return the vectors [T, D] of ``positions``; raises as ``vectors`` does."""
+        return F.embedding(positions, self.vectors(num_positions))
 
-        Raises ValueError if the model has fewer positions than ``num_positions``.
+    def vectors(self, num_positions: int) -> Tensor:
+        """Return the vectors [any, D] of all positions.
+
+        Raises ValueError if the model has fewer than ``num_positions``.
         """
         if num_positions > len(self.weight):
             raise ValueError(
                 f"a sentence of {num_positions:,} pieces is longer than "
                 f"model.max_positions {len(self.weight):,}"
             )
-        return F.embedding(positions, self.weight)
+        return self.weight
+
+
+Positions = SinusoidalPositions | LearnedPositions
 
 
 class Embedding(nn.Module):
@@ -86,7 +97,7 @@ class Embedding(nn.Module):
         self,
         weight: nn.Parameter,
         scale: float,
-        positions: nn.Module,
+        positions: Positions,
         norm: nn.Module,
         dropout: float,
         *,

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
-from nmt_cli.model.cpu_kernels import kernels_in_use
 from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
@@ -76,10 +75,6 @@ class Residual(nn.Module):
 
         Post-norm normalizes the sum.
         """
-        kernels = None if self.pre_norm else kernels_in_use()
-        # They are in use only while translating, without dropout and without a gradient.
-        if kernels is not None and kernels.can_add_norm(rows, branch, self.norm):
-            return kernels.add_norm(rows, branch, self.norm)
         total: Tensor = self.dropout.add(rows, branch)
         if self.pre_norm:
             return total

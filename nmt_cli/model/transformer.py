@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, padded_groups
-from nmt_cli.model.embeddings import Embedding, LearnedPositions, SinusoidalPositions
+from nmt_cli.model.embeddings import (
+    Embedding,
+    LearnedPositions,
+    Positions,
+    SinusoidalPositions,
+)
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.model_config import ModelConfig
@@ -122,7 +127,7 @@ def _embedding(
     )
 
 
-def _positions(config: ModelConfig) -> nn.Module:
+def _positions(config: ModelConfig) -> Positions:
     if config.positions == "learned":
         return LearnedPositions(config.max_positions, config.d_model)
     return SinusoidalPositions(config.d_model, config.sinusoid_frequencies, config.first_position)

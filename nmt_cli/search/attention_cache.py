@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.cpu_kernels import kernels_in_use
+from nmt_cli.model.compiled.layers import PartOfStep
 from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
@@ -43,8 +43,6 @@ def attend(queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]
     the keys and values they share are read once. Two products and a softmax take two thirds of the
     time of ``scaled_dot_product_attention``, which is slow with masks.
     """
-    if (kernels := kernels_in_use()) is not None and kernels.can_attend(parts):
-        return kernels.attend(queries, parts, masks)
     _, num_heads, d_k, _ = parts[0].keys.shape
     beam_size, d_v = masks[0].shape[1], parts[0].values.shape[3]
     heads = queries.view(-1, beam_size, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
@@ -181,15 +179,10 @@ class PastCache(DecoderState):
     def _append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
         rows = [at.places.numel() for at in self._places]
-        parts, kernels = self._parts.layer(layer), kernels_in_use()
-        if kernels is not None and not kernels.can_attend(parts):
-            kernels = None
+        parts = self._parts.layer(layer)
         for part, (slots, places), new_keys, new_values in zip(
             parts, self._places, keys.split(rows), values.split(rows), strict=True
         ):
-            if kernels is not None:
-                kernels.append(new_keys, new_values, places, part)
-                continue
             shape = (*places.shape, self._num_heads, -1)  # S K H D
             part.keys[slots, :, :, places] = new_keys.view(shape)
             part.values[slots, :, places] = new_values.view(shape)
@@ -219,6 +212,7 @@ class GrowingPast(PastCache, GrowingState):
         super().__init__(SlotParts.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
         self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
+        self._new_places = np.zeros((num_slots, beam_size), np.int64)  # of the step
         self._like = like
 
     @property
@@ -245,12 +239,35 @@ class GrowingPast(PastCache, GrowingState):
             self._parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
         self._is_past = _with_room(self._is_past, max(self.rooms))
         self._is_past[slots, np.arange(beam_size), places] = True
+        self._new_places, self._masks = places, []
+
+    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
+        """Keep the keys and values of the newest tokens; return their attention to the past."""
+        if not self._masks:
+            self._update_masks()
+        return super().attend(layer, sublayer, rows)
+
+    def _update_masks(self) -> None:
         device = self._like.device
-        is_past, of_slots = torch.from_numpy(self._is_past).to(device), torch.from_numpy(places)
-        self._places = [Places.of(of_slots[part].to(device)) for part in parts]
+        is_past, places = (torch.from_numpy(x) for x in (self._is_past, self._new_places))
+        is_past, parts = is_past.to(device), self._parts.slices(len(places))
+        self._places = [Places.of(places[part].to(device)) for part in parts]
         self._masks = [
             additive_mask(is_past[part, :, :room], self._num_heads, self._like)
             for part, room in zip(parts, self.rooms, strict=True)
+        ]
+
+    def parts_of_step(self, memory: "GrowingMemory") -> list[PartOfStep]:
+        """Return what the step that has begun attends to, on the CPU."""
+        is_past, places = (
+            torch.from_numpy(np.ascontiguousarray(x)) for x in (self._is_past, self._new_places)
+        )
+        lengths = torch.tensor(memory.lengths)
+        return [
+            PartOfStep(past, of_memory, places[part], is_past[part], lengths[part])
+            for part, past, of_memory in zip(
+                self._parts.slices(len(places)), self._parts.all_layers, memory.layers, strict=True
+            )
         ]
 
     def keep_slots(self, slots: Sequence[int]) -> None:
@@ -300,39 +317,49 @@ class GrowingMemory(MemoryCache):
         """Make an empty cache with the dtype and device of ``like``."""
         super().__init__(SlotParts.zeros(num_slots, 1, shape, like))
         self._num_heads, self._beam_size = shape.num_heads, beam_size
-        self._lengths = [1] * num_slots
-        self._like = like
-        self._update_masks()
+        self.lengths = [1] * num_slots  # of the sources
+        self.masks, self._like = [], like
 
     @property
     def rooms(self) -> list[int]:
         """The number of places for entries (E) in each slot of each part."""
         return self._parts.rooms
 
+    @property
+    def layers(self) -> Sequence[Sequence[KeysValues]]:
+        """All layers of each part."""
+        return self._parts.all_layers
+
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
         """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
         for slot, length in zip(slots, lengths, strict=True):
-            self._lengths[slot] = length
+            self.lengths[slot] = length
         for number, room in enumerate(self._needed()):
             self._parts.fit(number, room, room)
-        self._update_masks()
+        self.masks = []
         return self._parts.runs(slots)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        self._lengths = [self._lengths[slot] for slot in slots]
+        self.lengths = [self.lengths[slot] for slot in slots]
         self._parts.keep(slots, self._needed())
-        self._update_masks()
+        self.masks = []
+
+    def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
+        """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
+        if not self.masks:
+            self._update_masks()
+        return super().attend(layer, attention, rows)
 
     def _needed(self) -> list[int]:
         """Return the room for the longest source of each part."""
-        parts = self._parts.slices(len(self._lengths))
-        return [room_of_sources(max(self._lengths[part], default=1)) for part in parts]
+        parts = self._parts.slices(len(self.lengths))
+        return [room_of_sources(max(self.lengths[part], default=1)) for part in parts]
 
     def _update_masks(self) -> None:
-        parts = self._parts.slices(len(self._lengths))
+        parts = self._parts.slices(len(self.lengths))
         self.masks = [
-            mask_of_sources(self._lengths[part], room, self._beam_size, self._num_heads, self._like)
+            mask_of_sources(self.lengths[part], room, self._beam_size, self._num_heads, self._like)
             for part, room in zip(parts, self._parts.rooms, strict=True)
         ]
 

@@ -197,7 +197,8 @@ class Beams:
         lives = exists & are_live(scores, tokens, self.settings.eos_id)
         ends = exists & ~lives
         beam_sizes = self.beam_sizes[slots, None]
-        for row, rank in np.argwhere(ends & (np.arange(scores.shape[1]) < beam_sizes)).tolist():
+        ending = (ends & (np.arange(scores.shape[1]) < beam_sizes)).nonzero()
+        for row, rank in zip(*(each.tolist() for each in ending), strict=True):
             self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
         ranks = ranks_in_beam(lives, np.arange(scores.shape[1]))
         chosen = np.argsort(ranks, axis=1)[:, : self.settings.beam_size]
@@ -274,6 +275,8 @@ class Beams:
 
     def free(self, slots: Sequence[int] | Array) -> None:
         """Free ``slots``; nothing is kept of their sentences."""
+        if not len(slots):
+            return  # what follows takes a tenth of a step of one sentence
         self.numbers[slots] = -1
         self.lengths[slots] = 0
         self.scores[slots] = -np.inf

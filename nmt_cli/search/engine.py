@@ -11,7 +11,7 @@ from nmt_cli.hardware.choices import Computing
 from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.cpu_kernels import load_kernels, use_kernels
+from nmt_cli.model.compiled.library import load_kernels, use_kernels
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
@@ -93,10 +93,8 @@ class SearchEngine:
         }
         self.models = [at_precision(each.eval(), precision) for each in models]
         first = self.models[0]
-        self._model: StepModel = CachedTransformer(first)
-        if len(models) > 1:
-            others = map(CachedTransformer, self.models[1:])
-            self._model = Ensemble([self._model, *others])
+        cached = [CachedTransformer(each, kernels=self._kernels) for each in self.models]
+        self._model: StepModel = cached[0] if len(cached) == 1 else Ensemble(cached)
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)

@@ -289,7 +289,7 @@ class Search(BeamSearch[StepModel]):
         beams = self._beams
         logits = self._model.step(_step_input(beams))
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
-        is_nan = normalizers.view(beams.scores.shape).isnan().any(dim=1).cpu().numpy()
+        is_nan = np.isnan(normalizers.cpu().numpy()).reshape(beams.scores.shape).any(axis=1)
         done += self._fail(np.flatnonzero(is_nan & beams.is_busy).tolist())
         states = SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, {})
         candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
@@ -317,5 +317,5 @@ class Search(BeamSearch[StepModel]):
 
 
 def _step_input(beams: Beams) -> StepInput:
-    # torch.tensor copies: ``beams`` changes while the device may still be reading.
-    return StepInput(*map(torch.tensor, (beams.tokens, beams.parents, beams.lengths)))
+    # The model has read all of it, or sent it to its device, before ``beams`` changes.
+    return StepInput(*map(torch.from_numpy, (beams.tokens, beams.parents, beams.lengths)))

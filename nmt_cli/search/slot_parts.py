@@ -95,6 +95,11 @@ class SlotParts:
         """Return each part of one layer."""
         return [layers[number] for layers in self._parts]
 
+    @property
+    def all_layers(self) -> Sequence[Sequence[KeysValues]]:
+        """All layers of each part."""
+        return self._parts
+
     def fit(self, part: int, needed: int, wanted: int) -> None:
         """Give a part the room ``wanted`` if it has less than ``needed`` or much more."""
         layers = self._parts[part]

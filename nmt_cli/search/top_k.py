@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.model.cpu_kernels import kernels_in_use
+from nmt_cli.model.compiled.library import kernels_in_use
 
 BLOCK = 64
 FEW_ENTRIES = 1 << 15  # of all rows; they are searched whole, which takes fewer calls
@@ -185,12 +185,11 @@ def log_normalizers(logits: Tensor) -> Tensor:
         return log_normalizers_in_fixed_shapes(logits)
     kernels = kernels_in_use()
     if kernels is not None and logits.dtype is torch.float32:
-        sums = kernels.sums_of_exponentials(logits)
-    else:
-        chunks = torch.split(logits, rows_at_once(logits))
-        # exp2 takes 0.4 times as long, but rounds the last entries of a block of memory by other
-        # code, so that a row would depend on the rows beside it.
-        sums = torch.cat([chunk.float().exp().sum(dim=1) for chunk in chunks])
+        return kernels.log_normalizers(logits)
+    chunks = torch.split(logits, rows_at_once(logits))
+    # exp2 takes 0.4 times as long, but rounds the last entries of a block of memory by other code,
+    # so that a row would depend on the rows beside it.
+    sums = torch.cat([chunk.float().exp().sum(dim=1) for chunk in chunks])
     normalizers = sums.log()
     is_precise = (sums > LEAST_SUM) & (sums < torch.inf)
     if not is_precise.all():

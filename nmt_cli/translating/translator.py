@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict
 
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
@@ -198,16 +198,24 @@ class Translator:
         from nmt_cli.model.precision import arrange_fp32
         from nmt_cli.search.ensemble import load_models
 
-        precision = options.get("precision", AUTO)
-        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
-        settings, tokenizer, model, *_ = loaded
-        translator = cls(settings, tokenizer, model, ensemble=members, **options)
-        models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
-        translator.chosen["model"] = " ".join(models)
-        if model.output_weight.device.type == "cpu" and translator.chosen["precision"] == "fp32":
-            for each in (model, *(member.model for member in members)):
-                arrange_fp32(each, translator.chosen["fp32_products"])
-        return translator
+        def load() -> Translator:
+            precision = options.get("precision", AUTO)
+            loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
+            settings, tokenizer, model, *_ = loaded
+            translator = cls(settings, tokenizer, model, ensemble=members, **options)
+            models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
+            translator.chosen["model"] = " ".join(models)
+            is_on_cpu, precision = model.output_weight.device.type == "cpu", options["precision"]
+            # Compiled layers have copies that are arranged already.
+            if is_on_cpu and precision == "fp32" and not options.get("compile"):
+                for each in (model, *(member.model for member in members)):
+                    arrange_fp32(each, translator.chosen["fp32_products"])
+            return translator
+
+        # The threads that help to load end with this one. If there were more than cores, GNU's
+        # OpenMP would let all sleep at once, and a lone sentence would take twice as long.
+        with ThreadPoolExecutor(1) as loading:
+            return loading.submit(load).result()
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         """Return a generator of the translation of each line, in order.
@@ -341,8 +349,8 @@ def _search_settings(
     sampling: Sampling | None,
 ) -> SearchSettings:
     search = SearchSettings(
-        _given(beam_size, settings.decoding.beam_size),
-        _given(length_penalty, settings.decoding.length_penalty),
+        settings.decoding.beam_size if beam_size is None else beam_size,
+        settings.decoding.length_penalty if length_penalty is None else length_penalty,
         n_best,
         start_id(settings.architecture, tokenizer),
         tokenizer.eos_id,
@@ -386,11 +394,3 @@ def _engine(  # noqa: PLR0913 - each engine needs some of them
     return engine_for(
         models, tokenizer, settings, search, computing, outputs, attention_of_all=of_all
     )
-
-
-Value = TypeVar("Value")
-
-
-def _given(option: Value | None, of_model: Value) -> Value:
-    """Return the value of an option, or that of the model's settings if it is None."""
-    return of_model if option is None else option

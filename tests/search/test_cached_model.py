@@ -2,13 +2,11 @@
 
 import random
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import nn
 
-from nmt_cli.model.cpu_kernels import use_kernels
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
@@ -29,6 +27,13 @@ VARIANTS = [
     {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
     {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
 ]
+OF_OTHER_PROGRAMS = [
+    {"activation": "gelu", "attention_biases": True, "output_bias": True},
+    {"activation": "gelu_tanh", "embedding_norm": True, "scale_embeddings": False},
+    {"activation": "swish", "feed_forward_biases": False, "decoder_start": "zeros"},
+    {"d_model": 64, "num_heads": 2, "d_ff": 50, "decoder_d_ff": 130},
+    {"d_model": 144, "num_heads": 3, "decoder_num_heads": 1, "decoder_num_layers": 1},
+]
 
 
 def tiny_model(**config):
@@ -42,7 +47,6 @@ def uncached(model, source, prefixes):
 
 
 @torch.no_grad()
-@use_kernels(None)
 def uncached_of_all(model, sources, prefixes):
     flat = torch.tensor([token for source in sources for token in source])
     sources = pack(flat, [len(source) for source in sources])
@@ -55,9 +59,11 @@ def uncached_of_all(model, sources, prefixes):
 class Drive:
     """Leads a cached model through a tree of hypotheses and checks it at every step."""
 
-    def __init__(self, model, num_slots, beam_size, seed=1, state_kind: Any = GrowingPast):
+    def __init__(
+        self, model, num_slots, beam_size, seed=1, state_kind: Any = GrowingPast, kernels=None
+    ):
         self.rng = random.Random(seed)
-        self.model, self.cached = model, CachedTransformer(model, state_kind)
+        self.model, self.cached = model, CachedTransformer(model, state_kind, kernels)
         self.beam_size = beam_size
         self.cached.reset(num_slots, beam_size)
         self.sources: list[list[int]] = [[]] * num_slots
@@ -116,19 +122,14 @@ def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
     follow_a_random_tree(tiny_model(**config))
 
 
-@pytest.mark.parametrize("config", [{}, {"norm": "pre"}, {"num_heads": 1, "d_ff": 50}])
+@pytest.mark.parametrize("config", [*VARIANTS, *OF_OTHER_PROGRAMS])
 def test_compiled_steps_of_a_random_tree(config, kernels, monkeypatch):
     monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
-    model = tiny_model(**{"d_model": 64, "num_heads": 2, **config})
-    attend = Mock(side_effect=kernels.attend)
-    monkeypatch.setattr(kernels, "attend", attend)
-    with use_kernels(kernels):
-        follow_a_random_tree(model)
-    attend.assert_called()
+    follow_a_random_tree(tiny_model(**config), kernels)
 
 
-def follow_a_random_tree(model):
-    drive = Drive(model, num_slots=3, beam_size=4)
+def follow_a_random_tree(model, kernels=None):
+    drive = Drive(model, num_slots=3, beam_size=4, kernels=kernels)
     drive.start([0, 1, 2], [5, 1, 9])
     for step in range(60):
         drive.step(checked=step % 3 == 0)

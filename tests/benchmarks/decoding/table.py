@@ -114,7 +114,8 @@ def _costs(name: str, costs: Figures, write_table: WriteTable) -> str:
     ]
     return (
         f"### {name}: sentences alone, memory, starting\n\n{write_table(head, lines)}\n\n"
-        "One process with all threads; memory is that after the lines, above `import torch`. "
+        "A sentence takes one thread or all, whichever is faster. Memory is that of one process, "
+        "with all threads, after the lines, above `import torch`. "
         f"One line from the shell: {one_line:.2f} s, {start:.2f} times `import torch` "
         f"({verdict(start <= targets.MAX_START)}: at most {targets.MAX_START:g}). "
         f"{LINES_OF_STARTING} lines: one process {one:.2f} s, two {two:.2f} s "

@@ -27,9 +27,12 @@ from tests.serving.load import Client, translate_all
 CLIENTS = (1, 8, 64)
 ROUNDS = 3  # of each server in turn
 LINES_ALONE = 40
-COMMON = ("--device=cpu", "--precision=fp32")
-# Options by the name of the row.
-OURS = {"nmt-cli": COMMON, targets.OUR_COMPILED: (*COMMON, "--compile")}
+# Options by the name of the row; as many processes as cores, of one thread each.
+OURS = {
+    "nmt-cli fp32": ("--precision=fp32",),
+    f"{targets.OUR_COMPILED} fp32": ("--precision=fp32", "--compile"),
+    f"{targets.OUR_COMPILED} int8": ("--precision=int8", "--compile"),
+}
 TICKS = os.sysconf("SC_CLK_TCK")
 
 Figures = dict[str, Any]
@@ -56,8 +59,13 @@ def measure(
     servers: dict[str, Callable[[], AbstractContextManager[Server]]] = {
         name: partial(_ours, model, options) for name, options in OURS.items()
     }
-    for setting in dict.fromkeys((f"{threads}x1", f"1x{threads}")):
-        servers[setting] = partial(_peer, model, folder / EXPORTED, setting)
+    of_all = ("--workers=1", f"--threads={threads}")
+    for name, options in OURS.items():
+        servers[f"{name} 1x{threads}"] = partial(_ours, model, (*options, *of_all))
+    for precision in dict.fromkeys(targets.OF_PEER.values()):
+        for setting in dict.fromkeys((f"{threads}x1", f"1x{threads}")):
+            name = f"{targets.CTRANSLATE2} {precision} {setting}"
+            servers[name] = partial(_peer, model, folder / EXPORTED, precision, setting)
     found: Figures = {name: {str(n): [] for n in CLIENTS} for name in servers}
     for number in range(1, rounds + 1):
         for name, start in servers.items():
@@ -106,8 +114,8 @@ def translated(server: Server, num_clients: int, lines: Sequence[str]) -> dict[s
 
 @contextmanager
 def _ours(model: Path, options: Sequence[str]) -> Iterator[Server]:
-    command = [sys.executable, "-m", "nmt_cli", "serve", str(model), "--port=0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "nmt_cli", "serve", str(model), "--port=0", "--device=cpu"]
+    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
             line = next(line for line in process.stderr if "http://" in line)
@@ -117,9 +125,9 @@ def _ours(model: Path, options: Sequence[str]) -> Iterator[Server]:
 
 
 @contextmanager
-def _peer(model: Path, exported: Path, setting: str) -> Iterator[Server]:
+def _peer(model: Path, exported: Path, precision: str, setting: str) -> Iterator[Server]:
     module = "tests.benchmarks.serving.peer"
-    command = [sys.executable, "-m", module, str(model), str(exported), setting]
+    command = [sys.executable, "-m", module, str(model), str(exported), precision, setting]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -136,10 +144,10 @@ def _cpu_rate_of_translate(
     def seconds_of(lines: Sequence[str]) -> float:
         # A process of one thread, of which the service and a long text have several: the kernel
         # does not add up the time of processes that are killed, as workers are.
-        command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet", *options]
+        command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
-            [*command, "--workers=1", "--threads=1"],
+            [*command, "--device=cpu", *options, "--workers=1", "--threads=1"],
             input="".join(f"{line}\n" for line in lines),
             text=True,
             check=True,
@@ -157,8 +165,7 @@ def _alone(model: Path, options: Sequence[str], lines: Sequence[str]) -> Figures
 
     ``more`` is the median of the differences.
     """
-    compiled = [option for option in options if option == "--compile"]
-    command = [sys.executable, "-m", "tests.benchmarks.serving.alone", str(model), *compiled]
+    command = [sys.executable, "-m", "tests.benchmarks.serving.alone", str(model), *options]
     pipe = subprocess.PIPE
 
     async def seconds_of_both(server: Server, process: Any) -> list[tuple[float, float]]:
@@ -210,15 +217,16 @@ def markdown(measured: Figures, write_table: Callable[[list[str], list[list[str]
         head = ["", *(f"{n} client{'s' * (n > 1)}" for n in CLIENTS)]
         lines = [[server, *(_shown(rows[server][str(n)]) for n in CLIENTS)] for server in rows]
         lines += [
-            [f"{ours} of the peer's best", *(_against_peers(rows, ours, str(n)) for n in CLIENTS)]
+            [f"{ours} of the peer", *(_against_peers(rows, ours, str(n)) for n in CLIENTS)]
             for ours in OURS
         ]
         parts.append(
             f"### {name}: {figures['lines']} lines of {figures['text']}\n\n"
             f"{write_table(head, lines)}\n\n"
             "Sentences/s, those of a second of the server's CPU time, and the median and the 95th "
-            "percentile of the latency in milliseconds; the peer is CTranslate2 in float32 behind "
-            f"Starlette, by processes x threads.\n\n{_shares(figures, write_table)}"
+            "percentile of the latency in milliseconds. The peer is CTranslate2 behind Starlette, "
+            "and of both the better of processes of one thread and one process of all threads."
+            f"\n\n{_shares(figures, write_table)}"
         )
     return "\n\n".join(parts)
 
@@ -252,10 +260,11 @@ def _shown(row: dict[str, float]) -> str:
 
 
 def _against_peers(rows: Figures, ours: str, num_clients: str) -> str:
-    """Return both latencies over those of the peer's setting with the lower one of each."""
-    peers = [rows[server][num_clients] for server in rows if server not in OURS]
-    ratios = [
-        rows[ours][num_clients][key] / min(peer[key] for peer in peers)
-        for key in ("median", "percentile")
-    ]
+    """Return both latencies over those of the peer, each with the setting of the lower one."""
+    peer = f"{targets.CTRANSLATE2} {targets.OF_PEER[ours.split()[-1]]}"
+
+    def lowest(name: str, key: str) -> float:
+        return min(rows[row][num_clients][key] for row in rows if row.startswith(name))
+
+    ratios = [lowest(ours, key) / lowest(peer, key) for key in ("median", "percentile")]
     return f"{ratios[0]:.2f}, {ratios[1]:.2f} {verdict(max(ratios) <= 1)}"

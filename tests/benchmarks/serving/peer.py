@@ -1,6 +1,6 @@
 """CTranslate2's Python engine behind Starlette, as services usually have it.
 
-python -m tests.benchmarks.serving.peer MODEL EXPORTED WORKERSxTHREADS
+python -m tests.benchmarks.serving.peer MODEL EXPORTED PRECISION WORKERSxTHREADS
 
 The handler is a plain function, so that Starlette runs it in its pool of threads, and each request
 is a batch of its own. It prints its port.
@@ -26,11 +26,11 @@ from nmt_cli.recipe.model_settings import read_settings
 from tests.benchmarks.decoding.sample import BEAM_SIZE, EXTRA_LENGTH, LENGTH_PENALTY
 
 
-def app_of(model: Path, exported: Path, setting: str) -> Starlette:
+def app_of(model: Path, exported: Path, precision: str, setting: str) -> Starlette:
     """Return an application that answers ``/v1/translate`` as far as clients of the test ask."""
     workers, threads = map(int, setting.split("x"))
     translator = ctranslate2.Translator(
-        str(exported), compute_type="float32", inter_threads=workers, intra_threads=threads
+        str(exported), compute_type=precision, inter_threads=workers, intra_threads=threads
     )
     tokenizer = load_tokenizer(model, read_settings(model, read_manifest(model)).text)
 
@@ -55,14 +55,16 @@ def app_of(model: Path, exported: Path, setting: str) -> Starlette:
 
 def main() -> None:
     """Serve until killed."""
-    model, exported, setting = sys.argv[1:]
+    model, exported, precision, setting = sys.argv[1:]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         # As ours: without it, answers on a kept connection wait 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()
         config = uvicorn.Config(
-            app_of(Path(model), Path(exported), setting), log_config=None, access_log=False
+            app_of(Path(model), Path(exported), precision, setting),
+            log_config=None,
+            access_log=False,
         )
         uvicorn.Server(config).run([listener])
 

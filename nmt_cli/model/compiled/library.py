@@ -1,7 +1,8 @@
-"""Operations between matrix products, compiled for this CPU by a C compiler (``--compile``).
+"""Functions of translating that a C compiler builds for this CPU (``--compile``).
 
-torch computes each of them in several passes over memory. The library is kept in the cache folder.
-There is one for each source, command of the compiler, and set of features of a CPU.
+torch takes several passes over memory where one of these takes one, and a call for each operation
+where one of these computes a whole stack of layers. The library is kept in the cache folder. There
+is one for each source, command of the compiler, and set of features of a CPU.
 """
 
 import ctypes
@@ -19,27 +20,30 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt_cli.files.atomic_files import publish_file
 from nmt_cli.files.file_names import CACHE_VARIABLE, cache_folder
 from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCES = tuple(sorted(Path(__file__).parent.glob("*.c")))
+HEADERS = tuple(sorted(Path(__file__).parent.glob("*.h")))
 COMPILERS = ("cc", "gcc", "clang")  # unless CC names another
-LIMITS = {"MOST_HEAD_WIDTH": 1024, "MOST_CANDIDATES": 256}
-MOST_LANES, QUERIES_AT_ONCE = 16, 4  # as in the source
+MOST_CANDIDATES = 256  # of a sentence
 FLAGS = (
     "-O3",
     "-march=native",  # the library is for this CPU only
     "-ffp-contract=fast",  # multiplications and additions in one instruction, also by clang
     "-fno-math-errno",  # square roots in one instruction
-    "-fopenmp-simd",  # the pragmas of the source; no threads
     # Not -ffast-math: it would drop NaN and the additions that round.
     *("-shared", "-fPIC"),
-    *(f"-D{name}={value}" for name, value in LIMITS.items()),
+    f"-DMOST_CANDIDATES={MOST_CANDIDATES}",
 )
+# GCC's library is the one that torch has loaded, so both use one pool of threads. Without it, only
+# the pragmas of vectors.
+OPENMP, ONE_THREAD = "-fopenmp", "-fopenmp-simd"
 REMEDY = "Name another compiler in CC, or leave --compile out."
 
 
@@ -51,100 +55,48 @@ class _Pointer:
         return ctypes.c_void_p(tensor.data_ptr())
 
 
-# The parameters of each function in the source: p is a pointer, l a long, f a float.
+# The parameters of each function in the sources: p is a tensor, s a structure, l a long.
 PARAMETERS = {
-    "sum_exponentials": "pllp",
-    "round_rows": "pllfpp",
-    "add_norm": "ppllppfp",
-    "attend": "plppplllllplp",
-    "append": "pplppplllll",
+    "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",
+    "outputs_of_block": "",
+    "has_int8": "",
+    "room_for": "sll",
+    "pack": "pllp",
+    "pack_int8": "pllpp",
+    "multiply": "splppl",
+    "embed": "sppllp",
+    "encode": "splllpp",
+    "decode": "ssllllpp",
 }
-C_TYPES = {"p": _Pointer, "l": ctypes.c_long, "f": ctypes.c_float}
+RETURN_LONG = {"outputs_of_block", "has_int8", "room_for"}
+C_TYPES = {"p": _Pointer, "s": ctypes.c_void_p, "l": ctypes.c_long}
 
 # Not an attribute of the model: translators with and without --compile may share one.
 _in_use: ContextVar["Kernels | None"] = ContextVar("kernels", default=None)
 
 
 class Kernels:
-    """The compiled functions, for fp32 tensors on the CPU. Each computes in one thread.
-
-    Those that do not know how to compute everything have a method that says whether they do.
-    """
+    """The compiled functions for tensors on the CPU; ``CompiledLayers`` calls those for layers."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         for name, parameters in PARAMETERS.items():
             function = getattr(library, name)
-            function.restype, function.argtypes = None, [C_TYPES[each] for each in parameters]
-        self._library = library
+            function.restype = ctypes.c_long if name in RETURN_LONG else None
+            function.argtypes = [C_TYPES[each] for each in parameters]
+        self.library = library
 
-    def sums_of_exponentials(self, logits: Tensor) -> Tensor:
-        """Return the sum [R] of the exponentials of each row [R, V]; infinite if too large."""
+    def log_normalizers(self, logits: Tensor) -> Tensor:
+        """Return the logarithm [R] of the sum of the exponentials of each row [R, V] in fp32."""
         logits = logits.contiguous()
         sums = logits.new_empty(len(logits))
-        self._library.sum_exponentials(logits, *logits.shape, sums)
+        self.library.log_sum_exponentials(logits, *logits.shape, sums)
         return sums
-
-    def rounded_rows(self, rows: Tensor, least: float) -> tuple[Tensor, Tensor]:
-        """Return the scale [R, 1], at least ``least`` / 127, of each row, and the rows as int8."""
-        rows = rows.contiguous()
-        scales, integers = rows.new_empty(len(rows), 1), torch.empty_like(rows, dtype=torch.int8)
-        self._library.round_rows(rows, *rows.shape, least, scales, integers)
-        return scales, integers
-
-    def can_add_norm(self, rows: Tensor, branch: Tensor, norm: nn.LayerNorm) -> bool:
-        """Return whether ``add_norm`` knows how to normalize these rows [R, I]."""
-        tensors = (rows, branch, norm.weight, norm.bias)
-        return rows.shape[1] % MOST_LANES == 0 and all(map(_is_plain, tensors))
-
-    def add_norm(self, rows: Tensor, branch: Tensor, norm: nn.LayerNorm) -> Tensor:
-        """Return ``norm`` of the sum [R, I] of ``rows`` and ``branch``."""
-        output = torch.empty_like(rows)
-        self._library.add_norm(rows, branch, *rows.shape, norm.weight, norm.bias, norm.eps, output)
-        return output
-
-    def can_attend(self, parts: Sequence[tuple[Tensor, Tensor]]) -> bool:
-        """Return whether the next two know these keys [S, H, D, E] and values [S, H, E, D]."""
-        d_k, d_v = parts[0][0].shape[2], parts[0][1].shape[3]
-        return (
-            d_k == d_v
-            and d_k % (2 * MOST_LANES) == 0
-            and d_k <= LIMITS["MOST_HEAD_WIDTH"]
-            and all(_is_plain(each) for part in parts for each in part)
-        )
-
-    def attend(
-        self, queries: Tensor, parts: Sequence[tuple[Tensor, Tensor]], masks: Sequence[Tensor]
-    ) -> Tensor:
-        """Return what ``attend`` of the attention caches does."""
-        _, num_heads, d_k, _ = parts[0][0].shape
-        output = queries.new_empty(len(queries), num_heads * d_k)
-        sizes = [len(keys) * mask.shape[1] for (keys, _), mask in zip(parts, masks, strict=True)]
-        for (keys, values), mask, of_part, out in zip(
-            parts, masks, queries.split(sizes), output.split(sizes), strict=True
-        ):
-            # The mask of a single slot is the same memory for all heads.
-            room = keys.shape[3] + MOST_LANES
-            self._library.attend(
-                *(of_part, of_part.stride(0), keys, values, mask.contiguous()),
-                *(len(keys), mask.shape[1], num_heads, d_k, keys.shape[3]),
-                *(queries.new_empty(QUERIES_AT_ONCE * room), room, out),
-            )
-        return output
-
-    def append(
-        self, new_keys: Tensor, new_values: Tensor, places: Tensor, part: tuple[Tensor, Tensor]
-    ) -> None:
-        """Write keys and values [S*K, H*D], of one stride, into ``part`` at ``places`` [S, K]."""
-        num_slots, num_heads, d_k, room = part[0].shape
-        self._library.append(
-            *(new_keys, new_values, new_keys.stride(0), places.contiguous(), *part),
-            *(num_slots, places.shape[1], num_heads, d_k, room),
-        )
 
     def can_choose(self, logits: Tensor, number: int) -> bool:
         """Return whether ``best_continuations`` finds so many by such ``logits``."""
-        return _is_plain(logits) and number <= LIMITS["MOST_CANDIDATES"]
+        is_plain = logits.dtype is torch.float32 and logits.is_contiguous()
+        return is_plain and number <= MOST_CANDIDATES
 
     def best_continuations(
         self, logits: Tensor, normalizers: Tensor, scores: Tensor, number: int
@@ -153,16 +105,12 @@ class Kernels:
         num_slots, num_hypotheses = scores.shape
         totals = logits.new_empty(num_slots, number)
         parents, tokens = torch.empty(2, num_slots, number, dtype=torch.int64)
-        self._library.best_continuations(
+        self.library.best_continuations(
             *(logits, normalizers, scores.contiguous()),
             *(num_slots, num_hypotheses, logits.shape[1], number),
             *(totals, parents, tokens),
         )
         return totals, parents, tokens
-
-
-def _is_plain(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.dtype is torch.float32 and tensor.is_contiguous()
 
 
 def kernels_in_use() -> Kernels | None:
@@ -188,7 +136,8 @@ def load_kernels() -> Kernels:
     """
     compiler = _compiler()
     features, machine = sorted(read_cpu().flags), platform.machine()
-    made_from = repr((SOURCE.read_bytes(), compiler, FLAGS, machine, features))
+    sources = [each.read_bytes() for each in (*SOURCES, *HEADERS)]
+    made_from = repr((sources, compiler, FLAGS, machine, features))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:32]
     library = cache_folder() / "kernels" / f"{name}.so"
     try:
@@ -222,14 +171,13 @@ def _compile(compiler: Sequence[str], library: Path) -> None:
         library.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=library.parent) as folder:
             made = Path(folder, library.name)
-            _run([*compiler, *FLAGS, str(SOURCE), "-o", str(made), "-lm"])
             try:
-                _loaded(made)
-            except (OSError, AttributeError) as error:
-                words = shlex.join(compiler)
-                raise UserError(
-                    f"--compile: what {words} made cannot be loaded: {error}. {REMEDY}"
-                ) from error
+                _make(compiler, OPENMP, made)
+            except UserError:
+                _make(compiler, ONE_THREAD, made)
+                logs.warning(
+                    f"--compile computes in one thread: {shlex.join(compiler)} has no OpenMP."
+                )
             # On the disk first: loading a file that lost its end would kill the process.
             with made.open("rb") as stream:
                 publish_file(stream, library, replace=True)
@@ -237,6 +185,18 @@ def _compile(compiler: Sequence[str], library: Path) -> None:
         raise UserError(
             f"--compile cannot write {library}: {error.strerror}. Let {CACHE_VARIABLE} name a "
             "folder that you may write, or leave --compile out."
+        ) from error
+
+
+def _make(compiler: Sequence[str], threads: str, library: Path) -> None:
+    """Write a library and load it; raises UserError if either fails."""
+    words = shlex.join(compiler)
+    _run([*compiler, *FLAGS, threads, *map(str, SOURCES), "-o", str(library), "-lm"])
+    try:
+        _loaded(library)
+    except (OSError, AttributeError) as error:
+        raise UserError(
+            f"--compile: what {words} made cannot be loaded: {error}. {REMEDY}"
         ) from error
 
 
