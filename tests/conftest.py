@@ -152,7 +152,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
-    """Return the steps that ``translate --compile`` compiles."""
+    """Return what ``translate --compile`` compiles."""
     from nmt_cli.model.compiled.library import COMPILERS, load_kernels
 
     if not any(map(shutil.which, COMPILERS)):

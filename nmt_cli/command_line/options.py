@@ -96,7 +96,7 @@ compile_option = click.option(
     "--compile",
     is_flag=True,
     help="On a CPU, compile the layers; faster, above all in int8 and for few lines. Needs a C "
-    "compiler, and a second the first time.",
+    "compiler, and two seconds the first time.",
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."

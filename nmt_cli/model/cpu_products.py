@@ -120,13 +120,14 @@ class Int8Linear(nn.Module):
         self.register_buffer("scales", scales.squeeze(1))
         self.register_buffer("bias", None if bias is None else bias.detach().float().clone())
         packed = _packed(rounded)
-        self._stored = rounded.t() if packed is None else packed  # I O
+        stored = rounded.t() if packed is None else packed  # I O
         self._multiply = _plain_product(rounded) if packed is None else _packed_product(packed)
+        self._unpack = stored.to_dense  # not a tensor: a packed one cannot be copied by deepcopy
 
     @property
     def integers(self) -> Tensor:
         """The rounded weight [O, I]; a copy if it is packed."""
-        return self._stored.to_dense().t()
+        return self._unpack().t()
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the product [R, O] in fp32 of ``rows`` [R, I]."""

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.compiled.layers import PartOfStep
 from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
@@ -143,7 +142,7 @@ class PastCache(DecoderState):
     """
 
     def __init__(self, parts: SlotParts, num_heads: int) -> None:
-        self._parts, self._num_heads = parts, num_heads
+        self.parts, self._num_heads = parts, num_heads
         self._places: list[Places] = []  # of the step, in each part
         self._masks: list[Tensor] = []  # S*H K E, likewise
 
@@ -162,15 +161,15 @@ class PastCache(DecoderState):
         return sublayer.output(attend(queries, entries, self._masks))
 
     @abstractmethod
-    def _forget_ancestry(self, slots: Sequence[int]) -> None:
+    def forget_ancestry(self, slots: Sequence[int]) -> None:
         """Let the first place be the only past of all hypotheses in ``slots``."""
 
     def start(self, slots: Sequence[int], kept: Tensor) -> None:
         """Let one entry each be the past of all hypotheses in ``slots``."""
-        self._forget_ancestry(slots)
-        for run in self._parts.runs(slots):
+        self.forget_ancestry(slots)
+        for run in self.parts.runs(slots):
             for number, of_layer in enumerate(kept[run.asked].unbind(1)):
-                part = self._parts.layer(number)[run.part]
+                part = self.parts.layer(number)[run.part]
                 _, num_heads, d_k, _ = part.keys.shape
                 keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
                 part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
@@ -179,7 +178,7 @@ class PastCache(DecoderState):
     def _append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
         """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
         rows = [at.places.numel() for at in self._places]
-        parts = self._parts.layer(layer)
+        parts = self.parts.layer(layer)
         for part, (slots, places), new_keys, new_values in zip(
             parts, self._places, keys.split(rows), values.split(rows), strict=True
         ):
@@ -190,7 +189,7 @@ class PastCache(DecoderState):
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
-        self._parts.set_to_0(slots)
+        self.parts.set_to_0(slots)
 
 
 class GrowingPast(PastCache, GrowingState):
@@ -211,72 +210,62 @@ class GrowingPast(PastCache, GrowingState):
         """Make an empty cache with the dtype and device of ``like``."""
         super().__init__(SlotParts.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
-        self._is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
-        self._new_places = np.zeros((num_slots, beam_size), np.int64)  # of the step
+        self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
+        self.places = np.zeros((num_slots, beam_size), np.int64)  # S K, of the step's new entries
         self._like = like
 
     @property
     def rooms(self) -> list[int]:
         """The number of places for entries (E) in each slot of each part."""
-        return self._parts.rooms
+        return self.parts.rooms
 
-    def _forget_ancestry(self, slots: Sequence[int]) -> None:
-        self._is_past[slots] = False
-        self._is_past[slots, :, 0] = True
+    def forget_ancestry(self, slots: Sequence[int]) -> None:
+        """Let the first place be the only past of all hypotheses in ``slots``."""
+        self.is_past[slots] = False
+        self.is_past[slots, :, 0] = True
 
     def advance(self, parents: Tensor, is_free: Tensor) -> None:
         """Find places for an entry of each hypothesis; both tensors are on the CPU."""
         num_slots, beam_size = parents.shape
         slots = np.arange(num_slots)[:, None]
-        self._is_past = self._is_past[slots, parents.numpy()]
-        self._is_past[is_free.numpy()] = False
-        is_used = np.any(self._is_past, axis=1)  # S E
+        self.is_past = self.is_past[slots, parents.numpy()]
+        self.is_past[is_free.numpy()] = False
+        is_used = np.any(self.is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
         needed, used = places.max(axis=1) + 1, _behind_last(is_used)
-        parts = self._parts.slices(num_slots)
+        parts = self.parts.slices(num_slots)
         for number, part in enumerate(parts):
             of_part = int(needed[part].max())
-            self._parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
-        self._is_past = _with_room(self._is_past, max(self.rooms))
-        self._is_past[slots, np.arange(beam_size), places] = True
-        self._new_places, self._masks = places, []
+            self.parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
+        self.is_past = _with_room(self.is_past, max(self.rooms))
+        self.is_past[slots, np.arange(beam_size), places] = True
+        self.places, self._masks = places, []
+        if self._like.device.type != "cpu":  # later it would wait for what the step has launched
+            self._update_masks()
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
         """Keep the keys and values of the newest tokens; return their attention to the past."""
-        if not self._masks:
+        if not self._masks:  # compiled layers need none
             self._update_masks()
         return super().attend(layer, sublayer, rows)
 
     def _update_masks(self) -> None:
         device = self._like.device
-        is_past, places = (torch.from_numpy(x) for x in (self._is_past, self._new_places))
-        is_past, parts = is_past.to(device), self._parts.slices(len(places))
+        is_past, places = (torch.from_numpy(x) for x in (self.is_past, self.places))
+        is_past, parts = is_past.to(device), self.parts.slices(len(places))
         self._places = [Places.of(places[part].to(device)) for part in parts]
         self._masks = [
             additive_mask(is_past[part, :, :room], self._num_heads, self._like)
             for part, room in zip(parts, self.rooms, strict=True)
         ]
 
-    def parts_of_step(self, memory: "GrowingMemory") -> list[PartOfStep]:
-        """Return what the step that has begun attends to, on the CPU."""
-        is_past, places = (
-            torch.from_numpy(np.ascontiguousarray(x)) for x in (self._is_past, self._new_places)
-        )
-        lengths = torch.tensor(memory.lengths)
-        return [
-            PartOfStep(past, of_memory, places[part], is_past[part], lengths[part])
-            for part, past, of_memory in zip(
-                self._parts.slices(len(places)), self._parts.all_layers, memory.layers, strict=True
-            )
-        ]
-
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one."""
-        self._is_past = self._is_past[list(slots)]
-        behind = _behind_last(np.any(self._is_past, axis=1))
-        needed = behind + self._is_past.shape[1]  # by the next step
-        parts = self._parts.slices(len(slots))
-        self._parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
+        self.is_past = self.is_past[list(slots)]
+        behind = _behind_last(np.any(self.is_past, axis=1))
+        needed = behind + self.is_past.shape[1]  # by the next step
+        parts = self.parts.slices(len(slots))
+        self.parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
 
 
 class MemoryCache(ABC):
@@ -285,7 +274,7 @@ class MemoryCache(ABC):
     masks: list[Tensor]  # S*H K E of each part
 
     def __init__(self, parts: SlotParts) -> None:
-        self._parts = parts
+        self.parts = parts
 
     @abstractmethod
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
@@ -293,7 +282,7 @@ class MemoryCache(ABC):
 
     def put(self, layer: int, slots: Sequence[Run], new: KeysValues) -> None:
         """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
-        parts = self._parts.layer(layer)
+        parts = self.parts.layer(layer)
         for run in slots:
             part = parts[run.part]
             length = min(part.room, new.room)  # there may be a longer one in another part
@@ -302,12 +291,12 @@ class MemoryCache(ABC):
 
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
-        entries = self._parts.layer(layer)
+        entries = self.parts.layer(layer)
         return attention.output(attend(attention.queries(rows), entries, self.masks))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
-        self._parts.set_to_0(slots)
+        self.parts.set_to_0(slots)
 
 
 class GrowingMemory(MemoryCache):
@@ -323,26 +312,21 @@ class GrowingMemory(MemoryCache):
     @property
     def rooms(self) -> list[int]:
         """The number of places for entries (E) in each slot of each part."""
-        return self._parts.rooms
-
-    @property
-    def layers(self) -> Sequence[Sequence[KeysValues]]:
-        """All layers of each part."""
-        return self._parts.all_layers
+        return self.parts.rooms
 
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
         """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
         for slot, length in zip(slots, lengths, strict=True):
             self.lengths[slot] = length
         for number, room in enumerate(self._needed()):
-            self._parts.fit(number, room, room)
+            self.parts.fit(number, room, room)
         self.masks = []
-        return self._parts.runs(slots)
+        return self.parts.runs(slots)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         self.lengths = [self.lengths[slot] for slot in slots]
-        self._parts.keep(slots, self._needed())
+        self.parts.keep(slots, self._needed())
         self.masks = []
 
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
@@ -353,14 +337,14 @@ class GrowingMemory(MemoryCache):
 
     def _needed(self) -> list[int]:
         """Return the room for the longest source of each part."""
-        parts = self._parts.slices(len(self.lengths))
+        parts = self.parts.slices(len(self.lengths))
         return [room_of_sources(max(self.lengths[part], default=1)) for part in parts]
 
     def _update_masks(self) -> None:
-        parts = self._parts.slices(len(self.lengths))
+        parts = self.parts.slices(len(self.lengths))
         self.masks = [
             mask_of_sources(self.lengths[part], room, self._beam_size, self._num_heads, self._like)
-            for part, room in zip(parts, self._parts.rooms, strict=True)
+            for part, room in zip(parts, self.parts.rooms, strict=True)
         ]
 
 
@@ -382,7 +366,7 @@ def _with_room(is_past: NDArray[np.bool_], room: int) -> NDArray[np.bool_]:
 def _behind_last(is_used: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the place behind the last one [S] of ``is_used`` [S, E]."""
     places = np.arange(1, is_used.shape[1] + 1)
-    return np.max(is_used * places, axis=1, initial=0)
+    return (is_used * places).max(axis=1, initial=0)
 
 
 def _room_for(num_entries: int) -> int:

@@ -10,13 +10,16 @@ import torch
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.library import load_kernels, use_kernels
+from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.model.compiled.library import Kernels, load_kernels, use_kernels
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
+from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import Driver, Finish, SearchSize
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
@@ -93,12 +96,13 @@ class SearchEngine:
         }
         self.models = [at_precision(each.eval(), precision) for each in models]
         first = self.models[0]
-        cached = [CachedTransformer(each, kernels=self._kernels) for each in self.models]
+        cached = [_cached(each, precision, self._kernels) for each in self.models]
         self._model: StepModel = cached[0] if len(cached) == 1 else Ensemble(cached)
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
-        size = _search_size(first, computing.max_tokens)
+        is_compiled = isinstance(cached[0], CompiledTransformer)
+        size = _search_size(first, computing.max_tokens, is_compiled=is_compiled)
         self.driver = Driver[Any, Sentence](
             self._start,
             size,
@@ -173,6 +177,19 @@ class SearchEngine:
             self._model.reset(0, 1)
 
 
+def _cached(model: Transformer, precision: str, kernels: Kernels | None) -> CachedTransformer:
+    """Return ``model`` for searches, with ``kernels`` if these support its ``precision``."""
+    if kernels is None:
+        return CachedTransformer(model)
+    if CompiledLayers.supports(model, kernels):
+        return CompiledTransformer(model, kernels)
+    logs.warning(
+        f"--compile: torch computes the layers, because this CPU or compiler makes them slower "
+        f"in {precision}."
+    )
+    return CachedTransformer(model)
+
+
 def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_number: int) -> int:
     """Return how many tokens of hypotheses a model of ``config`` searches at a time.
 
@@ -186,10 +203,10 @@ def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_numbe
     return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * bytes_of_number)))
 
 
-def _search_size(model: Transformer, max_tokens: int | None) -> SearchSize:
+def _search_size(model: Transformer, max_tokens: int | None, *, is_compiled: bool) -> SearchSize:
     """Return the size of searches with ``max_tokens``, or with the default of the model."""
     if max_tokens is not None:
         return SearchSize(max_tokens)
-    like = model.output_weight  # caches have its type
-    default = default_max_tokens(model.config, like.device, like.element_size())
-    return SearchSize(default, LEAST_SENTENCES)
+    like = model.output_weight  # caches have its type, unless compiled layers use them
+    size = torch.float32.itemsize if is_compiled else like.element_size()
+    return SearchSize(default_max_tokens(model.config, like.device, size), LEAST_SENTENCES)

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
-from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.model.compiled.library import Kernels
 from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack, rounded_up
 from nmt_cli.model.transformer import Transformer
@@ -61,20 +59,13 @@ class IncrementalTransformer:
         self,
         model: Transformer,
         first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = PastCache.first,
-        kernels: Kernels | None = None,
     ) -> None:
-        """``first`` is that of the ``DecoderState`` which suits the decoder's layers.
-
-        With ``kernels``, these compute the layers that they support.
-        """
+        """``first`` is that of the ``DecoderState`` which suits the decoder's layers."""
         shape = model.config.decoder
         self._model, self._first = model, first
         self._shape = HeadShape(
             shape.num_layers, shape.num_heads, shape.key_width, shape.value_width
         )
-        self._compiled: CompiledLayers | None = None
-        if kernels is not None and CompiledLayers.supports(model, kernels):
-            self._compiled = CompiledLayers(model, kernels)
         self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
 
     @torch.no_grad()
@@ -82,19 +73,15 @@ class IncrementalTransformer:
         self, sentences: Sequence[Sequence[int]], start_mark: int
     ) -> tuple[list[Encoded], Tensor]:
         """Return the keys and values of each sentence, and the logits [B, V] of its first token."""
-        compiled, number = self._compiled, len(sentences)
-        is_rounded_up = self._device.type == "cpu" and compiled is None
-        if is_rounded_up:
+        number, is_on_cpu = len(sentences), self._device.type == "cpu"
+        if is_on_cpu:
             spare = rounded_up(number, num_steps=STEPS_OF_SENTENCES) - number
             sentences = [*sentences, *[sentences[0][:1]] * spare]
         lengths = [len(sentence) for sentence in sentences]
         tokens = torch.tensor(list(chain.from_iterable(sentences)))
-        packed = pack(tokens, lengths, self._device, round_up=is_rounded_up, least_step=LEAST_ROWS)
-        if compiled is not None:
-            sources = compiled.encode(packed)
-        else:
-            memory = self._model.encode(packed)
-            sources = [each.memory_attention.keys_values(memory) for each in self._decoder_layers]
+        packed = pack(tokens, lengths, self._device, round_up=is_on_cpu, least_step=LEAST_ROWS)
+        encoded = self._model.encode(packed)
+        sources = [layer.memory_attention.keys_values(encoded) for layer in self._decoder_layers]
         starts, logits = self._after_start(start_mark, sources, lengths)
         of_sentences = zip(*(each[: len(tokens)].split(lengths) for each in sources), strict=True)
         encodings = map(Encoded, of_sentences, starts)
@@ -160,14 +147,8 @@ class IncrementalTransformer:
         ``sources`` are the packed keys and values of B sentences of these ``lengths``, by layer.
         """
         tokens = torch.full((len(lengths),), start_mark, device=self._device)
-        places = sent_to(self._device, _padded_places(lengths))
-        entries = [
-            _padded_entries(source, places, len(lengths), layer.memory_attention)
-            for layer, source in zip(self._decoder_layers, sources, strict=True)
-        ]
-        if self._compiled is not None:
-            return self._compiled.first(tokens, entries, lengths)
         rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
+        places = sent_to(self._device, _padded_places(lengths))
         room = len(places) // len(lengths)
         mask = mask_of_sources(lengths, room, 1, self._shape.num_heads, sources[0])
         kept: list[Tensor] = []
@@ -177,12 +158,11 @@ class IncrementalTransformer:
             kept.append(of_layer)
             return output
 
-        def attend_to_memory(
-            attention: MemoryAttention, source: KeysValues, rows: Tensor
-        ) -> Tensor:
-            return attention.output(attend(attention.queries(rows), [source], [mask]))
+        def attend_to_memory(attention: MemoryAttention, source: Tensor, rows: Tensor) -> Tensor:
+            entries = _padded_entries(source, places, len(lengths), attention)
+            return attention.output(attend(attention.queries(rows), [entries], [mask]))
 
-        for layer, source in zip(self._decoder_layers, entries, strict=True):
+        for layer, source in zip(self._decoder_layers, sources, strict=True):
             rows = layer.compose(
                 rows,
                 partial(attend_within, layer.self_attention),
@@ -213,25 +193,21 @@ def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
 class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        state_kind: type[GrowingState] = GrowingPast,
-        kernels: Kernels | None = None,
-    ) -> None:
-        """``state_kind`` is what suits the first sub-layer of the model's decoder layers.
-
-        Kernels are for a ``GrowingPast``.
-        """
-        super().__init__(model, state_kind.first, kernels)
+    def __init__(self, model: Transformer, state_kind: type[GrowingState] = GrowingPast) -> None:
+        """``state_kind`` is what suits the first sub-layer of the model's decoder layers."""
+        super().__init__(model, state_kind.first)
         self._state_kind = state_kind
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
-        like = self._model.output_weight
-        self._past = self._state_kind(num_slots, beam_size, self._shape, like)
-        self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
+        self._past = self._state_kind(num_slots, beam_size, self._shape, self._like)
+        self._memory = GrowingMemory(num_slots, beam_size, self._shape, self._like)
+
+    @property
+    def _like(self) -> Tensor:
+        """A tensor of the caches' dtype and device, as wide as the model."""
+        return self._model.output_weight
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
@@ -247,10 +223,6 @@ class CachedTransformer(IncrementalTransformer):
         """Return the logits [R, V] of the next token of each hypothesis."""
         num_positions = int(state.positions.max()) + 1
         self._past.advance(state.parents, state.positions == 0)
-        if self._compiled is not None:
-            assert isinstance(self._past, GrowingPast)
-            parts = self._past.parts_of_step(self._memory)
-            return self._compiled.step(state.tokens, state.positions, num_positions, parts)
         tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
         return self._decoded(tokens, positions, num_positions, self._past, self._memory)
 

@@ -95,6 +95,10 @@ class SlotParts:
         """Return each part of one layer."""
         return [layers[number] for layers in self._parts]
 
+    def at(self, slot: int) -> tuple[Sequence[KeysValues], int]:
+        """Return all layers of the part of ``slot``, and its number in that part."""
+        return self._parts[slot // self._size], slot % self._size
+
     @property
     def all_layers(self) -> Sequence[Sequence[KeysValues]]:
         """All layers of each part."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -99,8 +99,9 @@ class Translator:
     sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
     fewer at a time from then on. On a GPU, searches of ``translate`` without rules repeat their
     steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
-    translate at the same time. With ``compile``, a C compiler makes the operations between the
-    products of a CPU, once for each kind of CPU.
+    translate at the same time. With ``compile``, a library computes the layers on a CPU, which a C
+    compiler makes once for each kind of CPU; it has copies of the weights, so the model must not
+    change afterwards.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -195,27 +196,23 @@ class Translator:
             exported = load_ctranslate2(Path(path), ctranslate2_threads)
             return cls(exported.settings, exported.tokenizer, exported, **options)
         # They import torch.
+        from nmt_cli.hardware.thread_waiting import end_threads
         from nmt_cli.model.precision import arrange_fp32
         from nmt_cli.search.ensemble import load_models
 
-        def load() -> Translator:
-            precision = options.get("precision", AUTO)
-            loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
-            settings, tokenizer, model, *_ = loaded
-            translator = cls(settings, tokenizer, model, ensemble=members, **options)
-            models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
-            translator.chosen["model"] = " ".join(models)
-            is_on_cpu, precision = model.output_weight.device.type == "cpu", options["precision"]
+        precision = options.get("precision", AUTO)
+        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
+        settings, tokenizer, model, *_ = loaded
+        translator = cls(settings, tokenizer, model, ensemble=members, **options)
+        models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
+        translator.chosen["model"] = " ".join(models)
+        if model.output_weight.device.type == "cpu":
             # Compiled layers have copies that are arranged already.
-            if is_on_cpu and precision == "fp32" and not options.get("compile"):
+            if options["precision"] == "fp32" and not options.get("compile"):
                 for each in (model, *(member.model for member in members)):
                     arrange_fp32(each, translator.chosen["fp32_products"])
-            return translator
-
-        # The threads that help to load end with this one. If there were more than cores, GNU's
-        # OpenMP would let all sleep at once, and a lone sentence would take twice as long.
-        with ThreadPoolExecutor(1) as loading:
-            return loading.submit(load).result()
+            end_threads()
+        return translator
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:
         """Return a generator of the translation of each line, in order.

@@ -460,7 +460,7 @@ def test_sizes_of_batches_and_the_number_of_threads_may_change(translate, is_old
     assert Path("out").read_bytes() == expected_text()
 
 
-def test_compiled_operations_may_be_left_out_in_the_middle(translate, kernels):
+def test_compiled_layers_may_be_left_out_in_the_middle(translate, kernels):
     del kernels  # skips where they cannot be compiled
     interrupted(translate, "--compile")
     result = translate("--output", "out", "--resume")

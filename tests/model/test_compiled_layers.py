@@ -2,16 +2,17 @@
 
 import random
 from itertools import chain
+from unittest.mock import Mock
 
 import pytest
 import torch
-from torch import Tensor
 
-from nmt_cli.model.compiled import layers as compiled_layers
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import arrange_fp32, at_precision
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.engine import _cached
+from nmt_cli.search.incremental import CachedTransformer
 from tests.fake_models import tiny_recipe
 
 VOCABULARY_SIZE = 50
@@ -37,24 +38,10 @@ def packed(sentences):
     return pack(torch.tensor([*chain.from_iterable(sentences)]), [len(each) for each in sentences])
 
 
-def entries(rows, lengths, shape):
-    """Return the keys [B, H, W, E] and values [B, H, E, X] in packed rows of a memory."""
-    room, heads = max(lengths), shape.num_heads
-    keys = torch.zeros(len(lengths), heads, shape.key_width, room)
-    values = torch.zeros(len(lengths), heads, room, shape.value_width)
-    for number, own in enumerate(rows.split(lengths)):
-        of_keys, of_values = own.split([heads * shape.key_width, heads * shape.value_width], dim=1)
-        keys[number, :, :, : len(own)] = of_keys.unflatten(1, (heads, -1)).permute(1, 2, 0)
-        values[number, :, : len(own)] = of_values.unflatten(1, (heads, -1)).transpose(0, 1)
-    return keys, values
-
-
-def first_logits(layers, model, sentences):
+def first_logits(layers, sentences):
     """Return the memory of each layer, and the logits of the first tokens."""
     sources = layers.encode(packed(sentences))
-    lengths = [len(each) for each in sentences]
-    memory = [entries(rows, lengths, model.config.decoder) for rows in sources]
-    _, logits = layers.first(torch.ones(len(sentences), dtype=torch.int64), memory, lengths)
+    _, logits = layers.first(1, sources, [len(each) for each in sentences])
     return sources, logits
 
 
@@ -67,56 +54,63 @@ def torchs_first_logits(model, sentences):
     return sources, model.project(model.decode(starts, memory, source))
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+PRECISIONS = ["fp32", "bf16", "int8"]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("lengths", [[1], [7, 1, 30, 16], [3] * 40, [600, 2, 300, 300]])
 def test_encoder_and_first_tokens_are_those_of_torch(kernels, precision, norm, lengths):
     model = model_of(precision, norm=norm)
     skip_without_products(model, kernels)
-    layers, sentences = CompiledLayers(model, kernels), sentences_of(lengths)
-    sources, logits = first_logits(layers, model, sentences)
-    expected, expected_logits = torchs_first_logits(model, sentences)
-    # Two numbers between integers may round apart, which is a hundredth of a row's largest one.
-    tolerance = 1e-4 if precision == "fp32" else 0.1
+    sources, logits = first_logits(CompiledLayers(model, kernels), sentences_of(lengths))
+    if precision == "bf16":  # torch would round all that a layer returns, too
+        model = model_of("fp32", norm=norm)
+    expected, expected_logits = torchs_first_logits(model, sentences_of(lengths))
+    tolerance = TOLERANCES[precision]
     for own, other in zip(sources, expected, strict=True):
         assert torch.allclose(own, other, atol=tolerance)
         assert (own - other).abs().mean() < tolerance / 10
     assert torch.allclose(logits, expected_logits, atol=tolerance)
 
 
+# In int8, a value halfway between two integers may be rounded to either one: a unit is 1/127 of the
+# row's largest value. bf16 has 8 bits.
+TOLERANCES = {"fp32": 1e-4, "bf16": 0.1, "int8": 0.1}
+
+
 def skip_without_products(model, kernels):
     if not CompiledLayers.supports(model, kernels):
-        pytest.skip("this CPU has no instructions for products of bytes")
+        pytest.skip("this CPU has no instructions for such products")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_sentence_has_the_same_numbers_in_any_company(kernels, precision):
     model = model_of(precision)
     skip_without_products(model, kernels)
     layers, sentences = CompiledLayers(model, kernels), sentences_of([5, 1, 20, 9, 13, 2, 2, 40])
-    sources, logits = first_logits(layers, model, sentences)
+    sources, logits = first_logits(layers, sentences)
     of_each = [source.split([len(each) for each in sentences]) for source in sources]
     for number, sentence in enumerate(sentences):
-        alone, own_logits = first_logits(layers, model, [sentence])
+        alone, own_logits = first_logits(layers, [sentence])
         assert torch.equal(own_logits[0], logits[number])
         for layer, own in enumerate(alone):
             assert torch.equal(own, of_each[layer][number])
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_nan_stays_in_its_sentence(kernels, precision):
     model = model_of(precision)
     skip_without_products(model, kernels)
     sentences = sentences_of([4, 6, 5])
-    _, expected = first_logits(CompiledLayers(model, kernels), model, sentences)
     bad = VOCABULARY_SIZE - 1
     sentences[1][3] = bad
     for others in (sentences[0], sentences[2]):
         others[:] = [min(token, bad - 1) for token in others]
-    _, expected = first_logits(CompiledLayers(model, kernels), model, sentences)
+    _, expected = first_logits(CompiledLayers(model, kernels), sentences)
     with torch.no_grad():
         model.source_embedding.weight[bad] = torch.nan
-    _, found = first_logits(CompiledLayers(model, kernels), model, sentences)
+    _, found = first_logits(CompiledLayers(model, kernels), sentences)
     assert found[1].isnan().all()
     is_well = [column for column in range(VOCABULARY_SIZE) if column != bad]
     assert torch.equal(found[[0, 2]][:, is_well], expected[[0, 2]][:, is_well])
@@ -128,12 +122,12 @@ def test_several_threads_compute_the_same(kernels):
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = first_logits(layers, model, sentences)
+        alone = first_logits(layers, sentences)
         torch.set_num_threads(3)
-        together = first_logits(layers, model, sentences)
+        together = first_logits(layers, sentences)
     finally:
         torch.set_num_threads(threads)
-    assert layers._encoder.threads == 3
+    assert kernels.library.has_threads()
     assert torch.equal(alone[1], together[1])
     assert all(map(torch.equal, alone[0], together[0]))
 
@@ -141,22 +135,19 @@ def test_several_threads_compute_the_same(kernels):
 def test_weights_that_are_arranged_for_another_library_are_the_same(kernels):
     plain = model_of()
     sentences = sentences_of([5, 8])
-    _, expected = first_logits(CompiledLayers(plain, kernels), plain, sentences)
+    _, expected = first_logits(CompiledLayers(plain, kernels), sentences)
     for library in ("mkl", "onednn"):
         arranged = model_of()
         arrange_fp32(arranged, library)
-        _, found = first_logits(CompiledLayers(arranged, kernels), arranged, sentences)
+        _, found = first_logits(CompiledLayers(arranged, kernels), sentences)
         assert torch.equal(found, expected)
 
 
-def test_long_texts_are_encoded_in_groups(kernels, monkeypatch):
-    model = model_of()
-    layers, sentences = CompiledLayers(model, kernels), sentences_of([5, 30, 2, 2, 19, 8, 1])
-    expected: list[Tensor] = layers.encode(packed(sentences))
-    monkeypatch.setattr(compiled_layers, "ENCODED_ROWS", 20)
-    assert all(map(torch.equal, layers.encode(packed(sentences)), expected))
-
-
-def test_bf16_is_left_to_torch(kernels):
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_precision_without_fast_products_is_torchs(kernels, monkeypatch, caplog, precision):
+    library = Mock(**{"has_type.side_effect": lambda kind: kind == 0})
+    monkeypatch.setattr(kernels, "library", library)
     assert CompiledLayers.supports(model_of(), kernels)
-    assert not CompiledLayers.supports(model_of("bf16"), kernels)
+    cached = _cached(model_of(precision), precision, kernels)
+    assert type(cached) is CachedTransformer
+    assert f"makes them slower in {precision}" in caplog.text

@@ -22,7 +22,9 @@ def lines_of_unlike_length(count):
     return [" ".join(chance.choices(LINES, k=chance.choice([1, 1, 2, 4]))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8", "fp32 compiled", "int8 compiled"])
+@pytest.mark.parametrize(
+    "precision", ["fp32", "bf16", "int8", "fp32 compiled", "bf16 compiled", "int8 compiled"]
+)
 @pytest.mark.parametrize(
     "name", ["whitespace", pytest.param("sentencepiece", marks=pytest.mark.slow)]
 )

@@ -7,11 +7,14 @@ import pytest
 import torch
 from torch import nn
 
+from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.attention_cache import GrowingPast, GrowingState
+from nmt_cli.search import compiled_model
+from nmt_cli.search.attention_cache import GrowingState
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
@@ -59,11 +62,10 @@ def uncached_of_all(model, sources, prefixes):
 class Drive:
     """Leads a cached model through a tree of hypotheses and checks it at every step."""
 
-    def __init__(
-        self, model, num_slots, beam_size, seed=1, state_kind: Any = GrowingPast, kernels=None
-    ):
+    def __init__(self, model, num_slots, beam_size, seed=1, cached: Any = None):
         self.rng = random.Random(seed)
-        self.model, self.cached = model, CachedTransformer(model, state_kind, kernels)
+        self.model = model
+        self.cached: Any = cached if cached is not None else CachedTransformer(model)
         self.beam_size = beam_size
         self.cached.reset(num_slots, beam_size)
         self.sources: list[list[int]] = [[]] * num_slots
@@ -122,28 +124,85 @@ def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
     follow_a_random_tree(tiny_model(**config))
 
 
+@pytest.mark.parametrize("beam_size", [4, 6])
 @pytest.mark.parametrize("config", [*VARIANTS, *OF_OTHER_PROGRAMS])
-def test_compiled_steps_of_a_random_tree(config, kernels, monkeypatch):
+def test_compiled_steps_of_a_random_tree(config, beam_size, kernels, monkeypatch):
     monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
-    follow_a_random_tree(tiny_model(**config), kernels)
+    model = tiny_model(**config)
+    follow_a_random_tree(model, CompiledTransformer(model, kernels), beam_size)
 
 
-def follow_a_random_tree(model, kernels=None):
-    drive = Drive(model, num_slots=3, beam_size=4, kernels=kernels)
-    drive.start([0, 1, 2], [5, 1, 9])
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_compiled_steps_in_a_lower_precision(precision, kernels):
+    model = tiny_model(d_model=64, num_heads=2)
+    rounded = at_precision(model, precision)
+    if not CompiledLayers.supports(rounded, kernels):
+        pytest.skip("this CPU has no instructions for such products")
+    follow_a_random_tree(model, CompiledTransformer(rounded, kernels), tolerance=0.1)
+
+
+def test_compiled_steps_in_several_threads(kernels):
+    model = tiny_model(d_model=256, d_ff=1024, num_heads=4)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        follow_a_random_tree(model, CompiledTransformer(model, kernels), tolerance=1e-4)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_caches(kernels):
+    """Its slot serves the next sentence."""
+    model = tiny_model(tied_embeddings="none")
+    with torch.no_grad():
+        model.source_embedding.weight[VOCABULARY_SIZE - 1] = torch.nan
+    bad, good = Sentence([5, VOCABULARY_SIZE - 1], 9), Sentence([5, 6, 7], 9)
+    settings = SearchSettings(3, 0.6, 2, BOS, EOS)
+
+    def tokens(sentences, num_slots):
+        found = sorted(
+            beam_search(CompiledTransformer(model, kernels), sentences, num_slots, settings)
+        )
+        assert all(
+            (each.error == NOT_A_NUMBER) == (sentences[each.number] is bad) for each in found
+        )
+        return [[each.tokens for each in one.hypotheses] for one in found if one.error is None]
+
+    (alone,) = tokens([good], 1)
+    assert tokens([bad, good, bad, good], 1) == [alone, alone]
+    assert tokens([bad, good, bad, good], 4) == [alone, alone]
+
+
+def test_texts_are_encoded_in_groups(kernels, monkeypatch):
+    cached = CompiledTransformer(tiny_model(), kernels)
+    sentences = [[5 + length] * length for length in (5, 30, 2, 2, 19, 8, 1)]
+    expected, expected_logits = cached.encode(sentences, BOS)
+    monkeypatch.setattr(compiled_model, "ENCODED_TOKENS", 20)
+    groups = [[len(each) for each in group] for group in compiled_model._groups(sentences)]
+    assert groups == [[5], [30], [2, 2], [19], [8, 1]]
+    found, logits = cached.encode(sentences, BOS)
+    assert torch.equal(logits, expected_logits)
+    for own, other in zip(found, expected, strict=True):
+        assert torch.equal(own.start_mark, other.start_mark)
+        assert all(map(torch.equal, own.source, other.source))
+
+
+def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):
+    drive = Drive(model, num_slots=3, beam_size=beam_size, cached=cached)
+    drive.start([0, 1, 2], [5, 1, 9], tolerance)
     for step in range(60):
-        drive.step(checked=step % 3 == 0)
+        drive.step(tolerance, checked=step % 3 == 0)
         drive.grow(drive.random_parent)
         if step == 20:
-            drive.start([1], [14])  # longer than all before
+            drive.start([1], [14], tolerance)  # longer than all before
         if step == 35:
-            drive.start([2, 0], [2, 3])  # all shorter than the cache is wide
-            drive.start([1], [4])
+            drive.start([2, 0], [2, 3], tolerance)  # all shorter than the cache is wide
+            drive.start([1], [4], tolerance)
         if step == 45:
             drive.keep_slots([2, 1, 0, 2])
         if step == 50:
             drive.keep_slots([0, 1])
-    assert max(drive.past.rooms) < 60 * 4 / 2, "places are never used again"
+    assert max(drive.past.rooms) < 60 * beam_size / 2, "places are never used again"
 
 
 class Averaging(nn.Module):
@@ -199,7 +258,7 @@ def test_layers_may_keep_another_state_than_keys_and_values(norm):
     model = tiny_model(norm=norm)
     for layer in model.decoder_layers:
         layer.self_attention = Averaging(model.config.d_model)
-    drive = Drive(model, 3, 4, state_kind=AveragedPast)
+    drive = Drive(model, 3, 4, cached=CachedTransformer(model, AveragedPast))
     drive.start([0, 1, 2], [5, 3, 8])
     for length in range(9):
         drive.step()
@@ -340,7 +399,7 @@ def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
     assert torch.allclose(
         uncached(rounded, drive.sources[0], drive.hypotheses[0]).float(), exact, atol=0.15
     )
-    assert drive.past._parts.layer(0)[0].keys.dtype == torch.bfloat16
+    assert drive.past.parts.layer(0)[0].keys.dtype == torch.bfloat16
 
 
 def test_the_cache_holds_no_second_copy_of_the_weights():

@@ -1,9 +1,9 @@
-/* The encoder's and the decoder's layers, without dropout, in fp32 or with products in int8.
+/* The encoder's and the decoder's layers, without dropout, in fp32; products by weights in fp32, bf16 or int8.
 
-   The result of a sentence depends on that sentence only, to the last bit. NaN stays in its row.
+   The result of a sentence depends on that sentence only, to the last bit. NaN stays in its sentence.
 
-   Legend: R rows, I inputs, O outputs, D d_model, S slots, K beam, H heads, W width of a head's queries and
-   keys, X of its values, E entries. */
+   Legend: N layers, R rows, I inputs, O outputs, D d_model, F d_ff, V vocabulary, B sentences, S slots, K beam,
+   H heads, W width of a head's queries and keys, X of its values, E entries. */
 
 #include "vectors.h"
 
@@ -16,39 +16,43 @@
 static int omp_get_thread_num(void) { return 0; }
 #endif
 
-#define BLOCK (2 * LANES)  /* outputs of a matrix that are computed together */
+#define BLOCK (2 * LANES) /* outputs of a matrix that are computed together */
 /* rows that read a block together: two vectors of sums for each must fit into the registers */
 #if defined __AVX512F__ || defined __aarch64__
 #define ROWS_AT_ONCE 8
 #else
 #define ROWS_AT_ONCE 4
 #endif
-#define QUERIES_AT_ONCE 4  /* hypotheses that read keys and values together */
-#define LEAST_SHARED 4000000 /* multiplications that are worth more than one thread */
-#define LARGEST 127.f      /* of the integers that stand for numbers */
-#define SMALLEST_SCALE 1e-30f
+#define QUERIES_AT_ONCE 4     /* that read keys and values together */
+#define LEAST_SHARED 4000000  /* multiplications that are worth more than one thread */
+#define LARGEST 127.f         /* of int8 */
+#define SMALLEST_SCALE 1e-30f /* of a row in int8 */
 
-/* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: in fp32 [O / BLOCK, I, BLOCK],
-   or as int8 [O / BLOCK, I / 4, BLOCK, 4] with the scale [O] and 128 times the sum [O] of each output.
-   ``bias`` [O] may be NULL. */
+/* Groups of four bytes hold one number in fp32, two in bf16 or four in int8. */
+enum type { FP32, BF16, INT8 };
+#define GROUP 4
+
+/* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: [O / BLOCK, I / numbers of a
+   group, BLOCK] groups. In int8 it has the scale [O] and 128 times the sum [O] of each output. ``bias`` [O]
+   may be NULL. */
 typedef struct {
-    const void *blocks;
+    const char *blocks;
     const float *bias, *scales;
-    const int32_t *sums;
-    long I, O;
+    const uint32_t *sums; /* modulo 2^32, as the sums of products are */
+    long type, I, O;
 } matrix;
 
 typedef struct {
-    const float *weight, *bias; /* [D]; bias may be NULL */
+    const float *weight, *bias; /* [D]; bias may be NULL; without a norm, weight is NULL */
     float epsilon;
 } norm;
 
 /* a layer; that of an encoder has nothing for the memory */
 typedef struct {
-    matrix queries_keys_values, output;
+    matrix queries_keys_values, self_attention_output;
     matrix memory_queries, memory_output;
     matrix inner, outer;
-    norm within, to_memory, feed_forward;
+    norm self_attention_norm, memory_attention_norm, feed_forward_norm;
 } layer;
 
 enum activation { NONE, RELU, SWISH, GELU, GELU_TANH };
@@ -56,8 +60,8 @@ enum activation { NONE, RELU, SWISH, GELU, GELU_TANH };
 /* what the layers of a stack have in common */
 typedef struct {
     const layer *layers;
-    long N; /* layers */
-    long H, W, X, D, F;
+    norm last; /* of the rows after all layers */
+    long N, H, W, X, D, F;
     long is_pre_norm, activation;
     long threads;
 } stack;
@@ -86,119 +90,159 @@ typedef struct {
     const int64_t *lengths; /* [S], how many entries the memory has */
 } part;
 
-/* sizes ---------------------------------------------------------------------------------------------- */
+/* workspace -------------------------------------------------------------------------------------------- */
 
-long outputs_of_block(void) { return BLOCK; }
+/* what layers compute of R rows, beside the rows themselves, with up to E entries */
+typedef struct {
+    float *branch, *projected, *attended, *inside, *keys, *values, *scores, *rounded;
+} workspace;
 
-/* the numbers that ``encode`` and ``decode`` need beside the rows, for R rows and up to E entries */
-long room_for(const stack *of, long R, long E) {
-    long projected = of->H * (2 * of->W + of->X), attended = of->H * of->X;
-    long inside = projected + attended > of->F ? projected + attended : of->F;
-    long widest = attended > of->F ? attended : of->F;
-    widest = widest > of->D ? widest : of->D;
-    long integers = R * (widest / 4 + 2), scores = of->threads * QUERIES_AT_ONCE * (E + LANES);
-    return R * (of->D + inside) + E * of->H * (of->W + of->X) + integers + scores;
+static long numbers_of_group(long type) { return type == INT8 ? 4 : type == BF16 ? 2 : 1; }
+
+static long groups_of(long type, long I) {
+    return (I + numbers_of_group(type) - 1) / numbers_of_group(type);
 }
 
-static long size_of(const matrix *of) { return of->I * of->O; }
+/* the size, in fp32 numbers, of R rows [I] that are rounded to any type, and of their scales */
+long rounded_size(long R, long I) { return R * (groups_of(BF16, I) + 1); }
 
-/* the threads for a product of so many multiplications, or for several that follow each other: waking a
-   thread takes as long as a million of them */
+/* divides memory, if it is not NULL; returns the size that is needed, in fp32 numbers */
+static long divide(const stack *of, long R, long E, float *memory, workspace *parts) {
+    long keys = of->H * of->W, values = of->H * of->X;
+    long widest = of->F > of->D ? of->F : of->D;
+    widest = widest > values ? widest : values;
+    long sizes[] = {R * of->D, R * (2 * keys + values), R * values, R * of->F, E * keys, E * values,
+                    of->threads * QUERIES_AT_ONCE * (E + LANES), rounded_size(R, widest)};
+    float **places[] = {&parts->branch, &parts->projected, &parts->attended, &parts->inside,
+                        &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
+    long size = 0;
+    for (int i = 0; i < 8; size += sizes[i++])
+        if (memory) *places[i] = memory + size;
+    return size;
+}
+
+long workspace_size(const stack *of, long R, long E) {
+    workspace none;
+    return divide(of, R, E, NULL, &none);
+}
+
+/* the threads for products of so many multiplications in a row: to wake a thread takes as long as a million */
 static int threads_for(long multiplications, long threads) {
     return multiplications < LEAST_SHARED ? 1 : threads;
 }
 
-static int threads_of_stack(const stack *of, long R) {
-    const layer *by = of->layers;
-    long size = size_of(&by->queries_keys_values) + size_of(&by->output) + size_of(&by->memory_queries) +
-                size_of(&by->memory_output) + size_of(&by->inner) + size_of(&by->outer);
+static long num_weights(const matrix *of) { return of->I * of->O; }
+
+static int threads_for_stack(const stack *of, long R) {
+    const layer *first = of->layers;
+    long size = num_weights(&first->queries_keys_values) + num_weights(&first->self_attention_output) +
+                num_weights(&first->memory_queries) + num_weights(&first->memory_output) +
+                num_weights(&first->inner) + num_weights(&first->outer);
     return threads_for(R * of->N * size, of->threads);
 }
 
-/* products ------------------------------------------------------------------------------------------- */
-
-void pack(const float *weight, long O, long I, float *blocks) {
-    for (long first = 0; first < O; first += BLOCK)
-        for (long i = 0; i < I; i++)
-            for (long o = first; o < first + BLOCK; o++)
-                *blocks++ = o < O ? weight[o * I + i] : 0.f;
+/* whether layers are computed by several threads */
+long has_threads(void) {
+#if defined _OPENMP
+    return 1;
+#else
+    return 0;
+#endif
 }
 
-void pack_int8(const int8_t *weight, long O, long I, int8_t *blocks, int32_t *sums) {
+/* products --------------------------------------------------------------------------------------------- */
+
+/* whether the CPU has instructions for products of a type, and none that torch uses and that are faster */
+long has_type(long type) {
+#if defined __AVX512VNNI__ || (defined __AVXVNNI__ && !defined __AVX512F__)
+    if (type == INT8) return 1;
+#endif
+#if defined __AVX512BF16__ && !defined __AMX_BF16__
+    if (type == BF16) return 1;
+#endif
+    return type == FP32;
+}
+
+long size_of_blocks(long type, long I, long O) {
+    return (O + BLOCK - 1) / BLOCK * BLOCK * groups_of(type, I) * GROUP;
+}
+
+/* writes a weight [O, I] of a type into the blocks of a matrix; ``sums`` are for int8 */
+void pack(const char *weight, long type, long I, long O, char *blocks, uint32_t *sums) {
+    long numbers = numbers_of_group(type), size = GROUP / numbers;
+    for (long first = 0; first < O; first += BLOCK)
+        for (long i = 0; i < I; i += numbers)
+            for (long o = first; o < first + BLOCK; o++, blocks += GROUP) {
+                long own = o >= O ? 0 : I - i < numbers ? I - i : numbers;
+                memset(blocks, 0, GROUP);
+                if (own) memcpy(blocks, weight + (o * I + i) * size, own * size);
+            }
+    if (type != INT8) return;
     for (long o = 0; o < O; o++) {
         sums[o] = 0;
-        for (long i = 0; i < I; i++) sums[o] += 128 * weight[o * I + i];
+        for (long i = 0; i < I; i++) sums[o] += 128 * (uint32_t)((const int8_t *)weight)[o * I + i];
     }
-    for (long first = 0; first < O; first += BLOCK)
-        for (long i = 0; i < I; i += 4)
-            for (long o = first; o < first + BLOCK; o++)
-                for (long j = i; j < i + 4; j++) *blocks++ = o < O && j < I ? weight[o * I + j] : 0;
 }
 
-/* the products [count, BLOCK] of rows [count, I] and a block; the sums are added up in the same order
-   whatever ``count`` is */
-INLINE void multiply_block(const float *rows, long stride, const float *block, long I, int count,
-                           float *products) {
+/* sums [LANES], fp32 or for int8 int32, plus the products of a row's group and a group of each output.
+   Instructions for int8 take one side without a sign: the row's numbers have 128 added to them. */
+INLINE floats add_products(long type, floats sums, const char *group, const char *weights) {
+    int32_t four;
+    memcpy(&four, group, GROUP);
+    if (type == FP32) {
+        float number;
+        memcpy(&number, &four, GROUP);
+        return sums + number * load((const float *)weights);
+    }
+#if defined __AVX512BF16__
+    if (type == BF16)
+        return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)_mm512_set1_epi32(four),
+                                        (__m512bh)_mm512_loadu_si512(weights));
+#endif
+#if defined __AVX512VNNI__
+    if (type == INT8)
+        return (floats)_mm512_dpbusd_epi32((__m512i)sums, _mm512_set1_epi32(four),
+                                           _mm512_loadu_si512(weights));
+#elif defined __AVXVNNI__ && !defined __AVX512F__
+    if (type == INT8)
+        return (floats)_mm256_dpbusd_avx_epi32((__m256i)sums, _mm256_set1_epi32(four),
+                                               _mm256_loadu_si256((const __m256i *)weights));
+#endif
+    ints own = *(const ints *)weights;
+    if (type == BF16) {
+        float low = ((floats)((ints){0} + (four << 16)))[0], high = ((floats)((ints){0} + (four & ~0xffff)))[0];
+        return sums + low * (floats)(own << 16) + high * (floats)(own & ~0xffff);
+    }
+    ints found = (ints)sums;
+    for (int n = 0; n < 4; n++) found += ((four >> 8 * n) & 255) * ((own << (24 - 8 * n)) >> 24);
+    return (floats)found;
+}
+
+/* the sums [count, BLOCK] of rows [count, steps] and a block [steps, BLOCK] of groups; they are added up in
+   the same order whatever ``count`` is */
+INLINE void multiply_block(long type, const char *rows, const char *block, long steps, int count,
+                           floats *sums) {
     floats low[ROWS_AT_ONCE], high[ROWS_AT_ONCE];
     for (int r = 0; r < count; r++) low[r] = high[r] = ZERO;
-    for (long i = 0; i < I; i++, block += BLOCK) {
-        floats first = load(block), second = load(block + LANES);
+    for (long i = 0; i < steps; i++, block += BLOCK * GROUP)
         for (int r = 0; r < count; r++) {
-            low[r] += rows[r * stride + i] * first;
-            high[r] += rows[r * stride + i] * second;
+            const char *group = rows + (r * steps + i) * GROUP;
+            low[r] = add_products(type, low[r], group, block);
+            high[r] = add_products(type, high[r], group, block + LANES * GROUP);
         }
-    }
-    for (int r = 0; r < count; r++) {
-        store(products + r * BLOCK, low[r]);
-        store(products + r * BLOCK + LANES, high[r]);
-    }
+    for (int r = 0; r < count; r++) sums[2 * r] = low[r], sums[2 * r + 1] = high[r];
 }
 
-/* sums, plus the products of four bytes without sign and four integers each */
-#if defined __AVX512VNNI__
-#define HAS_INT8 1
-INLINE ints add_products(ints sums, int32_t bytes, const int8_t *weights) {
-    __m512i four = _mm512_set1_epi32(bytes), own = _mm512_loadu_si512(weights);
-    return (ints)_mm512_dpbusd_epi32((__m512i)sums, four, own);
-}
-#elif defined __AVXVNNI__
-#define HAS_INT8 1
-INLINE ints add_products(ints sums, int32_t bytes, const int8_t *weights) {
-    __m256i four = _mm256_set1_epi32(bytes), own = _mm256_loadu_si256((const __m256i *)weights);
-    return (ints)_mm256_dpbusd_avx_epi32((__m256i)sums, four, own);
-}
-#else
-#define HAS_INT8 0
-INLINE ints add_products(ints sums, int32_t bytes, const int8_t *weights) {
-    (void)bytes, (void)weights;
-    return sums;
-}
-#endif
-
-/* whether matrices may be int8 */
-long has_int8(void) { return HAS_INT8; }
-
-/* the same of a block in int8, and of rows in int8 plus 128; I is a multiple of 4 */
-INLINE void multiply_block_int8(const uint8_t *rows, long stride, const int8_t *block, long I, int count,
-                                int32_t *products) {
-    ints low[ROWS_AT_ONCE], high[ROWS_AT_ONCE];
-    for (int r = 0; r < count; r++) low[r] = high[r] = (ints){0};
-    for (long i = 0; i < I; i += 4, block += 4 * BLOCK)
-        for (int r = 0; r < count; r++) {
-            int32_t bytes;
-            memcpy(&bytes, rows + r * stride + i, 4);
-            low[r] = add_products(low[r], bytes, block);
-            high[r] = add_products(high[r], bytes, block + 4 * LANES);
-        }
-    for (int r = 0; r < count; r++) {
-        *(ints *)(products + r * BLOCK) = low[r];
-        *(ints *)(products + r * BLOCK + LANES) = high[r];
-    }
+INLINE void multiply_some(long type, const char *rows, const char *block, long steps, long count,
+                          floats *sums) {
+    if (count == ROWS_AT_ONCE) multiply_block(type, rows, block, steps, ROWS_AT_ONCE, sums);
+    else if (count == 4) multiply_block(type, rows, block, steps, 4, sums);
+    else if (count == 2) multiply_block(type, rows, block, steps, 2, sums);
+    else multiply_block(type, rows, block, steps, 1, sums);
 }
 
-/* returns the scale of a row [I], which is not a number if one in the row is not finite; the row over the
-   scale, as whole numbers plus 128 */
-static float round_row(const float *row, long I, uint8_t *integers) {
+/* rounds a row [I] to int8, plus 128; returns its scale, which is NaN if a number is not finite */
+static float round_to_int8(const float *row, long I, uint8_t *integers) {
     floats largest = ZERO, nan = ZERO; /* x - x is NaN where x is not finite */
     long i = 0;
     for (; i + LANES <= I; i += LANES) {
@@ -212,12 +256,21 @@ static float round_row(const float *row, long I, uint8_t *integers) {
         not_finite += row[i] - row[i];
     }
     float scale = (most > SMALLEST_SCALE ? most : SMALLEST_SCALE) / LARGEST + not_finite;
-    float inverse = isnan(scale) ? 0.f : 1.f / scale;
+    float inverse = 1.f / scale;
     if (isnan(scale)) memset(integers, 128, I);
     else
         for (i = 0; i < I; i++)
             integers[i] = (uint8_t)((int32_t)((row[i] * inverse + ROUNDING) - ROUNDING) + 128);
     return scale;
+}
+
+static void round_to_bf16(const float *row, long I, uint16_t *numbers) {
+    for (long i = 0; i < I; i++) {
+        uint32_t bits;
+        memcpy(&bits, row + i, sizeof(bits));
+        uint32_t up = (bits + 0x7fff + (bits >> 16 & 1)) >> 16; /* half to even */
+        numbers[i] = row[i] == row[i] ? up : 0x7fc0;
+    }
 }
 
 INLINE float activated(float x, long activation) {
@@ -230,63 +283,58 @@ INLINE float activated(float x, long activation) {
     }
 }
 
-/* the activation of x W^T + b [R, O] of rows [R, I]; ``room`` has R * (I + 8) bytes */
+/* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size`` */
 static void multiply_rows(const matrix *by, const float *rows, long R, long activation, float *output,
-                          void *room, int threads) {
-    long I = by->I, O = by->O, stride = (I + 3) / 4 * 4;
-    float *row_scales = room;
-    uint8_t *integers = (uint8_t *)(row_scales + R);
-    if (by->scales)
-        for (long r = 0; r < R; r++) row_scales[r] = round_row(rows + r * I, I, integers + r * stride);
+                          float *rounded, int threads) {
+    long I = by->I, O = by->O, type = by->type, steps = groups_of(type, I);
+    const char *from = type == FP32 ? (const char *)rows : (const char *)(rounded + R);
+    for (long r = 0; r < R && type != FP32; r++) {
+        char *row = (char *)(rounded + R) + r * steps * GROUP;
+        memset(row + (steps - 1) * GROUP, 0, GROUP); /* what the last group has too many */
+        if (type == INT8) rounded[r] = round_to_int8(rows + r * I, I, (uint8_t *)row);
+        else round_to_bf16(rows + r * I, I, (uint16_t *)row);
+    }
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (long o = 0; o < O; o += BLOCK) {
         long width = O - o < BLOCK ? O - o : BLOCK;
+        const char *block = by->blocks + o * steps * GROUP;
         float bias[BLOCK] = {0.f}, scales[BLOCK] = {0.f};
-        int32_t sums[BLOCK] = {0};
+        uint32_t sums[BLOCK] = {0};
         if (by->bias) memcpy(bias, by->bias + o, width * sizeof(float));
-        if (by->scales) {
+        if (type == INT8) {
             memcpy(scales, by->scales + o, width * sizeof(float));
-            memcpy(sums, by->sums + o, width * sizeof(int32_t));
+            memcpy(sums, by->sums + o, width * sizeof(uint32_t));
         }
         for (long r = 0, count; r < R; r += count) {
-            float products[ROWS_AT_ONCE * BLOCK];
             long left = R - r;
+            floats found[2 * ROWS_AT_ONCE];
+            const char *some = from + r * steps * GROUP;
             count = left >= ROWS_AT_ONCE ? ROWS_AT_ONCE : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            if (by->scales) {
-                const uint8_t *from = integers + r * stride;
-                const int8_t *block = (const int8_t *)by->blocks + o * stride;
-                int32_t found[ROWS_AT_ONCE * BLOCK];
-                if (count == ROWS_AT_ONCE)
-                    multiply_block_int8(from, stride, block, stride, ROWS_AT_ONCE, found);
-                else if (count == 4) multiply_block_int8(from, stride, block, stride, 4, found);
-                else if (count == 2) multiply_block_int8(from, stride, block, stride, 2, found);
-                else multiply_block_int8(from, stride, block, stride, 1, found);
-                for (long k = 0; k < count; k++)
-                    for (long j = 0; j < BLOCK; j++)
-                        products[k * BLOCK + j] =
-                            (float)(found[k * BLOCK + j] - sums[j]) * scales[j] * row_scales[r + k];
-            } else {
-                const float *from = rows + r * I, *block = (const float *)by->blocks + o * I;
-                if (count == ROWS_AT_ONCE) multiply_block(from, I, block, I, ROWS_AT_ONCE, products);
-                else if (count == 4) multiply_block(from, I, block, I, 4, products);
-                else if (count == 2) multiply_block(from, I, block, I, 2, products);
-                else multiply_block(from, I, block, I, 1, products);
-            }
+            if (type == FP32) multiply_some(FP32, some, block, steps, count, found);
+            else if (type == BF16) multiply_some(BF16, some, block, steps, count, found);
+            else multiply_some(INT8, some, block, steps, count, found);
             for (long k = 0; k < count; k++) {
-                float *to = output + (r + k) * O + o, *sum = products + k * BLOCK;
-                for (long j = 0; j < BLOCK; j++) sum[j] += bias[j];
+                float products[BLOCK];
+                int32_t integers[BLOCK];
+                memcpy(products, found + 2 * k, sizeof(products));
+                memcpy(integers, found + 2 * k, sizeof(integers));
+                if (type == INT8)
+                    for (long j = 0; j < BLOCK; j++)
+                        products[j] =
+                            (float)(int32_t)((uint32_t)integers[j] - sums[j]) * scales[j] * rounded[r + k];
+                for (long j = 0; j < BLOCK; j++) products[j] += bias[j];
                 if (activation == RELU)
-                    for (long j = 0; j < BLOCK; j++) sum[j] = activated(sum[j], RELU);
+                    for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], RELU);
                 else if (activation != NONE)
-                    for (long j = 0; j < BLOCK; j++) sum[j] = activated(sum[j], activation);
-                memcpy(to, sum, width * sizeof(float));
+                    for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], activation);
+                memcpy(output + (r + k) * O + o, products, width * sizeof(float));
             }
         }
     }
 }
 
-void multiply(const matrix *by, const float *rows, long R, float *output, void *room, long threads) {
-    multiply_rows(by, rows, R, NONE, output, room, threads_for(R * size_of(by), threads));
+void multiply(const matrix *by, const float *rows, long R, float *output, float *rounded, long threads) {
+    multiply_rows(by, rows, R, NONE, output, rounded, threads_for(R * num_weights(by), threads));
 }
 
 /* residual sums ---------------------------------------------------------------------------------------- */
@@ -331,11 +379,11 @@ void embed(const embedding *by, const int64_t *tokens, const int64_t *positions,
     if (by->after.weight) normalize(&by->after, rows, NULL, S * K, D, rows);
 }
 
-/* returns the rows [R, D] that enter a sub-layer; with pre-norm they are in ``room`` */
-static const float *entering(const stack *of, const norm *by, const float *rows, long R, float *room) {
+/* returns the rows [R, D] that enter a sub-layer; with pre-norm they are ``normalized`` */
+static const float *entering(const stack *of, const norm *by, const float *rows, long R, float *normalized) {
     if (!of->is_pre_norm) return rows;
-    normalize(by, rows, NULL, R, of->D, room);
-    return room;
+    normalize(by, rows, NULL, R, of->D, normalized);
+    return normalized;
 }
 
 /* adds the output of a sub-layer to rows [R, D]; with post-norm, normalizes the sum */
@@ -445,6 +493,17 @@ static void append(const float *new_keys, const float *new_values, long H, long 
     }
 }
 
+/* writes packed rows [R, H*(W+X)], keys and then values, of sentences of these lengths into the first entries
+   of their slots in keys [S, H, W, E] and values [S, H, E, X] */
+void write_entries(const stack *of, const float *rows, const int64_t *lengths, const int64_t *slots,
+                   long num_sentences, long E, float *keys, float *values) {
+    long H = of->H, W = of->W, X = of->X;
+    for (long b = 0; b < num_sentences; b++)
+        for (long e = 0; e < lengths[b]; e++, rows += H * (W + X))
+            append(rows, rows + H * W, H, W, X, E, e, keys + slots[b] * H * W * E,
+                   values + slots[b] * H * E * X);
+}
+
 /* the number of entries before those that no hypothesis attends to */
 static long num_used(const uint8_t *is_kept, long kept_room, long K, long E) {
     for (long e = E; e > 0; e--)
@@ -491,72 +550,70 @@ static void attend_to_memory(const stack *of, int threads, const part *in, const
 
 /* layers ----------------------------------------------------------------------------------------------- */
 
-static void feed_forward(const stack *of, int threads, const layer *by, long R, float *rows, float *room,
-                         void *rounding) {
-    float *branch = room, *inside = room + R * of->D;
-    const float *from = entering(of, &by->feed_forward, rows, R, branch);
-    multiply_rows(&by->inner, from, R, of->activation, inside, rounding, threads);
-    multiply_rows(&by->outer, inside, R, NONE, branch, rounding, threads);
-    close_residual(of, &by->feed_forward, branch, R, rows);
+static void feed_forward(const stack *of, int threads, const layer *by, long R, float *rows,
+                         const workspace *in) {
+    const float *from = entering(of, &by->feed_forward_norm, rows, R, in->branch);
+    multiply_rows(&by->inner, from, R, of->activation, in->inside, in->rounded, threads);
+    multiply_rows(&by->outer, in->inside, R, NONE, in->branch, in->rounded, threads);
+    close_residual(of, &by->feed_forward_norm, in->branch, R, rows);
 }
 
 /* one step of a decoder: rows [R, D] of the newest tokens of all hypotheses, and after its layers. R is K
-   times the slots of all ``parts``, which have up to E entries. ``room`` is that of ``room_for``. */
+   times the slots of all ``parts``, which have up to E entries. ``memory`` has the size of
+   ``workspace_size``. */
 void decode(const stack *of, const part *parts, long num_parts, long K, long R, long E, float *rows,
-            float *room) {
-    long projected_width = of->H * (2 * of->W + of->X), width = of->H * of->X;
-    float *branch = room, *projected = branch + R * of->D, *attended = projected + R * projected_width;
-    long inside = projected_width + width > of->F ? projected_width + width : of->F;
-    float *scores = projected + R * inside;
-    void *rounding = scores + of->threads * QUERIES_AT_ONCE * (E + LANES);
-    int threads = threads_of_stack(of, R);
+            float *memory) {
+    long keys = of->H * of->W, values = of->H * of->X;
+    int threads = threads_for_stack(of, R);
+    workspace in;
+    divide(of, R, E, memory, &in);
     for (long n = 0; n < of->N; n++) {
         const layer *by = of->layers + n;
-        const float *from = entering(of, &by->within, rows, R, branch);
-        multiply_rows(&by->queries_keys_values, from, R, NONE, projected, rounding, threads);
+        const float *from = entering(of, &by->self_attention_norm, rows, R, in.branch);
+        multiply_rows(&by->queries_keys_values, from, R, NONE, in.projected, in.rounded, threads);
         for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
-            attend_to_past(of, threads, parts + p, parts[p].of_layers + n, K, projected + row * projected_width,
-                           scores, attended + row * width);
-        multiply_rows(&by->output, attended, R, NONE, branch, rounding, threads);
-        close_residual(of, &by->within, branch, R, rows);
+            attend_to_past(of, threads, parts + p, parts[p].of_layers + n, K,
+                           in.projected + row * (2 * keys + values), in.scores, in.attended + row * values);
+        multiply_rows(&by->self_attention_output, in.attended, R, NONE, in.branch, in.rounded, threads);
+        close_residual(of, &by->self_attention_norm, in.branch, R, rows);
 
-        from = entering(of, &by->to_memory, rows, R, branch);
-        multiply_rows(&by->memory_queries, from, R, NONE, projected, rounding, threads);
+        from = entering(of, &by->memory_attention_norm, rows, R, in.branch);
+        multiply_rows(&by->memory_queries, from, R, NONE, in.projected, in.rounded, threads);
         for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
-            attend_to_memory(of, threads, parts + p, parts[p].of_layers + n, K, projected + row * of->H * of->W,
-                             scores, attended + row * width);
-        multiply_rows(&by->memory_output, attended, R, NONE, branch, rounding, threads);
-        close_residual(of, &by->to_memory, branch, R, rows);
-        feed_forward(of, threads, by, R, rows, room, rounding);
+            attend_to_memory(of, threads, parts + p, parts[p].of_layers + n, K, in.projected + row * keys,
+                             in.scores, in.attended + row * values);
+        multiply_rows(&by->memory_output, in.attended, R, NONE, in.branch, in.rounded, threads);
+        close_residual(of, &by->memory_attention_norm, in.branch, R, rows);
+        feed_forward(of, threads, by, R, rows, &in);
     }
+    if (of->last.weight) normalize(&of->last, rows, NULL, R, of->D, rows);
 }
 
-/* an encoder: rows [R, D] of sentences one after the other, of these lengths up to E */
-void encode(const stack *of, const int64_t *lengths, long num_sentences, long R, long E, float *rows,
-            float *room) {
+/* an encoder: rows [R, D] of sentences one after the other, of these lengths [B] up to E */
+void encode(const stack *of, const int64_t *lengths, long B, long R, long E, float *rows, float *memory) {
     long H = of->H, W = of->W, X = of->X, stride = H * (2 * W + X), width = H * X;
-    float *branch = room, *projected = branch + R * of->D, *attended = projected + R * stride;
-    long inside = stride + width > of->F ? stride + width : of->F;
-    float *keys = projected + R * inside, *values = keys + E * H * W, *scores = values + E * width;
-    void *rounding = scores + of->threads * QUERIES_AT_ONCE * (E + LANES);
-    int threads = threads_of_stack(of, R);
+    int threads = threads_for_stack(of, R);
+    workspace in;
+    divide(of, R, E, memory, &in);
     for (long n = 0; n < of->N; n++) {
         const layer *by = of->layers + n;
-        const float *from = entering(of, &by->within, rows, R, branch);
-        multiply_rows(&by->queries_keys_values, from, R, NONE, projected, rounding, threads);
-        for (long b = 0, row = 0; b < num_sentences; row += lengths[b++]) {
-            const float *own = projected + row * stride;
+        const float *from = entering(of, &by->self_attention_norm, rows, R, in.branch);
+        multiply_rows(&by->queries_keys_values, from, R, NONE, in.projected, in.rounded, threads);
+        for (long b = 0, row = 0; b < B; row += lengths[b++]) {
+            const float *own = in.projected + row * stride;
             long L = lengths[b];
             for (long l = 0; l < L; l++)
-                append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, keys, values);
+                append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, in.keys,
+                       in.values);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
             for (long h = 0; h < H; h++)
-                attend_head(own + h * W, stride, L, keys + h * W * L, values + h * L * X, W, X, L, L, NULL,
-                            0, scores + omp_get_thread_num() * QUERIES_AT_ONCE * (L + LANES),
-                            attended + row * width + h * X, width);
+                attend_head(own + h * W, stride, L, in.keys + h * W * L, in.values + h * L * X, W, X, L, L,
+                            NULL, 0, in.scores + omp_get_thread_num() * QUERIES_AT_ONCE * (L + LANES),
+                            in.attended + row * width + h * X, width);
         }
-        multiply_rows(&by->output, attended, R, NONE, branch, rounding, threads);
-        close_residual(of, &by->within, branch, R, rows);
-        feed_forward(of, threads, by, R, rows, room, rounding);
+        multiply_rows(&by->self_attention_output, in.attended, R, NONE, in.branch, in.rounded, threads);
+        close_residual(of, &by->self_attention_norm, in.branch, R, rows);
+        feed_forward(of, threads, by, R, rows, &in);
     }
+    if (of->last.weight) normalize(&of->last, rows, NULL, R, of->D, rows);
 }

@@ -5,7 +5,8 @@ heads, W width of a head's queries and keys, X of its values, E entries.
 """
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import torch
@@ -19,9 +20,12 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
 # As in layers.c.
+TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
 ACTIVATIONS = {"relu": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4}
-ENCODED_ROWS = 512  # at once, or those of a sentence: what layers compute stays in the cache
-ROUNDED_ROW = 8  # bytes that a rounded row takes beside its integers
+
+# Whatever the defaults of the process are: what C gets are addresses.
+_floats = partial(torch.empty, dtype=torch.float32, device="cpu")
+_integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
 
 
 class PartOfStep(NamedTuple):
@@ -37,7 +41,7 @@ class PartOfStep(NamedTuple):
 class _Matrix(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("blocks", "bias", "scales", "sums")),
-        *((name, ctypes.c_long) for name in ("I", "O")),
+        *((name, ctypes.c_long) for name in ("type", "I", "O")),
     )
 
 
@@ -63,20 +67,21 @@ class _Embedding(ctypes.Structure):
 class _Layer(ctypes.Structure):
     _fields_ = (
         ("queries_keys_values", _Matrix),
-        ("output", _Matrix),
+        ("self_attention_output", _Matrix),
         ("memory_queries", _Matrix),
         ("memory_output", _Matrix),
         ("inner", _Matrix),
         ("outer", _Matrix),
-        ("within", _Norm),
-        ("to_memory", _Norm),
-        ("feed_forward", _Norm),
+        ("self_attention_norm", _Norm),
+        ("memory_attention_norm", _Norm),
+        ("feed_forward_norm", _Norm),
     )
 
 
 class _Stack(ctypes.Structure):
     _fields_ = (
         ("layers", ctypes.POINTER(_Layer)),
+        ("last", _Norm),
         *((name, ctypes.c_long) for name in ("N", "H", "W", "X", "D", "F")),
         *((name, ctypes.c_long) for name in ("is_pre_norm", "activation", "threads")),
     )
@@ -96,8 +101,8 @@ class _Part(ctypes.Structure):
 class CompiledLayers:
     """The layers and the output's product of a model, with weights in the library's order.
 
-    The weights are copies. Not to be shared between threads; the library uses as many threads as
-    torch.
+    Matrices are copies, so the model must not change. Whatever its precision, rows are fp32. Not to
+    be shared between threads; the library uses as many threads as torch.
     """
 
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
@@ -105,8 +110,12 @@ class CompiledLayers:
         self._model, self._library = model, kernels.library
         self._kept: list[Tensor] = []  # that structures point to
         config = model.config
-        self._encoder = self._stack(model.encoder_layers, config, config.encoder)
-        self._decoder = self._stack(model.decoder_layers, config, config.decoder)
+        self._encoder = self._stack(
+            model.encoder_layers, config, config.encoder, model.encoder_norm
+        )
+        self._decoder = self._stack(
+            model.decoder_layers, config, config.decoder, model.decoder_norm
+        )
         decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
         self._keys_values = [
             self._matrix(layer.memory_attention.keys_values) for layer in decoder_layers
@@ -114,60 +123,76 @@ class CompiledLayers:
         target = model.target_embedding
         self._embedding = _Embedding(
             vectors=self._pointer(target.weight),
-            after=self._norm(target.norm) if isinstance(target.norm, nn.LayerNorm) else _Norm(),
+            after=self._norm(target.norm),
             scale=target.scale,
             D=config.d_model,
             starts_with_zeros=target.starts_with_zeros,
         )
+        self._positions = _floats(0, config.d_model)
         projection = model.output_projection
         self._output = (
-            self._fp32_matrix(model.output_weight, model.output_bias)
+            self._matrix_of(model.output_weight, model.output_bias)
             if projection is None
             else self._matrix(projection)
         )
-        self._room = torch.empty(0)
 
     @staticmethod
     def supports(model: Transformer, kernels: Kernels) -> bool:
         """Return whether the library has products of the precision of ``model``."""
-        if isinstance(model.output_projection, Int8Linear):
-            return bool(kernels.library.has_int8())
-        return model.output_weight.dtype is torch.float32
+        is_int8 = isinstance(model.output_projection, Int8Linear)
+        dtype = torch.int8 if is_int8 else model.output_weight.dtype
+        return dtype in TYPES and bool(kernels.library.has_type(TYPES[dtype]))
 
     def encode(self, source: Packed) -> list[Tensor]:
         """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer."""
-        rows = self._model.source_embedding(source)
-        begin = 0
-        for lengths in _groups(source.lengths):
-            number, longest = sum(lengths), max(lengths)
-            room = self._room_for(self._encoder, number, longest)
-            self._library.encode(
-                *(ctypes.addressof(self._encoder), torch.tensor(lengths), len(lengths)),
-                *(number, longest, rows[begin : begin + number], room),
-            )
-            begin += number
-        encoded = self._model.encoder_norm(rows)
-        return [self._product(matrix, encoded) for matrix in self._keys_values]
+        # torch embeds a source: that is once for a sentence, and a target is embedded at each step.
+        rows = self._model.source_embedding(source).float().contiguous()
+        workspace = self._workspace(self._encoder, len(rows), source.longest)
+        self._library.encode(
+            *(ctypes.addressof(self._encoder), _integers(source.lengths), len(source.lengths)),
+            *(len(rows), source.longest, rows, workspace),
+        )
+        return [self._product(matrix, rows) for matrix in self._keys_values]
 
     def first(
-        self, tokens: Tensor, memory: Sequence[tuple[Tensor, Tensor]], lengths: Sequence[int]
+        self, token: int, sources: Sequence[Tensor], lengths: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Return what to keep [S, N, H*(W+X)] of first ``tokens`` [S], and the logits [S, V].
+        """Return what to keep [S, N, H*(W+X)] of first tokens, and the logits [S, V] after them.
 
-        The tokens attend to themselves and to ``memory``.
+        They are all ``token``, and attend to themselves and to ``sources``, which ``encode``
+        returned for S sentences of these ``lengths``. This is a step of one hypothesis for each
+        sentence, whose past is empty.
         """
-        number, shape = len(tokens), self._decoder
-        memory = [(keys.contiguous(), values.contiguous()) for keys, values in memory]
-        keys = [torch.empty(number, shape.H, shape.W, 1) for _ in memory]
-        values = [torch.empty(number, shape.H, 1, shape.X) for _ in memory]
-        at_start = torch.zeros(number, 1, dtype=torch.int64)
-        part = PartOfStep(
-            *(list(zip(keys, values, strict=True)), memory, at_start),
-            *(torch.ones(number, 1, 1, dtype=torch.bool), torch.tensor(lengths)),
-        )
-        logits = self.step(tokens[:, None], at_start.squeeze(1), 1, [part])
-        kept = [torch.cat([k.flatten(1), v.flatten(1)], 1) for k, v in part.past]
+        number = len(lengths)
+        tokens, at_start = _integers([[token]] * number), _integers([[0]] * number)
+        memory = [self._empty_entries(number, max(lengths)) for _ in sources]
+        for rows, entries in zip(sources, memory, strict=True):
+            self.write(rows, lengths, range(number), entries)
+        past = [self._empty_entries(number, 1) for _ in sources]
+        is_past = torch.ones(number, 1, 1, dtype=torch.bool, device="cpu")
+        part = PartOfStep(past, memory, at_start, is_past, _integers(lengths))
+        logits = self.step(tokens, at_start.squeeze(1), 1, [part])
+        kept = [torch.cat([keys.flatten(1), values.flatten(1)], 1) for keys, values in past]
         return torch.stack(kept, dim=1), logits
+
+    def write(
+        self,
+        rows: Tensor,
+        lengths: Sequence[int],
+        slots: Sequence[int],
+        entries: tuple[Tensor, Tensor],
+    ) -> None:
+        """Write ``rows`` [R, H*(W+X)] of sentences of these ``lengths`` into their ``slots``.
+
+        Each takes the first places of its slot in the ``entries``: keys [S, H, W, E] and values
+        [S, H, E, X].
+        """
+        keys, values = entries
+        self._library.write_entries(
+            *(ctypes.addressof(self._decoder), rows.contiguous()),
+            *(_integers(lengths), _integers(slots), len(lengths)),
+            *(keys.shape[3], keys, values),
+        )
 
     def step(
         self, tokens: Tensor, positions: Tensor, num_positions: int, parts: Sequence[PartOfStep]
@@ -177,93 +202,110 @@ class CompiledLayers:
         All positions are below ``num_positions``. The past gets the keys and values of the tokens.
         """
         num_slots, beam_size = tokens.shape
-        number, width = num_slots * beam_size, self._embedding.D
-        rows, embedding = torch.empty(number, width), self._embedding
-        # It may have grown since the last step.
-        table = self._model.target_embedding.positions.vectors(num_positions)
-        embedding.positions = table.data_ptr()
+        rows = _floats(num_slots * beam_size, self._embedding.D)
+        self._read_positions(num_positions)
         self._library.embed(
-            *(ctypes.addressof(embedding), tokens.contiguous(), positions.contiguous()),
+            *(ctypes.addressof(self._embedding), tokens.contiguous(), positions.contiguous()),
             *(num_slots, beam_size, rows),
         )
         longest = max(keys.shape[3] for part in parts for keys, _ in (part.past[0], part.memory[0]))
-        pointers = list(map(_pointers, parts))
+        pointers = list(map(_pointers, parts))  # which must live until the call ends
         structures = (_Part * len(parts))(*map(_structure_of, parts, pointers))
-        room = self._room_for(self._decoder, number, longest)
+        workspace = self._workspace(self._decoder, len(rows), longest)
         self._library.decode(
             *(ctypes.addressof(self._decoder), ctypes.addressof(structures), len(parts)),
-            *(beam_size, number, longest, rows, room),
+            *(beam_size, len(rows), longest, rows, workspace),
         )
-        return self._product(self._output, self._model.decoder_norm(rows))
+        return self._product(self._output, rows)
+
+    def _read_positions(self, number: int) -> None:
+        """Let the embedding have the vectors of so many positions."""
+        if number > len(self._positions):
+            table = self._model.target_embedding.positions.vectors(number)
+            self._positions = table.detach().float().contiguous()
+            self._embedding.positions = self._positions.data_ptr()
 
     def _product(self, matrix: _Matrix, rows: Tensor) -> Tensor:
-        rows, outputs = rows.contiguous(), rows.new_empty(len(rows), matrix.O)
-        room = torch.empty(len(rows) * (matrix.I + ROUNDED_ROW), dtype=torch.uint8)
+        outputs = _floats(len(rows), matrix.O)
+        rounded = _floats(self._library.rounded_size(len(rows), matrix.I))
         self._library.multiply(
-            *(ctypes.addressof(matrix), rows, len(rows), outputs, room, torch.get_num_threads())
+            *(ctypes.addressof(matrix), rows, len(rows), outputs, rounded, torch.get_num_threads())
         )
         return outputs
 
-    def _room_for(self, stack: _Stack, num_rows: int, longest: int) -> Tensor:
-        """Return memory for what the layers compute; no two calls may use it together."""
+    def _workspace(self, stack: _Stack, num_rows: int, longest: int) -> Tensor:
         stack.threads = torch.get_num_threads()
-        needed = self._library.room_for(ctypes.addressof(stack), num_rows, longest)
-        if needed > len(self._room):
-            self._room = torch.empty(needed)
-        return self._room
+        return _floats(self._library.workspace_size(ctypes.addressof(stack), num_rows, longest))
 
-    def _stack(self, layers: nn.ModuleList, config: ModelConfig, shape: StackShape) -> _Stack:
+    def _empty_entries(self, num_slots: int, room: int) -> tuple[Tensor, Tensor]:
+        heads, key_width, value_width = self._decoder.H, self._decoder.W, self._decoder.X
+        keys = _floats(num_slots, heads, key_width, room)
+        return keys, _floats(num_slots, heads, room, value_width)
+
+    def _stack(
+        self, layers: nn.ModuleList, config: ModelConfig, shape: StackShape, last: nn.Module
+    ) -> _Stack:
         made = (_Layer * len(layers))(*map(self._layer, cast(Sequence[_AnyLayer], layers)))
         heads, widths = shape.num_heads, (shape.key_width, shape.value_width)
         activation = ACTIVATIONS[config.activation]
         sizes = (len(layers), heads, *widths, config.d_model, shape.d_ff)
-        return _Stack(made, *sizes, config.norm == "pre", activation, 1)
+        return _Stack(made, self._norm(last), *sizes, config.norm == "pre", activation, 1)
 
     def _layer(self, layer: "_AnyLayer") -> _Layer:
-        within, network = layer.self_attention, layer.feed_forward
+        attention, network = layer.self_attention, layer.feed_forward
         made = _Layer(
-            queries_keys_values=self._matrix(within.queries_keys_values),
-            output=self._matrix(within.output),
+            queries_keys_values=self._matrix(attention.queries_keys_values),
+            self_attention_output=self._matrix(attention.output),
             inner=self._matrix(network.inner),
             outer=self._matrix(network.outer),
-            within=self._norm(layer.self_attention_residual.norm),
-            feed_forward=self._norm(layer.feed_forward_residual.norm),
+            self_attention_norm=self._norm(layer.self_attention_residual.norm),
+            feed_forward_norm=self._norm(layer.feed_forward_residual.norm),
         )
         if isinstance(layer, DecoderLayer):
             made.memory_queries = self._matrix(layer.memory_attention.queries)
             made.memory_output = self._matrix(layer.memory_attention.output)
-            made.to_memory = self._norm(layer.memory_attention_residual.norm)
+            made.memory_attention_norm = self._norm(layer.memory_attention_residual.norm)
         return made
 
     def _matrix(self, linear: nn.Module) -> _Matrix:
         assert isinstance(linear, nn.Linear | PackedLinear | Int8Linear)
-        if not isinstance(linear, Int8Linear):
-            return self._fp32_matrix(linear.weight, linear.bias)
-        integers = linear.integers.contiguous()
-        outputs, inputs = integers.shape
-        width = self._library.outputs_of_block()
-        blocks = torch.empty(_up(outputs, width) * _up(inputs, 4), dtype=torch.int8)
-        sums = torch.empty(outputs, dtype=torch.int32)
-        self._library.pack_int8(integers, outputs, inputs, blocks, sums)
-        pointers = map(self._pointer, (blocks, linear.bias, linear.scales, sums))
-        return _Matrix(*pointers, inputs, outputs)
+        if isinstance(linear, Int8Linear):
+            return self._matrix_of(linear.integers, linear.bias, linear.scales)
+        return self._matrix_of(linear.weight, linear.bias)
 
-    def _fp32_matrix(self, weight: Tensor, bias: Tensor | None) -> _Matrix:
-        weight = weight.detach().contiguous()
+    def _matrix_of(
+        self, weight: Tensor, bias: Tensor | None, scales: Tensor | None = None
+    ) -> _Matrix:
+        """Return the matrix of a ``weight`` [O, I] in fp32, bf16, or with ``scales`` in int8."""
+        weight, kind = weight.detach().contiguous(), TYPES[weight.dtype]
         outputs, inputs = weight.shape
-        blocks = torch.empty(_up(outputs, self._library.outputs_of_block()) * inputs)
-        self._library.pack(weight, outputs, inputs, blocks)
-        return _Matrix(self._pointer(blocks), self._pointer(bias), None, None, inputs, outputs)
+        size = self._library.size_of_blocks(kind, inputs, outputs)
+        blocks = torch.empty(size, dtype=torch.int8, device="cpu")
+        sums = torch.zeros(outputs, dtype=torch.int32, device="cpu")
+        self._library.pack(weight, kind, inputs, outputs, blocks, sums)
+        self._kept += [blocks, sums]
+        return _Matrix(
+            blocks=blocks.data_ptr(),
+            bias=self._pointer(bias),
+            scales=self._pointer(scales),
+            sums=sums.data_ptr(),
+            type=kind,
+            I=inputs,
+            O=outputs,
+        )
 
-    def _norm(self, norm: nn.LayerNorm) -> _Norm:
+    def _norm(self, norm: nn.Module) -> _Norm:
+        """Return a norm; none if the module is no LayerNorm."""
+        if not isinstance(norm, nn.LayerNorm):
+            return _Norm()
         return _Norm(self._pointer(norm.weight), self._pointer(norm.bias), norm.eps)
 
     def _pointer(self, tensor: Tensor | None) -> int | None:
+        """Return the address of the numbers of ``tensor`` in fp32."""
         if tensor is None:
             return None
-        tensor = tensor.detach().contiguous()
-        self._kept.append(tensor)
-        return tensor.data_ptr()
+        self._kept.append(tensor.detach().float().contiguous())
+        return self._kept[-1].data_ptr()
 
 
 _AnyLayer = EncoderLayer | DecoderLayer
@@ -283,19 +325,3 @@ def _structure_of(part: PartOfStep, pointers: ctypes.Array[ctypes.c_void_p]) -> 
         *(part.places.data_ptr(), part.is_past.data_ptr(), part.is_past.shape[2]),
         part.lengths.data_ptr(),
     )
-
-
-def _groups(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield ``lengths`` in groups of at most ENCODED_ROWS together, or of one."""
-    group: list[int] = []
-    for length in lengths:
-        if group and sum(group) + length > ENCODED_ROWS:
-            yield group
-            group = []
-        group.append(length)
-    yield group
-
-
-def _up(number: int, step: int) -> int:
-    """Return ``number`` rounded up to a multiple of ``step``."""
-    return -(-number // step) * step

@@ -41,8 +41,8 @@ FLAGS = (
     *("-shared", "-fPIC"),
     f"-DMOST_CANDIDATES={MOST_CANDIDATES}",
 )
-# GCC's library is the one that torch has loaded, so both use one pool of threads. Without it, only
-# the pragmas of vectors.
+# GCC's OpenMP is the library that torch has loaded, so both use one pool of threads; that of Clang
+# is another one. Without either, only pragmas of vectors count.
 OPENMP, ONE_THREAD = "-fopenmp", "-fopenmp-simd"
 REMEDY = "Name another compiler in CC, or leave --compile out."
 
@@ -59,17 +59,19 @@ class _Pointer:
 PARAMETERS = {
     "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",
-    "outputs_of_block": "",
-    "has_int8": "",
-    "room_for": "sll",
-    "pack": "pllp",
-    "pack_int8": "pllpp",
+    "has_threads": "",
+    "has_type": "l",
+    "workspace_size": "sll",
+    "rounded_size": "ll",
+    "size_of_blocks": "lll",
+    "pack": "plllpp",
     "multiply": "splppl",
+    "write_entries": "spppllpp",
     "embed": "sppllp",
     "encode": "splllpp",
     "decode": "ssllllpp",
 }
-RETURN_LONG = {"outputs_of_block", "has_int8", "room_for"}
+RETURN_LONG = {"has_threads", "has_type", "workspace_size", "rounded_size", "size_of_blocks"}
 C_TYPES = {"p": _Pointer, "s": ctypes.c_void_p, "l": ctypes.c_long}
 
 # Not an attribute of the model: translators with and without --compile may share one.
@@ -141,10 +143,16 @@ def load_kernels() -> Kernels:
     name = hashlib.sha256(made_from.encode()).hexdigest()[:32]
     library = cache_folder() / "kernels" / f"{name}.so"
     try:
-        return _loaded(library)
+        kernels = _loaded(library)
     except (OSError, AttributeError):  # there is none, or it is damaged
         _compile(compiler, library)
-        return _loaded(library)
+        kernels = _loaded(library)
+    if not kernels.library.has_threads():
+        logs.warning(
+            f"--compile computes in one thread, because {shlex.join(compiler)} had no OpenMP when "
+            f"it made {library}. Once it has (Debian: libgomp1, libomp-dev for Clang), delete that."
+        )
+    return kernels
 
 
 def _loaded(library: Path) -> Kernels:
@@ -175,9 +183,6 @@ def _compile(compiler: Sequence[str], library: Path) -> None:
                 _make(compiler, OPENMP, made)
             except UserError:
                 _make(compiler, ONE_THREAD, made)
-                logs.warning(
-                    f"--compile computes in one thread: {shlex.join(compiler)} has no OpenMP."
-                )
             # On the disk first: loading a file that lost its end would kill the process.
             with made.open("rb") as stream:
                 publish_file(stream, library, replace=True)
@@ -188,10 +193,10 @@ def _compile(compiler: Sequence[str], library: Path) -> None:
         ) from error
 
 
-def _make(compiler: Sequence[str], threads: str, library: Path) -> None:
+def _make(compiler: Sequence[str], openmp_flag: str, library: Path) -> None:
     """Write a library and load it; raises UserError if either fails."""
     words = shlex.join(compiler)
-    _run([*compiler, *FLAGS, threads, *map(str, SOURCES), "-o", str(library), "-lm"])
+    _run([*compiler, *FLAGS, openmp_flag, *map(str, SOURCES), "-o", str(library), "-lm"])
     try:
         _loaded(library)
     except (OSError, AttributeError) as error:

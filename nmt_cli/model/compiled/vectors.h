@@ -42,8 +42,8 @@ INLINE float largest_of(floats x) {
     return largest;
 }
 
-/* 2^n e^r with n = x / ln 2 rounded, and a polynomial for e^r; relative error 1e-7, and 0 where the
-   result would be no normal number */
+/* 2^n e^r with n = x / ln 2 rounded, and a polynomial for e^r; relative error 1e-7; 0 below LOWEST,
+   infinity above HIGHEST */
 INLINE floats exponential(floats x) {
     floats y = larger(ZERO + LOWEST, x);
     y = blend(y > HIGHEST, ZERO + HIGHEST, y);

@@ -66,7 +66,8 @@ class FixedPast(PastCache):
         self.is_past = keys.new_zeros((num_slots, beam_size, room), dtype=torch.bool)  # S K E
         self._ends = torch.arange(1, room + 1, device=keys.device)
 
-    def _forget_ancestry(self, slots: Sequence[int]) -> None:
+    def forget_ancestry(self, slots: Sequence[int]) -> None:
+        """Let the first place be the only past of all hypotheses in ``slots``."""
         at = sent_to(self.is_past.device, slots)
         self.is_past[at] = False
         self.is_past[at, :, 0] = True
@@ -109,7 +110,7 @@ class FixedMemory(MemoryCache):
 
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
         """Return the slots for ``put``; the room suffices already."""
-        runs = self._parts.runs(slots)
+        runs = self.parts.runs(slots)
         self.lengths[runs[0].slots] = sent_to(self.lengths.device, lengths)
         return runs
 

@@ -42,9 +42,9 @@ def _seconds_alone(
     """Return the seconds of a sentence of each engine, by one thread or by all."""
     found: dict[str, float] = {}
     groups = product(dict.fromkeys(targets.OF_PEER.values()), dict.fromkeys((1, threads)))
-    # Each group has workers of its own. If a process has had more OpenMP threads than there are
-    # cores, they sleep at once. With two threads CTranslate2 always has more, unless in float32:
-    # the thread that loads rounds weights with a pool of its own, and then waits.
+    # Each group has processes of its own. Where a process has more OpenMP threads than there are
+    # cores, those that wait sleep at once. CTranslate2 with two threads always has more, except in
+    # float32: the thread that loads rounds the weights with threads of its own, which stay.
     for compared_with, number in groups:
         rows = [
             speed.Row(toolkit, f"{name} 1x{number} {ALONE}")

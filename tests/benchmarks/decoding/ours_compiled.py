@@ -6,7 +6,7 @@ from tests.benchmarks.worker import serve
 
 
 class CompiledLoop(TranslatorLoop):
-    """The steps between the products are compiled before the first turn."""
+    """The layers are compiled before the first turn."""
 
     name, is_compiled = OUR_COMPILED, True
 
