@@ -1,9 +1,10 @@
-/* The encoder's and the decoder's layers, without dropout, in fp32; products by weights in fp32, bf16 or int8.
+/* The encoder's and the decoder's layers, without dropout, in fp32. Products by weights are in fp32, bf16 or
+   int8.
 
    The result of a sentence depends on that sentence only, to the last bit. NaN stays in its sentence.
 
-   Legend: N layers, R rows, I inputs, O outputs, D d_model, F d_ff, V vocabulary, B sentences, S slots, K beam,
-   H heads, W width of a head's queries and keys, X of its values, E entries. */
+   Legend: N layers, R rows, I inputs, O outputs, D d_model, F d_ff, V vocabulary, B sentences, S slots,
+   K beam, H heads, W width of a head's queries and keys, X of its values, E entries. */
 
 #include "vectors.h"
 
@@ -24,7 +25,7 @@ static int omp_get_thread_num(void) { return 0; }
 #define ROWS_AT_ONCE 4
 #endif
 #define QUERIES_AT_ONCE 4     /* that read keys and values together */
-#define LEAST_SHARED 4000000  /* multiplications that are worth more than one thread */
+#define LEAST_SHARED 4000000  /* multiplications from which several threads are faster */
 #define LARGEST 127.f         /* of int8 */
 #define SMALLEST_SCALE 1e-30f /* of a row in int8 */
 
@@ -33,69 +34,71 @@ enum type { FP32, BF16, INT8 };
 #define GROUP 4
 
 /* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: [O / BLOCK, I / numbers of a
-   group, BLOCK] groups. In int8 it has the scale [O] and 128 times the sum [O] of each output. ``bias`` [O]
-   may be NULL. */
+   group, BLOCK] groups. ``bias`` [O] may be NULL.
+
+   In int8 each output has a scale [O]. Instructions multiply unsigned by signed integers, so rows have 128
+   added to them; ``sums`` [O], 128 times the sum of an output's weights, are subtracted from the products. */
 typedef struct {
     const char *blocks;
     const float *bias, *scales;
     const uint32_t *sums; /* modulo 2^32, as the sums of products are */
     long type, I, O;
-} matrix;
+} Matrix;
 
 typedef struct {
     const float *weight, *bias; /* [D]; bias may be NULL; without a norm, weight is NULL */
     float epsilon;
-} norm;
+} Norm;
 
 /* a layer; that of an encoder has nothing for the memory */
 typedef struct {
-    matrix queries_keys_values, self_attention_output;
-    matrix memory_queries, memory_output;
-    matrix inner, outer;
-    norm self_attention_norm, memory_attention_norm, feed_forward_norm;
-} layer;
+    Matrix queries_keys_values, self_attention_output;
+    Matrix memory_queries, memory_output;
+    Matrix inner, outer;
+    Norm self_attention_norm, memory_attention_norm, feed_forward_norm;
+} Layer;
 
 enum activation { NONE, RELU, SWISH, GELU, GELU_TANH };
 
 /* what the layers of a stack have in common */
 typedef struct {
-    const layer *layers;
-    norm last; /* of the rows after all layers */
+    const Layer *layers;
+    Norm last; /* of the rows after all layers */
     long N, H, W, X, D, F;
     long is_pre_norm, activation;
     long threads;
-} stack;
+} Stack;
 
 /* vectors [V, D] times ``scale``, plus those of positions; then a norm, unless its weight is NULL */
 typedef struct {
     const float *vectors, *positions;
-    norm after;
+    Norm after;
     float scale;
     long D, starts_with_zeros; /* instead of the vector of the first token */
-} embedding;
+} Embedding;
 
 /* the past and the memory of some slots in one layer: keys [S, H, W, E], values [S, H, E, X] */
 typedef struct {
     float *past_keys, *past_values;
     const float *memory_keys, *memory_values;
-} entries;
+} Entries;
 
 /* some slots in a step */
 typedef struct {
-    const entries *of_layers; /* [N] */
+    const Entries *of_layers; /* [N] */
     long S, past_room, memory_room;
     const int64_t *places;    /* [S, K], where the past gets new entries */
     const uint8_t *is_past;   /* [S, K, is_past_room], which of the entries a hypothesis attends to */
     long is_past_room;
     const int64_t *lengths; /* [S], how many entries the memory has */
-} part;
+} Part;
 
 /* workspace -------------------------------------------------------------------------------------------- */
 
 /* what layers compute of R rows, beside the rows themselves, with up to E entries */
 typedef struct {
     float *branch, *projected, *attended, *inside, *keys, *values, *scores, *rounded;
-} workspace;
+} Workspace;
 
 static long numbers_of_group(long type) { return type == INT8 ? 4 : type == BF16 ? 2 : 1; }
 
@@ -107,12 +110,12 @@ static long groups_of(long type, long I) {
 long rounded_size(long R, long I) { return R * (groups_of(BF16, I) + 1); }
 
 /* divides memory, if it is not NULL; returns the size that is needed, in fp32 numbers */
-static long divide(const stack *of, long R, long E, float *memory, workspace *parts) {
-    long keys = of->H * of->W, values = of->H * of->X;
-    long widest = of->F > of->D ? of->F : of->D;
+static long divide(const Stack *stack, long R, long E, float *memory, Workspace *parts) {
+    long keys = stack->H * stack->W, values = stack->H * stack->X;
+    long widest = stack->F > stack->D ? stack->F : stack->D;
     widest = widest > values ? widest : values;
-    long sizes[] = {R * of->D, R * (2 * keys + values), R * values, R * of->F, E * keys, E * values,
-                    of->threads * QUERIES_AT_ONCE * (E + LANES), rounded_size(R, widest)};
+    long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, R * stack->F, E * keys, E * values,
+                    stack->threads * QUERIES_AT_ONCE * (E + LANES), rounded_size(R, widest)};
     float **places[] = {&parts->branch, &parts->projected, &parts->attended, &parts->inside,
                         &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
     long size = 0;
@@ -121,24 +124,24 @@ static long divide(const stack *of, long R, long E, float *memory, workspace *pa
     return size;
 }
 
-long workspace_size(const stack *of, long R, long E) {
-    workspace none;
-    return divide(of, R, E, NULL, &none);
+long workspace_size(const Stack *stack, long R, long E) {
+    Workspace none;
+    return divide(stack, R, E, NULL, &none);
 }
 
-/* the threads for products of so many multiplications in a row: to wake a thread takes as long as a million */
+/* the threads for products of so many multiplications, one after the other */
 static int threads_for(long multiplications, long threads) {
     return multiplications < LEAST_SHARED ? 1 : threads;
 }
 
-static long num_weights(const matrix *of) { return of->I * of->O; }
+static long num_weights(const Matrix *matrix) { return matrix->I * matrix->O; }
 
-static int threads_for_stack(const stack *of, long R) {
-    const layer *first = of->layers;
+static int threads_for_stack(const Stack *stack, long R) {
+    const Layer *first = stack->layers;
     long size = num_weights(&first->queries_keys_values) + num_weights(&first->self_attention_output) +
                 num_weights(&first->memory_queries) + num_weights(&first->memory_output) +
                 num_weights(&first->inner) + num_weights(&first->outer);
-    return threads_for(R * of->N * size, of->threads);
+    return threads_for(R * stack->N * size, stack->threads);
 }
 
 /* whether layers are computed by several threads */
@@ -152,7 +155,8 @@ long has_threads(void) {
 
 /* products --------------------------------------------------------------------------------------------- */
 
-/* whether the CPU has instructions for products of a type, and none that torch uses and that are faster */
+/* whether products of a type are fast: the CPU has instructions for them, and in bf16 no AMX, with which
+   torch is faster */
 long has_type(long type) {
 #if defined __AVX512VNNI__ || (defined __AVXVNNI__ && !defined __AVX512F__)
     if (type == INT8) return 1;
@@ -184,8 +188,7 @@ void pack(const char *weight, long type, long I, long O, char *blocks, uint32_t 
     }
 }
 
-/* sums [LANES], fp32 or for int8 int32, plus the products of a row's group and a group of each output.
-   Instructions for int8 take one side without a sign: the row's numbers have 128 added to them. */
+/* sums [LANES], in int32 for int8, plus the products of a row's group and a group of each output */
 INLINE floats add_products(long type, floats sums, const char *group, const char *weights) {
     int32_t four;
     memcpy(&four, group, GROUP);
@@ -210,8 +213,9 @@ INLINE floats add_products(long type, floats sums, const char *group, const char
 #endif
     ints own = *(const ints *)weights;
     if (type == BF16) {
-        float low = ((floats)((ints){0} + (four << 16)))[0], high = ((floats)((ints){0} + (four & ~0xffff)))[0];
-        return sums + low * (floats)(own << 16) + high * (floats)(own & ~0xffff);
+        ints row = (ints){0} + four;
+        sums += (floats)(row << 16) * (floats)(own << 16);
+        return sums + (floats)(row & ~0xffff) * (floats)(own & ~0xffff);
     }
     ints found = (ints)sums;
     for (int n = 0; n < 4; n++) found += ((four >> 8 * n) & 255) * ((own << (24 - 8 * n)) >> 24);
@@ -283,10 +287,11 @@ INLINE float activated(float x, long activation) {
     }
 }
 
-/* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size`` */
-static void multiply_rows(const matrix *by, const float *rows, long R, long activation, float *output,
-                          float *rounded, int threads) {
-    long I = by->I, O = by->O, type = by->type, steps = groups_of(type, I);
+/* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size``: the scales
+   [R] of int8, then rows [R, groups] */
+static void multiply_rows(const Matrix *matrix, const float *rows, long R, long activation,
+                          float *output, float *rounded, int threads) {
+    long I = matrix->I, O = matrix->O, type = matrix->type, steps = groups_of(type, I);
     const char *from = type == FP32 ? (const char *)rows : (const char *)(rounded + R);
     for (long r = 0; r < R && type != FP32; r++) {
         char *row = (char *)(rounded + R) + r * steps * GROUP;
@@ -297,13 +302,13 @@ static void multiply_rows(const matrix *by, const float *rows, long R, long acti
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (long o = 0; o < O; o += BLOCK) {
         long width = O - o < BLOCK ? O - o : BLOCK;
-        const char *block = by->blocks + o * steps * GROUP;
+        const char *block = matrix->blocks + o * steps * GROUP;
         float bias[BLOCK] = {0.f}, scales[BLOCK] = {0.f};
         uint32_t sums[BLOCK] = {0};
-        if (by->bias) memcpy(bias, by->bias + o, width * sizeof(float));
+        if (matrix->bias) memcpy(bias, matrix->bias + o, width * sizeof(float));
         if (type == INT8) {
-            memcpy(scales, by->scales + o, width * sizeof(float));
-            memcpy(sums, by->sums + o, width * sizeof(uint32_t));
+            memcpy(scales, matrix->scales + o, width * sizeof(float));
+            memcpy(sums, matrix->sums + o, width * sizeof(uint32_t));
         }
         for (long r = 0, count; r < R; r += count) {
             long left = R - r;
@@ -315,13 +320,14 @@ static void multiply_rows(const matrix *by, const float *rows, long R, long acti
             else multiply_some(INT8, some, block, steps, count, found);
             for (long k = 0; k < count; k++) {
                 float products[BLOCK];
-                int32_t integers[BLOCK];
+                uint32_t integers[BLOCK];
                 memcpy(products, found + 2 * k, sizeof(products));
                 memcpy(integers, found + 2 * k, sizeof(integers));
                 if (type == INT8)
-                    for (long j = 0; j < BLOCK; j++)
-                        products[j] =
-                            (float)(int32_t)((uint32_t)integers[j] - sums[j]) * scales[j] * rounded[r + k];
+                    for (long j = 0; j < BLOCK; j++) {
+                        int32_t product = (int32_t)(integers[j] - sums[j]);
+                        products[j] = (float)product * scales[j] * rounded[r + k];
+                    }
                 for (long j = 0; j < BLOCK; j++) products[j] += bias[j];
                 if (activation == RELU)
                     for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], RELU);
@@ -333,14 +339,16 @@ static void multiply_rows(const matrix *by, const float *rows, long R, long acti
     }
 }
 
-void multiply(const matrix *by, const float *rows, long R, float *output, float *rounded, long threads) {
-    multiply_rows(by, rows, R, NONE, output, rounded, threads_for(R * num_weights(by), threads));
+void multiply(const Matrix *matrix, const float *rows, long R, float *output, float *rounded,
+              long threads) {
+    int useful = threads_for(R * num_weights(matrix), threads);
+    multiply_rows(matrix, rows, R, NONE, output, rounded, useful);
 }
 
 /* residual sums ---------------------------------------------------------------------------------------- */
 
 /* LayerNorm of a + b [R, D]; b may be NULL */
-static void normalize(const norm *by, const float *a, const float *b, long R, long D, float *output) {
+static void normalize(const Norm *norm, const float *a, const float *b, long R, long D, float *output) {
     for (long r = 0; r < R; r++, a += D, output += D) {
         const float *other = b ? b + r * D : NULL;
         floats sums = ZERO, squares = ZERO;
@@ -359,38 +367,42 @@ static void normalize(const norm *by, const float *a, const float *b, long R, lo
             squares += from_mean * from_mean;
         }
         for (; d < D; d++) square += (output[d] - mean) * (output[d] - mean);
-        float scale = 1.f / sqrtf((square + sum_of(squares)) / D + by->epsilon);
-        for (d = 0; d < D; d++)
-            output[d] = (output[d] - mean) * scale * by->weight[d] + (by->bias ? by->bias[d] : 0.f);
+        float scale = 1.f / sqrtf((square + sum_of(squares)) / D + norm->epsilon);
+        for (d = 0; d < D; d++) {
+            float bias = norm->bias ? norm->bias[d] : 0.f;
+            output[d] = (output[d] - mean) * scale * norm->weight[d] + bias;
+        }
     }
 }
 
 /* the rows [S*K, D] of tokens [S, K] at positions [S] */
-void embed(const embedding *by, const int64_t *tokens, const int64_t *positions, long S, long K,
+void embed(const Embedding *embedding, const int64_t *tokens, const int64_t *positions, long S, long K,
            float *rows) {
-    long D = by->D;
+    long D = embedding->D;
     for (long r = 0; r < S * K; r++) {
-        const float *vector = by->vectors + tokens[r] * D;
-        const float *place = by->positions + positions[r / K] * D;
+        const float *vector = embedding->vectors + tokens[r] * D;
+        const float *place = embedding->positions + positions[r / K] * D;
         memcpy(rows + r * D, place, D * sizeof(float));
-        if (by->starts_with_zeros && positions[r / K] == 0) continue;
-        for (long d = 0; d < D; d++) rows[r * D + d] += by->scale * vector[d];
+        if (embedding->starts_with_zeros && positions[r / K] == 0) continue;
+        for (long d = 0; d < D; d++) rows[r * D + d] += embedding->scale * vector[d];
     }
-    if (by->after.weight) normalize(&by->after, rows, NULL, S * K, D, rows);
+    if (embedding->after.weight) normalize(&embedding->after, rows, NULL, S * K, D, rows);
 }
 
 /* returns the rows [R, D] that enter a sub-layer; with pre-norm they are ``normalized`` */
-static const float *entering(const stack *of, const norm *by, const float *rows, long R, float *normalized) {
-    if (!of->is_pre_norm) return rows;
-    normalize(by, rows, NULL, R, of->D, normalized);
+static const float *entering_rows(const Stack *stack, const Norm *norm, const float *rows, long R,
+                                  float *normalized) {
+    if (!stack->is_pre_norm) return rows;
+    normalize(norm, rows, NULL, R, stack->D, normalized);
     return normalized;
 }
 
 /* adds the output of a sub-layer to rows [R, D]; with post-norm, normalizes the sum */
-static void close_residual(const stack *of, const norm *by, const float *branch, long R, float *rows) {
-    if (!of->is_pre_norm) normalize(by, rows, branch, R, of->D, rows);
+static void close_residual(const Stack *stack, const Norm *norm, const float *branch, long R,
+                           float *rows) {
+    if (!stack->is_pre_norm) normalize(norm, rows, branch, R, stack->D, rows);
     else
-        for (long i = 0; i < R * of->D; i++) rows[i] += branch[i];
+        for (long i = 0; i < R * stack->D; i++) rows[i] += branch[i];
 }
 
 /* attention -------------------------------------------------------------------------------------------- */
@@ -433,8 +445,8 @@ static void softmax(float *scores, const uint8_t *is_kept, long E, float scale) 
     for (long e = 0; e < end; e += LANES) store(scores + e, load(scores + e) / total);
 }
 
-/* sums of LANES or 2 * LANES columns of values [E, X], weighted by the scores of QUERIES_AT_ONCE hypotheses,
-   of which ``count`` get an output */
+/* sums of LANES columns of values [E, X], or of twice as many, weighted by the scores of QUERIES_AT_ONCE
+   queries, of which ``count`` get an output */
 INLINE void weighted_sums(const float *scores, long room, const float *values, long E, long X,
                           int is_double, long stride, long count, float *output) {
     floats low[QUERIES_AT_ONCE] = {ZERO, ZERO, ZERO, ZERO};
@@ -453,7 +465,7 @@ INLINE void weighted_sums(const float *scores, long room, const float *values, l
 }
 
 /* softmax(Q K^T / sqrt(W)) V of one head: K queries [W] and outputs [X] with strides, keys [W, E], values
-   [E, X]. Only the first ``used`` entries are read; of these, hypothesis k attends to those with is_kept
+   [E, X]. Only the first ``used`` entries are read; of these, query k attends to those with is_kept
    [K, kept_room], or to all if that is NULL. ``scores`` have room for E + LANES numbers of each of
    QUERIES_AT_ONCE. */
 static void attend_head(const float *queries, long stride, long K, const float *keys, const float *values,
@@ -461,7 +473,7 @@ static void attend_head(const float *queries, long stride, long K, const float *
                         float *scores, float *output, long output_stride) {
     long room = E + LANES;
     for (long first = 0; first < K; first += QUERIES_AT_ONCE) {
-        const float *rows[QUERIES_AT_ONCE]; /* the last hypothesis again where there are fewer */
+        const float *rows[QUERIES_AT_ONCE]; /* the last query again where there are fewer */
         long count = K - first < QUERIES_AT_ONCE ? K - first : QUERIES_AT_ONCE;
         for (int k = 0; k < QUERIES_AT_ONCE; k++)
             rows[k] = queries + (first + (k < count ? k : count - 1)) * stride;
@@ -495,9 +507,9 @@ static void append(const float *new_keys, const float *new_values, long H, long 
 
 /* writes packed rows [R, H*(W+X)], keys and then values, of sentences of these lengths into the first entries
    of their slots in keys [S, H, W, E] and values [S, H, E, X] */
-void write_entries(const stack *of, const float *rows, const int64_t *lengths, const int64_t *slots,
+void write_entries(const Stack *stack, const float *rows, const int64_t *lengths, const int64_t *slots,
                    long num_sentences, long E, float *keys, float *values) {
-    long H = of->H, W = of->W, X = of->X;
+    long H = stack->H, W = stack->W, X = stack->X;
     for (long b = 0; b < num_sentences; b++)
         for (long e = 0; e < lengths[b]; e++, rows += H * (W + X))
             append(rows, rows + H * W, H, W, X, E, e, keys + slots[b] * H * W * E,
@@ -512,108 +524,113 @@ static long num_used(const uint8_t *is_kept, long kept_room, long K, long E) {
     return 0;
 }
 
-/* attention of each hypothesis of ``in`` to its past: ``projected`` [S*K, H*(2W+X)], ``attended`` [S*K, H*X] */
-static void attend_to_past(const stack *of, int threads, const part *in, const entries *to, long K,
+/* attention of each hypothesis of ``part`` to its past, which gets its newest entry: ``projected``
+   [S*K, H*(2W+X)], ``attended`` [S*K, H*X] */
+static void attend_to_past(const Stack *stack, int threads, const Part *part, const Entries *cache, long K,
                            const float *projected, float *scores, float *attended) {
-    long H = of->H, W = of->W, X = of->X, E = in->past_room, stride = H * (2 * W + X);
+    long H = stack->H, W = stack->W, X = stack->X, E = part->past_room, stride = H * (2 * W + X);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (long s = 0; s < in->S; s++) {
-        const uint8_t *is_kept = in->is_past + s * K * in->is_past_room;
+    for (long s = 0; s < part->S; s++) {
+        const uint8_t *is_kept = part->is_past + s * K * part->is_past_room;
         const float *rows = projected + s * K * stride;
-        float *keys = to->past_keys + s * H * W * E, *values = to->past_values + s * H * E * X;
+        float *keys = cache->past_keys + s * H * W * E, *values = cache->past_values + s * H * E * X;
         float *own_scores = scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
-            append(row + H * W, row + 2 * H * W, H, W, X, E, in->places[s * K + k], keys, values);
+            append(row + H * W, row + 2 * H * W, H, W, X, E, part->places[s * K + k], keys, values);
         }
-        long used = num_used(is_kept, in->is_past_room, K, E);
+        long used = num_used(is_kept, part->is_past_room, K, E);
         for (long h = 0; h < H; h++)
             attend_head(rows + h * W, stride, K, keys + h * W * E, values + h * E * X, W, X, E, used,
-                        is_kept, in->is_past_room, own_scores, attended + s * K * H * X + h * X, H * X);
+                        is_kept, part->is_past_room, own_scores, attended + s * K * H * X + h * X, H * X);
     }
 }
 
-/* attention of each hypothesis of ``in`` to its source: ``queries`` [S*K, H*W] */
-static void attend_to_memory(const stack *of, int threads, const part *in, const entries *to, long K,
+/* attention of each hypothesis of ``part`` to its source: ``queries`` [S*K, H*W] */
+static void attend_to_memory(const Stack *stack, int threads, const Part *part, const Entries *cache, long K,
                              const float *queries, float *scores, float *attended) {
-    long H = of->H, W = of->W, X = of->X, E = in->memory_room;
+    long H = stack->H, W = stack->W, X = stack->X, E = part->memory_room;
 #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (long s = 0; s < in->S; s++) {
-        const float *keys = to->memory_keys + s * H * W * E, *values = to->memory_values + s * H * E * X;
+    for (long s = 0; s < part->S; s++) {
+        const float *keys = cache->memory_keys + s * H * W * E;
+        const float *values = cache->memory_values + s * H * E * X;
         float *own_scores = scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
         for (long h = 0; h < H; h++)
             attend_head(queries + s * K * H * W + h * W, H * W, K, keys + h * W * E, values + h * E * X,
-                        W, X, E, in->lengths[s], NULL, 0, own_scores,
+                        W, X, E, part->lengths[s], NULL, 0, own_scores,
                         attended + s * K * H * X + h * X, H * X);
     }
 }
 
 /* layers ----------------------------------------------------------------------------------------------- */
 
-static void feed_forward(const stack *of, int threads, const layer *by, long R, float *rows,
-                         const workspace *in) {
-    const float *from = entering(of, &by->feed_forward_norm, rows, R, in->branch);
-    multiply_rows(&by->inner, from, R, of->activation, in->inside, in->rounded, threads);
-    multiply_rows(&by->outer, in->inside, R, NONE, in->branch, in->rounded, threads);
-    close_residual(of, &by->feed_forward_norm, in->branch, R, rows);
+static void feed_forward(const Stack *stack, int threads, const Layer *layer, long R, float *rows,
+                         const Workspace *work) {
+    const float *from = entering_rows(stack, &layer->feed_forward_norm, rows, R, work->branch);
+    multiply_rows(&layer->inner, from, R, stack->activation, work->inside, work->rounded, threads);
+    multiply_rows(&layer->outer, work->inside, R, NONE, work->branch, work->rounded, threads);
+    close_residual(stack, &layer->feed_forward_norm, work->branch, R, rows);
 }
 
 /* one step of a decoder: rows [R, D] of the newest tokens of all hypotheses, and after its layers. R is K
    times the slots of all ``parts``, which have up to E entries. ``memory`` has the size of
    ``workspace_size``. */
-void decode(const stack *of, const part *parts, long num_parts, long K, long R, long E, float *rows,
+void decode(const Stack *stack, const Part *parts, long num_parts, long K, long R, long E, float *rows,
             float *memory) {
-    long keys = of->H * of->W, values = of->H * of->X;
-    int threads = threads_for_stack(of, R);
-    workspace in;
-    divide(of, R, E, memory, &in);
-    for (long n = 0; n < of->N; n++) {
-        const layer *by = of->layers + n;
-        const float *from = entering(of, &by->self_attention_norm, rows, R, in.branch);
-        multiply_rows(&by->queries_keys_values, from, R, NONE, in.projected, in.rounded, threads);
+    long keys = stack->H * stack->W, values = stack->H * stack->X;
+    int threads = threads_for_stack(stack, R);
+    Workspace work;
+    divide(stack, R, E, memory, &work);
+    for (long n = 0; n < stack->N; n++) {
+        const Layer *layer = stack->layers + n;
+        const float *from = entering_rows(stack, &layer->self_attention_norm, rows, R, work.branch);
+        multiply_rows(&layer->queries_keys_values, from, R, NONE, work.projected, work.rounded, threads);
         for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
-            attend_to_past(of, threads, parts + p, parts[p].of_layers + n, K,
-                           in.projected + row * (2 * keys + values), in.scores, in.attended + row * values);
-        multiply_rows(&by->self_attention_output, in.attended, R, NONE, in.branch, in.rounded, threads);
-        close_residual(of, &by->self_attention_norm, in.branch, R, rows);
+            attend_to_past(stack, threads, parts + p, parts[p].of_layers + n, K,
+                           work.projected + row * (2 * keys + values), work.scores,
+                           work.attended + row * values);
+        multiply_rows(&layer->self_attention_output, work.attended, R, NONE, work.branch, work.rounded,
+                      threads);
+        close_residual(stack, &layer->self_attention_norm, work.branch, R, rows);
 
-        from = entering(of, &by->memory_attention_norm, rows, R, in.branch);
-        multiply_rows(&by->memory_queries, from, R, NONE, in.projected, in.rounded, threads);
+        from = entering_rows(stack, &layer->memory_attention_norm, rows, R, work.branch);
+        multiply_rows(&layer->memory_queries, from, R, NONE, work.projected, work.rounded, threads);
         for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
-            attend_to_memory(of, threads, parts + p, parts[p].of_layers + n, K, in.projected + row * keys,
-                             in.scores, in.attended + row * values);
-        multiply_rows(&by->memory_output, in.attended, R, NONE, in.branch, in.rounded, threads);
-        close_residual(of, &by->memory_attention_norm, in.branch, R, rows);
-        feed_forward(of, threads, by, R, rows, &in);
+            attend_to_memory(stack, threads, parts + p, parts[p].of_layers + n, K,
+                             work.projected + row * keys, work.scores, work.attended + row * values);
+        multiply_rows(&layer->memory_output, work.attended, R, NONE, work.branch, work.rounded, threads);
+        close_residual(stack, &layer->memory_attention_norm, work.branch, R, rows);
+        feed_forward(stack, threads, layer, R, rows, &work);
     }
-    if (of->last.weight) normalize(&of->last, rows, NULL, R, of->D, rows);
+    if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
 }
 
 /* an encoder: rows [R, D] of sentences one after the other, of these lengths [B] up to E */
-void encode(const stack *of, const int64_t *lengths, long B, long R, long E, float *rows, float *memory) {
-    long H = of->H, W = of->W, X = of->X, stride = H * (2 * W + X), width = H * X;
-    int threads = threads_for_stack(of, R);
-    workspace in;
-    divide(of, R, E, memory, &in);
-    for (long n = 0; n < of->N; n++) {
-        const layer *by = of->layers + n;
-        const float *from = entering(of, &by->self_attention_norm, rows, R, in.branch);
-        multiply_rows(&by->queries_keys_values, from, R, NONE, in.projected, in.rounded, threads);
+void encode(const Stack *stack, const int64_t *lengths, long B, long R, long E, float *rows, float *memory) {
+    long H = stack->H, W = stack->W, X = stack->X, stride = H * (2 * W + X), width = H * X;
+    int threads = threads_for_stack(stack, R);
+    Workspace work;
+    divide(stack, R, E, memory, &work);
+    for (long n = 0; n < stack->N; n++) {
+        const Layer *layer = stack->layers + n;
+        const float *from = entering_rows(stack, &layer->self_attention_norm, rows, R, work.branch);
+        multiply_rows(&layer->queries_keys_values, from, R, NONE, work.projected, work.rounded, threads);
         for (long b = 0, row = 0; b < B; row += lengths[b++]) {
-            const float *own = in.projected + row * stride;
+            const float *own = work.projected + row * stride;
             long L = lengths[b];
             for (long l = 0; l < L; l++)
-                append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, in.keys,
-                       in.values);
+                append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, work.keys,
+                       work.values);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
             for (long h = 0; h < H; h++)
-                attend_head(own + h * W, stride, L, in.keys + h * W * L, in.values + h * L * X, W, X, L, L,
-                            NULL, 0, in.scores + omp_get_thread_num() * QUERIES_AT_ONCE * (L + LANES),
-                            in.attended + row * width + h * X, width);
+                attend_head(own + h * W, stride, L, work.keys + h * W * L, work.values + h * L * X, W, X, L,
+                            L, NULL, 0, work.scores + omp_get_thread_num() * QUERIES_AT_ONCE * (L + LANES),
+                            work.attended + row * width + h * X, width);
         }
-        multiply_rows(&by->self_attention_output, in.attended, R, NONE, in.branch, in.rounded, threads);
-        close_residual(of, &by->self_attention_norm, in.branch, R, rows);
-        feed_forward(of, threads, by, R, rows, &in);
+        multiply_rows(&layer->self_attention_output, work.attended, R, NONE, work.branch, work.rounded,
+                      threads);
+        close_residual(stack, &layer->self_attention_norm, work.branch, R, rows);
+        feed_forward(stack, threads, layer, R, rows, &work);
     }
-    if (of->last.weight) normalize(&of->last, rows, NULL, R, of->D, rows);
+    if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
 }

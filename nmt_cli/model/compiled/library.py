@@ -74,7 +74,7 @@ PARAMETERS = {
 RETURN_LONG = {"has_threads", "has_type", "workspace_size", "rounded_size", "size_of_blocks"}
 C_TYPES = {"p": _Pointer, "s": ctypes.c_void_p, "l": ctypes.c_long}
 
-# Not an attribute of the model: translators with and without --compile may share one.
+# Of a context: what uses them for logits is called deep in a search, which knows no options.
 _in_use: ContextVar["Kernels | None"] = ContextVar("kernels", default=None)
 
 
