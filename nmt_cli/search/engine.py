@@ -184,8 +184,8 @@ def _cached(model: Transformer, precision: str, kernels: Kernels | None) -> Cach
     if CompiledLayers.supports(model, kernels):
         return CompiledTransformer(model, kernels)
     logs.warning(
-        f"--compile: torch computes the layers, because this CPU or compiler makes them slower "
-        f"in {precision}."
+        f"--compile: torch computes the layers, because compiled ones are slower in {precision} on "
+        "this CPU, or by this compiler. --precision fp32 compiles them."
     )
     return CachedTransformer(model)
 
