@@ -19,7 +19,7 @@ from tests.loopback_server import Server, running_server
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.prepared import PreparedCorpus
-    from nmt_cli.model.compiled.library import Kernels
+    from nmt_cli.model.compiled.kernels import Kernels
     from nmt_cli.recipe.schema import Recipe
 
 # nohup, and a shell that runs the tests in the background, have them ignore signals, and with them
@@ -153,7 +153,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
     """Return what ``translate --compile`` compiles."""
-    from nmt_cli.model.compiled.library import COMPILERS, load_kernels
+    from nmt_cli.model.compiled.kernels import COMPILERS, load_kernels
 
     if not any(map(shutil.which, COMPILERS)):
         pytest.skip("there is no C compiler")

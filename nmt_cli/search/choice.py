@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli.model.compiled.library import kernels_in_use
+from nmt_cli.model.compiled.kernels import kernels_in_use
 from nmt_cli.search.beams import Array, Candidates
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.top_k import top_k_of_beams

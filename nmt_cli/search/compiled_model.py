@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers, PartOfStep
-from nmt_cli.model.compiled.library import Kernels
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import GrowingPast

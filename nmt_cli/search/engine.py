@@ -12,8 +12,8 @@ from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_atte
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.model.compiled.kernels import Kernels, load_kernels, use_kernels
 from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.model.compiled.library import Kernels, load_kernels, use_kernels
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig

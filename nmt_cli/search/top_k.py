@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.model.compiled.library import kernels_in_use
+from nmt_cli.model.compiled.kernels import kernels_in_use
 
 BLOCK = 64
 FEW_ENTRIES = 1 << 15  # of all rows; they are searched whole, which takes fewer calls

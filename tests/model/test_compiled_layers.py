@@ -127,7 +127,7 @@ def test_several_threads_compute_the_same(kernels):
         together = first_logits(layers, sentences)
     finally:
         torch.set_num_threads(threads)
-    assert kernels.library.has_threads()
+    assert kernels.functions.has_threads()
     assert torch.equal(alone[1], together[1])
     assert all(map(torch.equal, alone[0], together[0]))
 
@@ -145,8 +145,8 @@ def test_weights_that_are_arranged_for_another_library_are_the_same(kernels):
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_a_precision_without_fast_products_is_torchs(kernels, monkeypatch, caplog, precision):
-    library = Mock(**{"has_type.side_effect": lambda kind: kind == 0})
-    monkeypatch.setattr(kernels, "library", library)
+    functions = Mock(**{"has_type.side_effect": lambda kind: kind == 0})
+    monkeypatch.setattr(kernels, "functions", functions)
     assert CompiledLayers.supports(model_of(), kernels)
     cached = _cached(model_of(precision), precision, kernels)
     assert type(cached) is CachedTransformer

@@ -98,6 +98,7 @@ typedef struct {
 /* what layers compute of R rows, beside the rows themselves, with up to E entries */
 typedef struct {
     float *branch, *projected, *attended, *inside, *keys, *values, *scores, *rounded;
+    int threads; /* that the layers use */
 } Workspace;
 
 static long numbers_of_group(long type) { return type == INT8 ? 4 : type == BF16 ? 2 : 1; }
@@ -108,26 +109,6 @@ static long groups_of(long type, long I) {
 
 /* the size, in fp32 numbers, of R rows [I] that are rounded to any type, and of their scales */
 long rounded_size(long R, long I) { return R * (groups_of(BF16, I) + 1); }
-
-/* divides memory, if it is not NULL; returns the size that is needed, in fp32 numbers */
-static long divide(const Stack *stack, long R, long E, float *memory, Workspace *parts) {
-    long keys = stack->H * stack->W, values = stack->H * stack->X;
-    long widest = stack->F > stack->D ? stack->F : stack->D;
-    widest = widest > values ? widest : values;
-    long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, R * stack->F, E * keys, E * values,
-                    stack->threads * QUERIES_AT_ONCE * (E + LANES), rounded_size(R, widest)};
-    float **places[] = {&parts->branch, &parts->projected, &parts->attended, &parts->inside,
-                        &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
-    long size = 0;
-    for (int i = 0; i < 8; size += sizes[i++])
-        if (memory) *places[i] = memory + size;
-    return size;
-}
-
-long workspace_size(const Stack *stack, long R, long E) {
-    Workspace none;
-    return divide(stack, R, E, NULL, &none);
-}
 
 /* the threads for products of so many multiplications, one after the other */
 static int threads_for(long multiplications, long threads) {
@@ -142,6 +123,27 @@ static int threads_for_stack(const Stack *stack, long R) {
                 num_weights(&first->memory_queries) + num_weights(&first->memory_output) +
                 num_weights(&first->inner) + num_weights(&first->outer);
     return threads_for(R * stack->N * size, stack->threads);
+}
+
+/* divides memory, if it is not NULL; returns the size that is needed, in fp32 numbers */
+static long divide(const Stack *stack, long R, long E, float *memory, Workspace *parts) {
+    long keys = stack->H * stack->W, values = stack->H * stack->X;
+    long widest = stack->F > stack->D ? stack->F : stack->D;
+    widest = widest > values ? widest : values;
+    long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, R * stack->F, E * keys, E * values,
+                    stack->threads * QUERIES_AT_ONCE * (E + LANES), rounded_size(R, widest)};
+    float **places[] = {&parts->branch, &parts->projected, &parts->attended, &parts->inside,
+                        &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
+    long size = 0;
+    for (int i = 0; i < 8; size += sizes[i++])
+        if (memory) *places[i] = memory + size;
+    parts->threads = threads_for_stack(stack, R);
+    return size;
+}
+
+long workspace_size(const Stack *stack, long R, long E) {
+    Workspace none;
+    return divide(stack, R, E, NULL, &none);
 }
 
 /* whether layers are computed by several threads */
@@ -524,17 +526,22 @@ static long num_used(const uint8_t *is_kept, long kept_room, long K, long E) {
     return 0;
 }
 
+/* the memory of this thread for the scores of up to E entries */
+static float *own_scores(const Workspace *work, long E) {
+    return work->scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
+}
+
 /* attention of each hypothesis of ``part`` to its past, which gets its newest entry: ``projected``
    [S*K, H*(2W+X)], ``attended`` [S*K, H*X] */
-static void attend_to_past(const Stack *stack, int threads, const Part *part, const Entries *cache, long K,
-                           const float *projected, float *scores, float *attended) {
+static void attend_to_past(const Stack *stack, const Part *part, const Entries *cache, long K,
+                           const Workspace *work, const float *projected, float *attended) {
     long H = stack->H, W = stack->W, X = stack->X, E = part->past_room, stride = H * (2 * W + X);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
+#pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
     for (long s = 0; s < part->S; s++) {
         const uint8_t *is_kept = part->is_past + s * K * part->is_past_room;
         const float *rows = projected + s * K * stride;
         float *keys = cache->past_keys + s * H * W * E, *values = cache->past_values + s * H * E * X;
-        float *own_scores = scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
+        float *scores = own_scores(work, E);
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
             append(row + H * W, row + 2 * H * W, H, W, X, E, part->places[s * K + k], keys, values);
@@ -542,34 +549,63 @@ static void attend_to_past(const Stack *stack, int threads, const Part *part, co
         long used = num_used(is_kept, part->is_past_room, K, E);
         for (long h = 0; h < H; h++)
             attend_head(rows + h * W, stride, K, keys + h * W * E, values + h * E * X, W, X, E, used,
-                        is_kept, part->is_past_room, own_scores, attended + s * K * H * X + h * X, H * X);
+                        is_kept, part->is_past_room, scores, attended + s * K * H * X + h * X, H * X);
     }
 }
 
 /* attention of each hypothesis of ``part`` to its source: ``queries`` [S*K, H*W] */
-static void attend_to_memory(const Stack *stack, int threads, const Part *part, const Entries *cache, long K,
-                             const float *queries, float *scores, float *attended) {
+static void attend_to_memory(const Stack *stack, const Part *part, const Entries *cache, long K,
+                             const Workspace *work, const float *queries, float *attended) {
     long H = stack->H, W = stack->W, X = stack->X, E = part->memory_room;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
+#pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
     for (long s = 0; s < part->S; s++) {
         const float *keys = cache->memory_keys + s * H * W * E;
         const float *values = cache->memory_values + s * H * E * X;
-        float *own_scores = scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
+        float *scores = own_scores(work, E);
         for (long h = 0; h < H; h++)
             attend_head(queries + s * K * H * W + h * W, H * W, K, keys + h * W * E, values + h * E * X,
-                        W, X, E, part->lengths[s], NULL, 0, own_scores,
+                        W, X, E, part->lengths[s], NULL, 0, scores,
                         attended + s * K * H * X + h * X, H * X);
+    }
+}
+
+/* attention of the rows of each sentence to each other, from ``projected`` to ``attended`` */
+static void attend_within(const Stack *stack, const int64_t *lengths, long B, const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X, stride = H * (2 * W + X), width = H * X;
+    for (long b = 0, row = 0; b < B; row += lengths[b++]) {
+        const float *own = work->projected + row * stride;
+        long L = lengths[b];
+        for (long l = 0; l < L; l++)
+            append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, work->keys,
+                   work->values);
+#pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
+        for (long h = 0; h < H; h++)
+            attend_head(own + h * W, stride, L, work->keys + h * W * L, work->values + h * L * X, W, X, L, L,
+                        NULL, 0, own_scores(work, L), work->attended + row * width + h * X, width);
     }
 }
 
 /* layers ----------------------------------------------------------------------------------------------- */
 
-static void feed_forward(const Stack *stack, int threads, const Layer *layer, long R, float *rows,
-                         const Workspace *work) {
-    const float *from = entering_rows(stack, &layer->feed_forward_norm, rows, R, work->branch);
-    multiply_rows(&layer->inner, from, R, stack->activation, work->inside, work->rounded, threads);
-    multiply_rows(&layer->outer, work->inside, R, NONE, work->branch, work->rounded, threads);
-    close_residual(stack, &layer->feed_forward_norm, work->branch, R, rows);
+/* ``products`` of a sub-layer's first matrix by the rows [R, D] that enter it */
+static void begin_sublayer(const Stack *stack, const Norm *norm, const Matrix *matrix, const float *rows,
+                           long R, long activation, const Workspace *work, float *products) {
+    const float *from = entering_rows(stack, norm, rows, R, work->branch);
+    multiply_rows(matrix, from, R, activation, products, work->rounded, work->threads);
+}
+
+/* rows [R, D] after a sub-layer whose last matrix multiplies ``from`` */
+static void end_sublayer(const Stack *stack, const Norm *norm, const Matrix *matrix, const float *from,
+                         long R, const Workspace *work, float *rows) {
+    multiply_rows(matrix, from, R, NONE, work->branch, work->rounded, work->threads);
+    close_residual(stack, norm, work->branch, R, rows);
+}
+
+static void feed_forward(const Stack *stack, const Layer *layer, long R, const Workspace *work,
+                         float *rows) {
+    const Norm *norm = &layer->feed_forward_norm;
+    begin_sublayer(stack, norm, &layer->inner, rows, R, stack->activation, work, work->inside);
+    end_sublayer(stack, norm, &layer->outer, work->inside, R, work, rows);
 }
 
 /* one step of a decoder: rows [R, D] of the newest tokens of all hypotheses, and after its layers. R is K
@@ -578,59 +614,39 @@ static void feed_forward(const Stack *stack, int threads, const Layer *layer, lo
 void decode(const Stack *stack, const Part *parts, long num_parts, long K, long R, long E, float *rows,
             float *memory) {
     long keys = stack->H * stack->W, values = stack->H * stack->X;
-    int threads = threads_for_stack(stack, R);
     Workspace work;
     divide(stack, R, E, memory, &work);
     for (long n = 0; n < stack->N; n++) {
         const Layer *layer = stack->layers + n;
-        const float *from = entering_rows(stack, &layer->self_attention_norm, rows, R, work.branch);
-        multiply_rows(&layer->queries_keys_values, from, R, NONE, work.projected, work.rounded, threads);
+        const Norm *norm = &layer->self_attention_norm;
+        begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
         for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
-            attend_to_past(stack, threads, parts + p, parts[p].of_layers + n, K,
-                           work.projected + row * (2 * keys + values), work.scores,
-                           work.attended + row * values);
-        multiply_rows(&layer->self_attention_output, work.attended, R, NONE, work.branch, work.rounded,
-                      threads);
-        close_residual(stack, &layer->self_attention_norm, work.branch, R, rows);
+            attend_to_past(stack, parts + p, parts[p].of_layers + n, K, &work,
+                           work.projected + row * (2 * keys + values), work.attended + row * values);
+        end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
 
-        from = entering_rows(stack, &layer->memory_attention_norm, rows, R, work.branch);
-        multiply_rows(&layer->memory_queries, from, R, NONE, work.projected, work.rounded, threads);
+        norm = &layer->memory_attention_norm;
+        begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
         for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
-            attend_to_memory(stack, threads, parts + p, parts[p].of_layers + n, K,
-                             work.projected + row * keys, work.scores, work.attended + row * values);
-        multiply_rows(&layer->memory_output, work.attended, R, NONE, work.branch, work.rounded, threads);
-        close_residual(stack, &layer->memory_attention_norm, work.branch, R, rows);
-        feed_forward(stack, threads, layer, R, rows, &work);
+            attend_to_memory(stack, parts + p, parts[p].of_layers + n, K, &work,
+                             work.projected + row * keys, work.attended + row * values);
+        end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);
+        feed_forward(stack, layer, R, &work, rows);
     }
     if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
 }
 
 /* an encoder: rows [R, D] of sentences one after the other, of these lengths [B] up to E */
 void encode(const Stack *stack, const int64_t *lengths, long B, long R, long E, float *rows, float *memory) {
-    long H = stack->H, W = stack->W, X = stack->X, stride = H * (2 * W + X), width = H * X;
-    int threads = threads_for_stack(stack, R);
     Workspace work;
     divide(stack, R, E, memory, &work);
     for (long n = 0; n < stack->N; n++) {
         const Layer *layer = stack->layers + n;
-        const float *from = entering_rows(stack, &layer->self_attention_norm, rows, R, work.branch);
-        multiply_rows(&layer->queries_keys_values, from, R, NONE, work.projected, work.rounded, threads);
-        for (long b = 0, row = 0; b < B; row += lengths[b++]) {
-            const float *own = work.projected + row * stride;
-            long L = lengths[b];
-            for (long l = 0; l < L; l++)
-                append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, work.keys,
-                       work.values);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-            for (long h = 0; h < H; h++)
-                attend_head(own + h * W, stride, L, work.keys + h * W * L, work.values + h * L * X, W, X, L,
-                            L, NULL, 0, work.scores + omp_get_thread_num() * QUERIES_AT_ONCE * (L + LANES),
-                            work.attended + row * width + h * X, width);
-        }
-        multiply_rows(&layer->self_attention_output, work.attended, R, NONE, work.branch, work.rounded,
-                      threads);
-        close_residual(stack, &layer->self_attention_norm, work.branch, R, rows);
-        feed_forward(stack, threads, layer, R, rows, &work);
+        const Norm *norm = &layer->self_attention_norm;
+        begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
+        attend_within(stack, lengths, B, &work);
+        end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
+        feed_forward(stack, layer, R, &work, rows);
     }
     if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
 }

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.model.compiled.library import Kernels
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
 from nmt_cli.model.packing import Packed
@@ -107,7 +107,7 @@ class CompiledLayers:
 
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """Copy the weights of ``model``, for which ``supports`` is true."""
-        self._model, self._library = model, kernels.library
+        self._model, self._functions = model, kernels.functions
         self._kept: list[Tensor] = []  # that structures point to
         config = model.config
         self._encoder = self._stack(
@@ -141,14 +141,14 @@ class CompiledLayers:
         """Return whether the library has products of the precision of ``model``."""
         is_int8 = isinstance(model.output_projection, Int8Linear)
         dtype = torch.int8 if is_int8 else model.output_weight.dtype
-        return dtype in TYPES and bool(kernels.library.has_type(TYPES[dtype]))
+        return dtype in TYPES and bool(kernels.functions.has_type(TYPES[dtype]))
 
     def encode(self, source: Packed) -> list[Tensor]:
         """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer."""
         # torch embeds a source: that is once for a sentence, and a target is embedded at each step.
         rows = self._model.source_embedding(source).float().contiguous()
         workspace = self._workspace(self._encoder, len(rows), source.longest)
-        self._library.encode(
+        self._functions.encode(
             *(ctypes.addressof(self._encoder), _integers(source.lengths), len(source.lengths)),
             *(len(rows), source.longest, rows, workspace),
         )
@@ -188,7 +188,7 @@ class CompiledLayers:
         [S, H, E, X].
         """
         keys, values = entries
-        self._library.write_entries(
+        self._functions.write_entries(
             *(ctypes.addressof(self._decoder), rows.contiguous()),
             *(_integers(lengths), _integers(slots), len(lengths)),
             *(keys.shape[3], keys, values),
@@ -204,7 +204,7 @@ class CompiledLayers:
         num_slots, beam_size = tokens.shape
         rows = _floats(num_slots * beam_size, self._embedding.D)
         self._read_positions(num_positions)
-        self._library.embed(
+        self._functions.embed(
             *(ctypes.addressof(self._embedding), tokens.contiguous(), positions.contiguous()),
             *(num_slots, beam_size, rows),
         )
@@ -212,7 +212,7 @@ class CompiledLayers:
         pointers = list(map(_pointers, parts))  # which must live until the call ends
         structures = (_Part * len(parts))(*map(_structure_of, parts, pointers))
         workspace = self._workspace(self._decoder, len(rows), longest)
-        self._library.decode(
+        self._functions.decode(
             *(ctypes.addressof(self._decoder), ctypes.addressof(structures), len(parts)),
             *(beam_size, len(rows), longest, rows, workspace),
         )
@@ -227,15 +227,15 @@ class CompiledLayers:
 
     def _product(self, matrix: _Matrix, rows: Tensor) -> Tensor:
         outputs = _floats(len(rows), matrix.O)
-        rounded = _floats(self._library.rounded_size(len(rows), matrix.I))
-        self._library.multiply(
+        rounded = _floats(self._functions.rounded_size(len(rows), matrix.I))
+        self._functions.multiply(
             *(ctypes.addressof(matrix), rows, len(rows), outputs, rounded, torch.get_num_threads())
         )
         return outputs
 
     def _workspace(self, stack: _Stack, num_rows: int, longest: int) -> Tensor:
         stack.threads = torch.get_num_threads()
-        return _floats(self._library.workspace_size(ctypes.addressof(stack), num_rows, longest))
+        return _floats(self._functions.workspace_size(ctypes.addressof(stack), num_rows, longest))
 
     def _empty_entries(self, num_slots: int, room: int) -> tuple[Tensor, Tensor]:
         heads, key_width, value_width = self._decoder.H, self._decoder.W, self._decoder.X
@@ -279,10 +279,10 @@ class CompiledLayers:
         """Return the matrix of a ``weight`` [O, I] in fp32, bf16, or with ``scales`` in int8."""
         weight, kind = weight.detach().contiguous(), TYPES[weight.dtype]
         outputs, inputs = weight.shape
-        size = self._library.size_of_blocks(kind, inputs, outputs)
+        size = self._functions.size_of_blocks(kind, inputs, outputs)
         blocks = torch.empty(size, dtype=torch.int8, device="cpu")
         sums = torch.zeros(outputs, dtype=torch.int32, device="cpu")
-        self._library.pack(weight, kind, inputs, outputs, blocks, sums)
+        self._functions.pack(weight, kind, inputs, outputs, blocks, sums)
         self._kept += [blocks, sums]
         return _Matrix(
             blocks=blocks.data_ptr(),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.library import COMPILERS, load_kernels, use_kernels
+from nmt_cli.model.compiled.kernels import COMPILERS, load_kernels, use_kernels
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.top_k import log_normalizers

@@ -86,13 +86,13 @@ class Kernels:
             function = getattr(library, name)
             function.restype = ctypes.c_long if name in RETURN_LONG else None
             function.argtypes = [C_TYPES[each] for each in parameters]
-        self.library = library
+        self.functions = library
 
     def log_normalizers(self, logits: Tensor) -> Tensor:
         """Return the logarithm [R] of the sum of the exponentials of each row [R, V] in fp32."""
         logits = logits.contiguous()
         sums = logits.new_empty(len(logits))
-        self.library.log_sum_exponentials(logits, *logits.shape, sums)
+        self.functions.log_sum_exponentials(logits, *logits.shape, sums)
         return sums
 
     def can_choose(self, logits: Tensor, number: int) -> bool:
@@ -107,7 +107,7 @@ class Kernels:
         num_slots, num_hypotheses = scores.shape
         totals = logits.new_empty(num_slots, number)
         parents, tokens = torch.empty(2, num_slots, number, dtype=torch.int64)
-        self.library.best_continuations(
+        self.functions.best_continuations(
             *(logits, normalizers, scores.contiguous()),
             *(num_slots, num_hypotheses, logits.shape[1], number),
             *(totals, parents, tokens),
@@ -147,7 +147,7 @@ def load_kernels() -> Kernels:
     except (OSError, AttributeError):  # there is none, or it is damaged
         _compile(compiler, library)
         kernels = _loaded(library)
-    if not kernels.library.has_threads():
+    if not kernels.functions.has_threads():
         logs.warning(
             f"--compile computes in one thread, because {shlex.join(compiler)} had no OpenMP when "
             f"it made {library}. Once it has (Debian: libgomp1, libomp-dev for Clang), delete that."
