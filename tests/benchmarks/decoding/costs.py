@@ -41,15 +41,17 @@ def _seconds_alone(
 ) -> dict[str, float]:
     """Return the seconds of a sentence of each engine, by one thread or by all."""
     found: dict[str, float] = {}
-    groups = product(dict.fromkeys(targets.OF_PEER.values()), dict.fromkeys((1, threads)))
-    # Each group has processes of its own. Where a process has more OpenMP threads than there are
-    # cores, those that wait sleep at once. CTranslate2 with two threads always has more, except in
-    # float32: the thread that loads rounds the weights with threads of its own, which stay.
-    for compared_with, number in groups:
+    ours_of_peer = {peer: ours for ours, peer in reversed(targets.OF_PEER.items())}
+    groups = product(targets.OF_PEER, dict.fromkeys((1, threads)))
+    # In each group an engine has a process of its own, and one precision. Where a process has more
+    # OpenMP threads than there are cores, as two translators have, those that wait sleep at once.
+    # CTranslate2 with two threads always has more, except in float32: the thread that loads rounds
+    # the weights with threads of its own, which stay.
+    for precision, number in groups:
         rows = [
             speed.Row(toolkit, f"{name} 1x{number} {ALONE}")
             for toolkit, name in engines
-            if targets.OF_PEER.get(name, name) == compared_with
+            if ours_of_peer.get(name, name) == precision
         ]
         for toolkit, variants in speed.measure(rows, open_worker, ROUNDS)["rows"].items():
             for variant, figures in variants.items():

@@ -7,12 +7,11 @@ that clients see, against CTranslate2 behind Starlette, which gets the same clie
 
 import asyncio
 import os
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
@@ -34,6 +33,7 @@ OURS = {
     f"{targets.OUR_COMPILED} int8": ("--precision=int8", "--compile"),
 }
 TICKS = os.sysconf("SC_CLK_TCK")
+SECONDS_BETWEEN_LOOKS = 0.02  # at the CPU time of processes that end
 
 Figures = dict[str, Any]
 
@@ -82,7 +82,7 @@ def measure(
             for name, of_server in found.items()
         },
         "translate": {
-            name: _cpu_rate_of_translate(model, options, lines, rounds)
+            name: _cpu_rate_of_translate(model, options, lines, threads, rounds)
             for name, options in OURS.items()
         },
         "alone": {
@@ -138,27 +138,33 @@ def _peer(model: Path, exported: Path, precision: str, setting: str) -> Iterator
 
 
 def _cpu_rate_of_translate(
-    model: Path, options: Sequence[str], lines: Sequence[str], rounds: int
+    model: Path, options: Sequence[str], lines: Sequence[str], threads: int, rounds: int
 ) -> float:
-    """Return lines a second of CPU time by ``translate``, without that of its start."""
+    """Return lines a second of CPU time by ``translate``, without that of its start.
+
+    It has as many processes as the service, which share the memory's bandwidth and caches.
+    """
+    command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet"]
+    processes = (f"--workers={threads}", "--threads=1")
 
     def seconds_of(lines: Sequence[str]) -> float:
-        # A process of one thread, of which the service and a long text have several: the kernel
-        # does not add up the time of processes that are killed, as workers are.
-        command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet"]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [*command, "--device=cpu", *options, "--workers=1", "--threads=1"],
-            input="".join(f"{line}\n" for line in lines),
-            text=True,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        pipe, found = subprocess.PIPE, dict[int, float]()
+        with subprocess.Popen(
+            [*command, "--device=cpu", *options, *processes], stdin=pipe, stdout=subprocess.DEVNULL
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+            process.stdin.close()
+            # The kernel does not add up the time of processes that are killed, as workers are.
+            while process.poll() is None:
+                with suppress(OSError):
+                    found |= {each: _cpu_seconds(each) for each in _with_children(process.pid)}
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+        assert process.returncode == 0
+        return sum(found.values())
 
-    seconds = median(seconds_of(lines) - seconds_of(lines[:1]) for _ in range(rounds))
-    return (len(lines) - 1) / seconds
+    start = median(seconds_of(lines[:threads]) for _ in range(rounds))
+    return (len(lines) - threads) / (median(seconds_of(lines) for _ in range(rounds)) - start)
 
 
 def _alone(model: Path, options: Sequence[str], lines: Sequence[str]) -> Figures:
