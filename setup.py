@@ -39,6 +39,7 @@ setup(
             "py.typed",
             "command_line/recipe_keys.txt",
             "messages/other_toolkits.jsonl",
+            "model/compiled/hypotheses.c",
             "model/compiled/layers.c",
             "model/compiled/logits.c",
             "model/compiled/vectors.h",

@@ -83,8 +83,8 @@ class TableModel:
             if state.positions[slot] == 0:  # the slot is free
                 assert tokens == [BOS] * self.beam_size
                 self.prefixes[slot] = [()] * self.beam_size
-            else:
-                assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])
+                continue
+            assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])
             rows += [self.logits(source, prefix) for prefix in self.prefixes[slot]]
         return torch.stack(rows)
 
@@ -124,6 +124,7 @@ class CopyModel:
         copied = [
             source[min(position, len(source) - 1)]
             for source, position in zip(self.sources, positions, strict=True)
+            if position  # 0: the slot is free
         ]
         return self._rows(copied).repeat_interleave(self.beam_size, dim=0)
 

@@ -232,11 +232,7 @@ class GrowingPast(PastCache, GrowingState):
         self.is_past[is_free.numpy()] = False
         is_used = np.any(self.is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
-        needed, used = places.max(axis=1) + 1, _behind_last(is_used)
-        parts = self.parts.slices(num_slots)
-        for number, part in enumerate(parts):
-            of_part = int(needed[part].max())
-            self.parts.fit(number, of_part, _room_for(max(of_part, int(used[part].max()))))
+        self._make_room(np.maximum(places.max(axis=1) + 1, _behind_last(is_used)))
         self.is_past = _with_room(self.is_past, max(self.rooms))
         self.is_past[slots, np.arange(beam_size), places] = True
         self.places, self._masks = places, []
@@ -248,6 +244,12 @@ class GrowingPast(PastCache, GrowingState):
         if not self._masks:  # compiled layers need none
             self._update_masks()
         return super().attend(layer, sublayer, rows)
+
+    def _make_room(self, ends: NDArray[np.int64]) -> None:
+        """Let each part have room for its slots, whose entries are in front of ``ends`` [S]."""
+        for number, part in enumerate(self.parts.slices(len(ends))):
+            end = int(ends[part].max())
+            self.parts.fit(number, end, _room_for(end))
 
     def _update_masks(self) -> None:
         device = self._like.device

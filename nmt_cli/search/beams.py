@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 NOT_A_NUMBER = "the model's output is not a number"
 TYPICAL_LENGTH = 25  # pieces of an output at which penalties are compared
+FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
 
 
 class Attended(NamedTuple):
@@ -149,7 +150,7 @@ class Beams:
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id)
         self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
-        self._prefixes = np.zeros((*shape, 32), np.int32)  # S K L
+        self._prefixes = np.zeros((*shape, FIRST_ROOM), np.int32)  # S K L
         self._history = ScoreHistory(*shape) if settings.token_scores else None
         self.ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]  # best first
         self.num_ended = np.zeros(num_slots, np.int64)
@@ -237,19 +238,28 @@ class Beams:
         self.free(range(old, old + number))
 
     def _append_tokens(self, slots: Array) -> None:
+        self._make_room()
         lengths, parents = self.lengths[slots], self.parents[slots]
-        used, capacity = int(lengths.max()), self._prefixes.shape[2]
-        if used == capacity:
-            self._prefixes = np.concatenate([self._prefixes, np.zeros_like(self._prefixes)], axis=2)
+        used = int(lengths.max())
         self._prefixes[slots, :, :used] = self._prefixes[slots[:, None], parents, :used]
         self._prefixes[slots, :, lengths] = self.tokens[slots]
         if self._history is not None:
             self._history.append(slots, parents, lengths, self.scores[slots])
         self.lengths[slots] += self.is_busy[slots]
 
+    def _make_room(self) -> None:
+        """Make room for one more token of each hypothesis."""
+        if self.lengths.max() == self._prefixes.shape[2]:
+            self._prefixes = with_twice_the_room(self._prefixes)
+            if self._history is not None:
+                self._history.totals = with_twice_the_room(self._history.totals)
+
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
         length, n_best = int(self.lengths[slot]), int(self.n_best[slot])
         score = log_probability / length_penalty(length + 1, float(self.alphas[slot]))
+        self.num_ended[slot] += 1
+        if score <= self._to_beat[slot]:
+            return  # n better ones have ended
         tokens = tuple(self._prefixes[slot, parent, :length].tolist())
         of_tokens: tuple[float, ...] = ()
         if self._history is not None:
@@ -257,7 +267,6 @@ class Beams:
         best = [*self.ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
         best.sort(key=lambda hypothesis: -hypothesis.score)
         self.ended[slot] = best[:n_best]
-        self.num_ended[slot] += 1
         if len(best) >= n_best:
             self._to_beat[slot] = best[n_best - 1].score
 
@@ -288,11 +297,19 @@ class Beams:
             self.ended[slot] = []
 
 
+def with_twice_the_room(of_tokens: Array) -> Array:
+    """Return what is kept of each token [S, K, L] with twice as many positions L."""
+    return np.concatenate([of_tokens, np.zeros_like(of_tokens)], axis=2)
+
+
 class ScoreHistory:
-    """What ``Beams`` keeps, beside the prefixes, if the scores of tokens are asked for."""
+    """What ``Beams`` keeps, beside the prefixes, if the scores of tokens are asked for.
+
+    The room for positions is that of the prefixes.
+    """
 
     def __init__(self, num_slots: int, beam_size: int) -> None:
-        self._totals = np.zeros((num_slots, beam_size, 32), np.float32)  # S K L
+        self.totals = np.zeros((num_slots, beam_size, FIRST_ROOM), np.float32)  # S K L
 
     def append(self, slots: Array, parents: Array, lengths: Array, scores: Array) -> None:
         """Continue the hypotheses in ``slots`` [B].
@@ -300,11 +317,9 @@ class ScoreHistory:
         They had ``lengths`` [B] tokens, and now have ``scores`` [B, K]. ``parents`` [B, K] are the
         places in the beam of the hypotheses that were continued.
         """
-        used, capacity = int(lengths.max()), self._totals.shape[2]
-        if used == capacity:
-            self._totals = np.concatenate([self._totals, np.zeros_like(self._totals)], axis=2)
-        self._totals[slots, :, :used] = self._totals[slots[:, None], parents, :used]
-        self._totals[slots, :, lengths] = scores
+        used = int(lengths.max())
+        self.totals[slots, :, :used] = self.totals[slots[:, None], parents, :used]
+        self.totals[slots, :, lengths] = scores
 
     def token_scores(
         self, slot: int, place: int, length: int, log_probability: float
@@ -313,9 +328,9 @@ class ScoreHistory:
 
         ``log_probability`` is that of the whole hypothesis with </s>.
         """
-        totals = [0.0, *self._totals[slot, place, :length].tolist(), log_probability]
+        totals = [0.0, *self.totals[slot, place, :length].tolist(), log_probability]
         return tuple(np.diff(totals).tolist())
 
     def keep(self, slots: Any) -> None:
         """Drop all other slots."""
-        self._totals = self._totals[slots]
+        self.totals = self.totals[slots]

@@ -201,8 +201,11 @@ class CachedTransformer(IncrementalTransformer):
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
-        self._past = self._state_kind(num_slots, beam_size, self._shape, self._like)
+        self._past = self._empty_past(num_slots, beam_size)
         self._memory = GrowingMemory(num_slots, beam_size, self._shape, self._like)
+
+    def _empty_past(self, num_slots: int, beam_size: int) -> GrowingState:
+        return self._state_kind(num_slots, beam_size, self._shape, self._like)
 
     @property
     def _like(self) -> Tensor:
@@ -220,11 +223,17 @@ class CachedTransformer(IncrementalTransformer):
 
     @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of the next token of each hypothesis."""
+        """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         num_positions = int(state.positions.max()) + 1
         self._past.advance(state.parents, state.positions == 0)
         tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
-        return self._decoded(tokens, positions, num_positions, self._past, self._memory)
+        logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
+        # Free slots are computed, too: products compile for each number of rows, which so are few.
+        busy = state.positions.nonzero().squeeze(1)
+        if len(busy) == len(positions):
+            return logits
+        of_slots = logits.view(*tokens.shape, -1)
+        return of_slots.index_select(0, busy.to(self._device)).flatten(0, 1)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

@@ -7,17 +7,18 @@ tokens, or drawn ones.
 All hypotheses of a sentence begin with the same start mark. So what follows it is computed once,
 with the encoding of the sentence, and not in a step, which would compute it K times.
 
-Legend: S slots, K beam, R = S*K rows, V vocabulary, B new sentences.
+Legend: S slots, K beam, R rows of K hypotheses of each busy slot, V vocabulary, B new sentences.
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
+from nmt_cli.model.compiled.kernels import kernels_in_use
 from nmt_cli.model.packing import rounded_up
 from nmt_cli.search.beams import (
     NOT_A_NUMBER,
@@ -28,6 +29,7 @@ from nmt_cli.search.beams import (
     SearchSettings,
 )
 from nmt_cli.search.choice import BestCandidates, Choice
+from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverStart, SlotStates
 from nmt_cli.search.sentences import Sentence, SlotSearch
 from nmt_cli.search.top_k import log_normalizers
@@ -81,7 +83,10 @@ class StepModel(SlotModel, Protocol):
     """A model that computes one step at a time."""
 
     def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of the next tokens; the search may overwrite them."""
+        """Return the logits [R, V] of the next tokens of the busy slots, one after another.
+
+        The search may overwrite them.
+        """
         ...
 
 
@@ -119,7 +124,12 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         self._model = model
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
         self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
-        self._beams = Beams(num_slots, settings)
+        kernels = kernels_in_use()
+        self._beams = (
+            Beams(num_slots, settings)
+            if kernels is None
+            else CompiledBeams(num_slots, settings, kernels)
+        )
         self._rules: tuple[LogitsRule, ...] = (
             NeverStart(settings.bos_id, settings.eos_id),
             *rules,
@@ -146,7 +156,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
     @property
     def has_slots_to_drop(self) -> bool:
         """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
-        num_busy = self.num_slots - self.num_free_slots
+        num_busy = int(np.count_nonzero(self._beams.is_busy))
         return rounded_up(num_busy, num_steps=STEPS_OF_SLOTS) < self.num_slots
 
     @property
@@ -181,7 +191,6 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
             prefixes=np.zeros((number, 1, 0), np.int32),
             lengths=np.zeros(number, np.int64),
             longest=np.array([sentence.longest_output for sentence in sentences]),
-            is_busy=np.ones(number, np.bool_),
             data={},
         )
         scores = np.zeros((number, 1), np.float32)
@@ -216,6 +225,8 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
 
     def _begin(self) -> list[Found]:
         """Give the newcomers their first tokens; return the sentences that are done."""
+        if not self._firsts:
+            return []
         beams = self._beams
         slots = np.flatnonzero(beams.is_busy & (beams.lengths == 0)).tolist()
         firsts = {slot: self._firsts.pop(int(beams.numbers[slot])) for slot in slots}
@@ -238,7 +249,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         normalizers: Tensor,
         scores: Array,
         states: SlotStates,
-        sentences: Sequence[Sentence | None],
+        sentences: Sequence[Sentence],
     ) -> Candidates:
         """Return continuations of the hypotheses of ``sentences`` by their ``logits``.
 
@@ -249,8 +260,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         if not self._has_choices:
             states = self._with_data(states, self._choice, sentences)
             return self._choice.candidates(logits, normalizers, scores, states)
-        own_choices = [None if each is None else each.choice for each in sentences]
-        choices = [self._choice if each is None else each for each in own_choices]
+        choices = [self._choice if each.choice is None else each.choice for each in sentences]
         found: list[tuple[Array, Candidates]] = []
         for choice in dict.fromkeys(choices):
             slots = np.array([each == choice for each in choices])
@@ -266,14 +276,14 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         return merged
 
     def _with_data(
-        self, states: SlotStates, rule: LogitsRule | Choice, sentences: Sequence[Sentence | None]
+        self, states: SlotStates, rule: LogitsRule | Choice, sentences: Sequence[Sentence]
     ) -> SlotStates:
         if not self._has_rule_data:
             return states
         data = {
             number: sentence.rule_data[rule.name]
             for number, sentence in enumerate(sentences)
-            if sentence is not None and rule.name in sentence.rule_data
+            if rule.name in sentence.rule_data
         }
         return states._replace(data=data)
 
@@ -284,16 +294,19 @@ class Search(BeamSearch[StepModel]):
     def step(self) -> list[Found]:
         """Make all hypotheses one token longer, new ones two; return what is done."""
         done = self._begin()
-        if not self.is_busy:
-            return done
         beams = self._beams
+        slots = np.flatnonzero(beams.is_busy)
+        if not len(slots):
+            return done
         logits = self._model.step(_step_input(beams))
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
-        is_nan = np.isnan(normalizers.cpu().numpy()).reshape(beams.scores.shape).any(axis=1)
-        done += self._fail(np.flatnonzero(is_nan & beams.is_busy).tolist())
-        states = SlotStates(beams.prefixes, beams.lengths, beams.longest, beams.is_busy, {})
-        candidates = self._candidates(logits, normalizers, beams.scores, states, self._sentences)
-        return done + beams.advance(np.arange(self.num_slots), candidates)
+        is_nan = np.isnan(normalizers.cpu().numpy()).reshape(len(slots), -1).any(axis=1)
+        done += self._fail(slots[is_nan].tolist())
+        states = SlotStates(beams.prefixes[slots], beams.lengths[slots], beams.longest[slots], {})
+        sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
+        scores = beams.scores[slots]
+        candidates = self._candidates(logits, normalizers, scores, states, sentences)
+        return done + beams.advance(slots, candidates)
 
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""

@@ -20,7 +20,7 @@ from nmt_cli.hardware.device import sent_to
 # Slots that are stored together on a CPU, where 16 and 48 are as fast; all are on a GPU, which does
 # few large products faster.
 SLOTS_OF_PART = {"cpu": 32}
-SHRINK_BELOW = 3 / 4  # a part shrinks when what it needs is below this share of its room
+SHRINK_BELOW = 3 / 4  # of its room; products read all of it
 
 
 class HeadShape(NamedTuple):
@@ -61,6 +61,7 @@ class SlotParts:
     def __init__(self, parts: Sequence[list[KeysValues]], size: int = sys.maxsize) -> None:
         """Each of ``parts`` has all layers of ``size`` slots, and the last may have fewer."""
         self._parts, self._size = list(parts), size
+        self.shrink_below = SHRINK_BELOW  # a part shrinks when it needs a smaller share of its room
         self._num_layers, self._device = len(parts[0]), parts[0][0].keys.device
 
     @classmethod
@@ -95,10 +96,6 @@ class SlotParts:
         """Return each part of one layer."""
         return [layers[number] for layers in self._parts]
 
-    def at(self, slot: int) -> tuple[Sequence[KeysValues], int]:
-        """Return all layers of the part of ``slot``, and its number in that part."""
-        return self._parts[slot // self._size], slot % self._size
-
     @property
     def all_layers(self) -> Sequence[Sequence[KeysValues]]:
         """All layers of each part."""
@@ -108,7 +105,7 @@ class SlotParts:
         """Give a part the room ``wanted`` if it has less than ``needed`` or much more."""
         layers = self._parts[part]
         old = layers[0].room
-        if needed > old or wanted < SHRINK_BELOW * old:
+        if needed > old or wanted < self.shrink_below * old:
             _replace_each(layers, lambda layer: _resized(layer, wanted))
 
     def keep(self, slots: Sequence[int], rooms: Sequence[int]) -> None:

@@ -95,6 +95,7 @@ class Service:
         self._numbers = count(1)
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_stopped = False
+        self._has_cancelled = False  # lines, since the thread looked last
 
     def submit(
         self,
@@ -111,6 +112,7 @@ class Service:
                 raise queue.Full(f"{len(self._waiting):,} lines wait to be translated")
             (request,) = numbered([line], first=next(self._numbers))
             submitted = SubmittedLine(request, deadline)
+            submitted.future.add_done_callback(self._note)
             if not self._has_thread():
                 self._start()
             self._waiting.append(submitted)
@@ -215,10 +217,17 @@ class Service:
                 else:
                     self._answer(job)
 
+    def _note(self, future: Future[Translation]) -> None:
+        if future.cancelled():
+            self._has_cancelled = True
+
     def _unwanted(self) -> list[LineJob]:
         """Return the lines that the search has and nobody waits for, once if it was cancelled."""
         if self._is_stopped:
             return list(self._unanswered)
+        if not self._has_cancelled:
+            return []
+        self._has_cancelled = False
         jobs = [job for job, line in self._unanswered.items() if line.future.cancelled()]
         for job in jobs:
             self._unanswered.pop(job).future.set_running_or_notify_cancel()

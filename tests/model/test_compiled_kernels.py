@@ -11,7 +11,7 @@ from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.top_k import log_normalizers
 
 # They are not read.
-NO_STATES = SlotStates(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), {})
+NO_STATES = SlotStates(np.zeros(0), np.zeros(0), np.zeros(0), {})
 
 
 @pytest.fixture(autouse=True)

@@ -71,6 +71,7 @@ class Drive:
         self.sources: list[list[int]] = [[]] * num_slots
         self.hypotheses: list[list[list[int]]] = [[]] * num_slots
         self.parents: list[list[int]] = [[]] * num_slots
+        self.free: set[int] = set()
 
     def start(self, slots, lengths, tolerance=1e-5):
         sources = [self.tokens(length) for length in lengths]
@@ -80,6 +81,7 @@ class Drive:
         self.cached.start(slots, encoded)
         for slot, source in zip(slots, sources, strict=True):
             self.sources[slot] = source
+            self.free.discard(slot)
             self.hypotheses[slot] = [[BOS, *self.tokens(1)] for _ in range(self.beam_size)]
             self.parents[slot] = [self.random_parent() for _ in range(self.beam_size)]
 
@@ -96,13 +98,22 @@ class Drive:
         logits = self.cached.step(StepInput(tokens, torch.tensor(self.parents), positions))
         if not checked:
             return
-        sources = [source for source in self.sources for _ in range(self.beam_size)]
-        prefixes = [prefix for beam in self.hypotheses for prefix in beam]
+        busy = [slot for slot in range(len(self.sources)) if slot not in self.free]
+        sources = [self.sources[slot] for slot in busy for _ in range(self.beam_size)]
+        prefixes = [prefix for slot in busy for prefix in self.hypotheses[slot]]
         witness = uncached_of_all(self.model, sources, prefixes)
         assert torch.allclose(logits.float(), witness.float(), atol=tolerance)
 
+    def leave(self, slot):
+        """Free ``slot``."""
+        self.free.add(slot)
+        self.hypotheses[slot] = [[BOS] for _ in range(self.beam_size)]
+        self.parents[slot] = list(range(self.beam_size))
+
     def grow(self, choose_parent):
         for slot, beam in enumerate(self.hypotheses):
+            if slot in self.free:
+                continue
             parents = [choose_parent() for _ in beam]
             self.hypotheses[slot] = [[*beam[parent], *self.tokens(1)] for parent in parents]
             self.parents[slot] = parents
@@ -115,6 +126,7 @@ class Drive:
         self.sources = [self.sources[slot] for slot in slots]
         self.hypotheses = [self.hypotheses[slot] for slot in slots]
         self.parents = [self.parents[slot] for slot in slots]
+        self.free = {place for place, slot in enumerate(slots) if slot in self.free}
 
 
 @pytest.mark.parametrize("slots_of_part", [1, 2, 32])
@@ -193,11 +205,15 @@ def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):
     for step in range(60):
         drive.step(tolerance, checked=step % 3 == 0)
         drive.grow(drive.random_parent)
+        if step == 15:
+            drive.leave(1)
         if step == 20:
             drive.start([1], [14], tolerance)  # longer than all before
         if step == 35:
             drive.start([2, 0], [2, 3], tolerance)  # all shorter than the cache is wide
             drive.start([1], [4], tolerance)
+        if step == 40:
+            drive.leave(0)
         if step == 45:
             drive.keep_slots([2, 1, 0, 2])
         if step == 50:

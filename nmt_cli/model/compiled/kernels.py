@@ -55,10 +55,14 @@ class _Pointer:
         return ctypes.c_void_p(tensor.data_ptr())
 
 
-# The parameters of each function in the sources: p is a tensor, s a structure, l a long.
+# The parameters of each function in the sources: p is a tensor, s another address, l a long.
 PARAMETERS = {
     "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",
+    "find_ends": "sss",
+    "advance_beams": "sss",
+    "find_places": "ppplllppp",
+    "inherit": "ppppllllp",
     "has_threads": "",
     "has_type": "l",
     "workspace_size": "sll",
@@ -71,7 +75,10 @@ PARAMETERS = {
     "encode": "splllpp",
     "decode": "ssllllpp",
 }
-RETURN_LONG = {"has_threads", "has_type", "workspace_size", "rounded_size", "size_of_blocks"}
+RETURN_LONG = {
+    *("find_ends", "advance_beams"),
+    *("has_threads", "has_type", "workspace_size", "rounded_size", "size_of_blocks"),
+}
 C_TYPES = {"p": _Pointer, "s": ctypes.c_void_p, "l": ctypes.c_long}
 
 # Of a context: what uses them for logits is called deep in a search, which knows no options.

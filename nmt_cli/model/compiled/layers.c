@@ -86,7 +86,8 @@ typedef struct {
 /* some slots in a step */
 typedef struct {
     const Entries *of_layers; /* [N] */
-    long S, past_room, memory_room;
+    long B, past_room, memory_room;
+    const int64_t *slots;     /* [B], those that are computed, of S */
     const int64_t *places;    /* [S, K], where the past gets new entries */
     const uint8_t *is_past;   /* [S, K, is_past_room], which of the entries a hypothesis attends to */
     long is_past_room;
@@ -532,14 +533,15 @@ static float *own_scores(const Workspace *work, long E) {
 }
 
 /* attention of each hypothesis of ``part`` to its past, which gets its newest entry: ``projected``
-   [S*K, H*(2W+X)], ``attended`` [S*K, H*X] */
+   [B*K, H*(2W+X)], ``attended`` [B*K, H*X] */
 static void attend_to_past(const Stack *stack, const Part *part, const Entries *cache, long K,
                            const Workspace *work, const float *projected, float *attended) {
     long H = stack->H, W = stack->W, X = stack->X, E = part->past_room, stride = H * (2 * W + X);
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long s = 0; s < part->S; s++) {
+    for (long b = 0; b < part->B; b++) {
+        long s = part->slots[b];
         const uint8_t *is_kept = part->is_past + s * K * part->is_past_room;
-        const float *rows = projected + s * K * stride;
+        const float *rows = projected + b * K * stride;
         float *keys = cache->past_keys + s * H * W * E, *values = cache->past_values + s * H * E * X;
         float *scores = own_scores(work, E);
         for (long k = 0; k < K; k++) {
@@ -549,23 +551,24 @@ static void attend_to_past(const Stack *stack, const Part *part, const Entries *
         long used = num_used(is_kept, part->is_past_room, K, E);
         for (long h = 0; h < H; h++)
             attend_head(rows + h * W, stride, K, keys + h * W * E, values + h * E * X, W, X, E, used,
-                        is_kept, part->is_past_room, scores, attended + s * K * H * X + h * X, H * X);
+                        is_kept, part->is_past_room, scores, attended + b * K * H * X + h * X, H * X);
     }
 }
 
-/* attention of each hypothesis of ``part`` to its source: ``queries`` [S*K, H*W] */
+/* attention of each hypothesis of ``part`` to its source: ``queries`` [B*K, H*W] */
 static void attend_to_memory(const Stack *stack, const Part *part, const Entries *cache, long K,
                              const Workspace *work, const float *queries, float *attended) {
     long H = stack->H, W = stack->W, X = stack->X, E = part->memory_room;
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long s = 0; s < part->S; s++) {
+    for (long b = 0; b < part->B; b++) {
+        long s = part->slots[b];
         const float *keys = cache->memory_keys + s * H * W * E;
         const float *values = cache->memory_values + s * H * E * X;
         float *scores = own_scores(work, E);
         for (long h = 0; h < H; h++)
-            attend_head(queries + s * K * H * W + h * W, H * W, K, keys + h * W * E, values + h * E * X,
+            attend_head(queries + b * K * H * W + h * W, H * W, K, keys + h * W * E, values + h * E * X,
                         W, X, E, part->lengths[s], NULL, 0, scores,
-                        attended + s * K * H * X + h * X, H * X);
+                        attended + b * K * H * X + h * X, H * X);
     }
 }
 
@@ -609,7 +612,7 @@ static void feed_forward(const Stack *stack, const Layer *layer, long R, const W
 }
 
 /* one step of a decoder: rows [R, D] of the newest tokens of all hypotheses, and after its layers. R is K
-   times the slots of all ``parts``, which have up to E entries. ``memory`` has the size of
+   times the slots B of all ``parts``, which have up to E entries. ``memory`` has the size of
    ``workspace_size``. */
 void decode(const Stack *stack, const Part *parts, long num_parts, long K, long R, long E, float *rows,
             float *memory) {
@@ -620,14 +623,14 @@ void decode(const Stack *stack, const Part *parts, long num_parts, long K, long 
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
         begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
+        for (long p = 0, row = 0; p < num_parts; row += parts[p++].B * K)
             attend_to_past(stack, parts + p, parts[p].of_layers + n, K, &work,
                            work.projected + row * (2 * keys + values), work.attended + row * values);
         end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
 
         norm = &layer->memory_attention_norm;
         begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
-        for (long p = 0, row = 0; p < num_parts; row += parts[p++].S * K)
+        for (long p = 0, row = 0; p < num_parts; row += parts[p++].B * K)
             attend_to_memory(stack, parts + p, parts[p].of_layers + n, K, &work,
                              work.projected + row * keys, work.attended + row * values);
         end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);

@@ -29,13 +29,14 @@ _integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
 
 
 class PartOfStep(NamedTuple):
-    """Some slots in a step, and what they attend to in each layer."""
+    """Some slots in a step, those of them that are computed, and what these attend to."""
 
     past: Sequence[tuple[Tensor, Tensor]]  # keys [S, H, W, E] and values [S, H, E, X]
     memory: Sequence[tuple[Tensor, Tensor]]  # likewise
     places: Tensor  # S K, of the new entries in the past; int64
     is_past: Tensor  # S K any, the entries that each hypothesis attends to, the new ones included
     lengths: Tensor  # S, of the memories; int64
+    slots: Tensor  # B, those that are computed; int64
 
 
 class _Matrix(ctypes.Structure):
@@ -90,7 +91,8 @@ class _Stack(ctypes.Structure):
 class _Part(ctypes.Structure):
     _fields_ = (
         ("of_layers", ctypes.c_void_p),
-        *((name, ctypes.c_long) for name in ("S", "past_room", "memory_room")),
+        *((name, ctypes.c_long) for name in ("B", "past_room", "memory_room")),
+        ("slots", ctypes.c_void_p),
         ("places", ctypes.c_void_p),
         ("is_past", ctypes.c_void_p),
         ("is_past_room", ctypes.c_long),
@@ -165,12 +167,13 @@ class CompiledLayers:
         """
         number = len(lengths)
         tokens, at_start = _integers([[token]] * number), _integers([[0]] * number)
+        all_slots = torch.arange(number, device="cpu")
         memory = [self._empty_entries(number, max(lengths)) for _ in sources]
         for rows, entries in zip(sources, memory, strict=True):
-            self.write(rows, lengths, range(number), entries)
+            self.write(rows, lengths, all_slots, entries)
         past = [self._empty_entries(number, 1) for _ in sources]
         is_past = torch.ones(number, 1, 1, dtype=torch.bool, device="cpu")
-        part = PartOfStep(past, memory, at_start, is_past, _integers(lengths))
+        part = PartOfStep(past, memory, at_start, is_past, _integers(lengths), all_slots)
         logits = self.step(tokens, at_start.squeeze(1), 1, [part])
         kept = [torch.cat([keys.flatten(1), values.flatten(1)], 1) for keys, values in past]
         return torch.stack(kept, dim=1), logits
@@ -179,10 +182,10 @@ class CompiledLayers:
         self,
         rows: Tensor,
         lengths: Sequence[int],
-        slots: Sequence[int],
+        slots: Tensor,
         entries: tuple[Tensor, Tensor],
     ) -> None:
-        """Write ``rows`` [R, H*(W+X)] of sentences of these ``lengths`` into their ``slots``.
+        """Write ``rows`` [R, H*(W+X)] of sentences of these ``lengths`` into their ``slots`` [S].
 
         Each takes the first places of its slot in the ``entries``: keys [S, H, W, E] and values
         [S, H, E, X].
@@ -190,16 +193,17 @@ class CompiledLayers:
         keys, values = entries
         self._functions.write_entries(
             *(ctypes.addressof(self._decoder), rows.contiguous()),
-            *(_integers(lengths), _integers(slots), len(lengths)),
+            *(_integers(lengths), slots, len(lengths)),
             *(keys.shape[3], keys, values),
         )
 
     def step(
         self, tokens: Tensor, positions: Tensor, num_positions: int, parts: Sequence[PartOfStep]
     ) -> Tensor:
-        """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
+        """Return the logits [R, V] of what follows ``tokens`` [B, K] at ``positions`` [B].
 
-        All positions are below ``num_positions``. The past gets the keys and values of the tokens.
+        They are those of the slots of all ``parts``, of which the past gets the keys and values of
+        the tokens. All positions are below ``num_positions``.
         """
         num_slots, beam_size = tokens.shape
         rows = _floats(num_slots * beam_size, self._embedding.D)
@@ -321,7 +325,7 @@ def _pointers(part: PartOfStep) -> ctypes.Array[ctypes.c_void_p]:
 def _structure_of(part: PartOfStep, pointers: ctypes.Array[ctypes.c_void_p]) -> _Part:
     (keys, _), (memory_keys, _) = part.past[0], part.memory[0]
     return _Part(
-        *(ctypes.addressof(pointers), len(part.places), keys.shape[3], memory_keys.shape[3]),
-        *(part.places.data_ptr(), part.is_past.data_ptr(), part.is_past.shape[2]),
-        part.lengths.data_ptr(),
+        *(ctypes.addressof(pointers), len(part.slots), keys.shape[3], memory_keys.shape[3]),
+        *(part.slots.data_ptr(), part.places.data_ptr()),
+        *(part.is_past.data_ptr(), part.is_past.shape[2], part.lengths.data_ptr()),
     )

@@ -2,8 +2,9 @@
 
 The rules of a few lines are here too; those about phrases and trees have files of their own.
 
-The first tokens of new sentences are decided before these have slots. Then the sentences take the
-place of the slots, and each has one hypothesis, which is empty (K = 1).
+Slots are those that hold a sentence. The first tokens of new sentences are decided before these
+have slots. Then the sentences take the place of the slots, and each has one hypothesis, which is
+empty (K = 1).
 
 Legend: S slots, K hypotheses of each, R = S*K rows (row r is hypothesis r % K of slot r // K),
 V vocabulary, L positions of a hypothesis.
@@ -20,18 +21,17 @@ from torch import Tensor
 
 
 class SlotStates(NamedTuple):
-    """The state of the search that a rule reads; a rule must not change it."""
+    """The sentences in the slots of a search, as a rule reads them; it must not change them."""
 
     prefixes: NDArray[Any]  # S K L token ids so far; those beyond the slot's length are meaningless
     lengths: NDArray[Any]  # S tokens so far
     longest: NDArray[Any]  # S tokens allowed before </s>
-    is_busy: NDArray[Any]  # S whether the slot holds a sentence
     data: Mapping[int, Any]  # this rule's entry of Sentence.rule_data, by slot, if there is one
 
     def of(self, slots: NDArray[Any]) -> Self:
         """Return the states of some ``slots``, without data."""
-        prefixes, lengths, longest, is_busy, _ = self
-        return type(self)(prefixes[slots], lengths[slots], longest[slots], is_busy[slots], {})
+        prefixes, lengths, longest, _ = self
+        return type(self)(prefixes[slots], lengths[slots], longest[slots], {})
 
     @property
     def beam_size(self) -> int:
@@ -100,7 +100,7 @@ class MinimumLength:
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
         """Keep the hypotheses of slots from ending before their minimum length."""
-        slots = np.flatnonzero(states.is_busy & (states.lengths < self._min_length))
+        slots = np.flatnonzero(states.lengths < self._min_length)
         if len(slots):
             rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
             logits[rows, self._eos_id] = -torch.inf
@@ -116,7 +116,7 @@ class LongestOutput:
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
         """End the hypotheses of slots that have reached their longest output."""
-        slots = np.flatnonzero(states.is_busy & (states.lengths >= states.longest))
+        slots = np.flatnonzero(states.lengths >= states.longest)
         if not len(slots):
             return
         rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)

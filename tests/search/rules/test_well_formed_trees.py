@@ -169,7 +169,6 @@ def test_exactly_the_beginnings_of_trees_are_allowed(name, spacing, num_words, l
         prefixes,
         np.array([len(beginning) for beginning in beginnings]),
         everywhere * longest,
-        everywhere > 0,
         dict.fromkeys(range(len(beginnings)), toy.rule.leaves(words_of(num_words))),
     )
     toy.rule.apply(logits, states)
@@ -320,7 +319,7 @@ def test_forbidding_leaves_the_logits_of_the_allowed_as_they_are():
     before = logits.clone()
     one = np.ones(2, np.int64)
     states = SlotStates(
-        np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, one > 0, {1: toy.rule.leaves(words_of(3))}
+        np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, {1: toy.rule.leaves(words_of(3))}
     )
     toy.rule.apply(logits, states)
     assert torch.equal(logits[0], before[0])

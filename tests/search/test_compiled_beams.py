@@ -1,0 +1,103 @@
+"""The library's beams and places against those of numpy."""
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.search.attention_cache import GrowingPast
+from nmt_cli.search.beams import Beams, Candidates, SearchSettings
+from nmt_cli.search.compiled_beams import CompiledBeams
+from nmt_cli.search.compiled_model import CompiledPast
+from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.slot_parts import HeadShape
+
+SLOTS, BEAM, VOCABULARY, EOS = 6, 4, 5, 1
+STATE = (
+    *("numbers", "lengths", "longest", "n_best", "beam_sizes", "enough", "alphas"),
+    *("scores", "tokens", "parents", "num_ended"),
+)
+
+
+def random_sentence(rng):
+    return Sentence(
+        (3, EOS),
+        int(rng.integers(2, 70)),
+        n_best=int(rng.integers(1, 3)),
+        beam_size=int(rng.integers(2, BEAM + 1)),
+        length_penalty=float(rng.choice([0.0, 0.6, 1.0])),
+        shares_beam=bool(rng.integers(2)),
+    )
+
+
+def random_candidates(rng, beams, slots):
+    """Return candidates as a search finds them, of which some end and some do not exist."""
+    shape = len(slots), 2 * BEAM
+    scores = beams.scores[slots].max(axis=1, keepdims=True) - rng.exponential(0.2, shape).cumsum(1)
+    tokens = rng.integers(2, VOCABULARY, shape)
+    tokens[rng.random(shape) < 0.02] = EOS
+    if rng.random() < 0.3:
+        scores[rng.random(len(slots)) < 0.3, int(rng.integers(0, 2 * BEAM)) :] = -np.inf
+    num_live = (beams.scores[slots] > -np.inf).sum(axis=1, keepdims=True)
+    parents = rng.integers(0, num_live.clip(min=1), shape)
+    return Candidates(scores.astype(np.float32), parents, tokens)
+
+
+@pytest.mark.parametrize("token_scores", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_hypotheses_are_those_of_numpy_after_each_step(kernels, seed, token_scores):
+    rng = np.random.default_rng(seed)
+    settings = SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS, token_scores=token_scores)
+    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, kernels)
+    longest, num_done = 0, 0
+    for step in range(250):
+        free = np.flatnonzero(~expected.is_busy)[: int(rng.integers(0, 3))].tolist()
+        sentences = [random_sentence(rng) for _ in free]
+        for beams in (expected, found):
+            beams.start(free, [10 * step + place for place in range(len(free))], sentences)
+        if step % 20 == 7:
+            kept = rng.permutation(len(expected.numbers))[:SLOTS].tolist()
+            for beams in (expected, found):
+                beams.keep(kept)
+                beams.add(int(step == 7))
+        slots = np.sort(rng.permutation(len(expected.numbers))[: int(rng.integers(1, SLOTS + 1))])
+        candidates = random_candidates(rng, expected, slots)
+        done = expected.advance(slots, candidates)
+        assert found.advance(slots, candidates) == done
+        num_done += len(done)
+        longest = max(longest, expected.lengths.max())
+        busy = expected.is_busy
+        for name in STATE:
+            assert np.array_equal(getattr(found, name)[busy], getattr(expected, name)[busy]), name
+        lengths = expected.lengths
+        for slot in np.flatnonzero(busy):
+            of_slot = (slot, slice(None), slice(lengths[slot]))
+            assert np.array_equal(found.prefixes[of_slot], expected.prefixes[of_slot])
+        assert found.ended == expected.ended
+        assert not (found.scores[~busy] > -np.inf).any()
+    assert num_done > 10
+    assert longest > 32  # the room has grown
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_places_and_ancestry_are_those_of_numpy(kernels, seed):
+    rng = np.random.default_rng(seed)
+    shape, like = HeadShape(num_layers=1, num_heads=1, d_k=2, d_v=2), torch.empty(0)
+    expected = GrowingPast(SLOTS, BEAM, shape, like)
+    found = CompiledPast(SLOTS, BEAM, shape, like, kernels)
+    rooms = set()
+    for step in range(120):
+        if step == 60:
+            for past in (expected, found):
+                past.keep_slots([4, 1, 0])
+        number = len(expected.is_past)
+        begun = np.flatnonzero(rng.random(number) < 0.03).tolist()
+        parents = torch.from_numpy(rng.integers(0, BEAM, (number, BEAM)))
+        is_free = torch.from_numpy(rng.random(number) < 0.02)
+        for past in (expected, found):
+            past.forget_ancestry(begun)
+            past.advance(parents, is_free)
+        assert np.array_equal(found.places, expected.places)
+        assert np.array_equal(found.is_past, expected.is_past)
+        assert found.rooms == expected.rooms
+        rooms |= {*found.rooms}
+    assert len(rooms) > 3
