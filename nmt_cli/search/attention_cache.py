@@ -235,15 +235,8 @@ class GrowingPast(PastCache, GrowingState):
         self._make_room(np.maximum(places.max(axis=1) + 1, _behind_last(is_used)))
         self.is_past = _with_room(self.is_past, max(self.rooms))
         self.is_past[slots, np.arange(beam_size), places] = True
-        self.places, self._masks = places, []
-        if self._like.device.type != "cpu":  # later it would wait for what the step has launched
-            self._update_masks()
-
-    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
-        """Keep the keys and values of the newest tokens; return their attention to the past."""
-        if not self._masks:  # compiled layers need none
-            self._update_masks()
-        return super().attend(layer, sublayer, rows)
+        self.places = places
+        self._update_masks()
 
     def _make_room(self, ends: NDArray[np.int64]) -> None:
         """Let each part have room for its slots, whose entries are in front of ``ends`` [S]."""

@@ -140,16 +140,22 @@ class Beams:
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:
         self.settings = settings
         shape = (num_slots, settings.beam_size)
-        self.numbers = np.full(num_slots, -1)  # the sentence in each slot; -1: free
+        # A library gets the addresses of these arrays (``CompiledBeams``). Only ``keep`` and
+        # ``_make_room`` may replace one; everything else writes in place.
+        self.numbers = np.full(num_slots, -1, np.int64)  # the sentence in each slot; -1: free
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
         self.n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
-        self.beam_sizes = np.full(num_slots, settings.beam_size)  # live hypotheses, at most K
-        self.enough = np.full(num_slots, settings.beam_size)  # hypotheses that ended, to be done
+        self.beam_sizes = np.full(
+            num_slots, settings.beam_size, np.int64
+        )  # live hypotheses, at most K
+        self.enough = np.full(
+            num_slots, settings.beam_size, np.int64
+        )  # hypotheses that ended, to be done
         self.alphas = np.full(num_slots, float(settings.length_penalty))
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
-        self.tokens = np.full(shape, settings.bos_id)
-        self.parents = np.tile(np.arange(settings.beam_size), (num_slots, 1))
+        self.tokens = np.full(shape, settings.bos_id, np.int64)
+        self.parents = np.tile(np.arange(settings.beam_size, dtype=np.int64), (num_slots, 1))
         self._prefixes = np.zeros((*shape, FIRST_ROOM), np.int32)  # S K L
         self._history = ScoreHistory(*shape) if settings.token_scores else None
         self.ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]  # best first
@@ -160,6 +166,11 @@ class Beams:
     def is_busy(self) -> Array:
         """Which slots [S] hold a sentence."""
         return self.numbers >= 0
+
+    @property
+    def num_busy(self) -> int:
+        """The number of slots that hold a sentence."""
+        return int(np.count_nonzero(self.numbers >= 0))
 
     @property
     def prefixes(self) -> Array:
@@ -191,7 +202,7 @@ class Beams:
     def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
         """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
 
-        Returns the sentences of these slots that are done now.
+        Returns the sentences of all slots that are done now.
         """
         scores, parents, tokens = candidates
         exists = (scores > -np.inf) & self.is_busy[slots, None]
@@ -271,11 +282,19 @@ class Beams:
             self._to_beat[slot] = best[n_best - 1].score
 
     def _is_done(self) -> Array:
-        best_live = self.scores.max(axis=1).astype(np.float64)
-        cannot_win = best_live / length_penalty(self.longest + 1, self.alphas) <= self._to_beat
-        does_not_win = best_live / length_penalty(self.lengths, self.alphas) <= self._to_beat
-        enough = self.num_ended >= self.enough
-        return self.is_busy & (cannot_win | (enough & does_not_win))
+        best_live = self.scores.max(axis=1)
+        is_done = self.is_busy & (best_live == -np.inf)
+        for slot in np.flatnonzero(self.is_busy & ~is_done & (self._to_beat > -np.inf)).tolist():
+            is_done[slot] = self._is_beaten(slot, float(best_live[slot]))
+        return is_done
+
+    def _is_beaten(self, slot: int, best_live: float) -> bool:
+        # Numbers of Python, as in ``_end``: numpy rounds some powers in another way.
+        alpha, to_beat = float(self.alphas[slot]), float(self._to_beat[slot])
+        if best_live / length_penalty(int(self.longest[slot]) + 1, alpha) <= to_beat:
+            return True
+        does_not_win = best_live / length_penalty(int(self.lengths[slot]), alpha) <= to_beat
+        return bool(self.num_ended[slot] >= self.enough[slot] and does_not_win)
 
     def _release(self, slot: int) -> Found:
         found = Found(int(self.numbers[slot]), tuple(self.ended[slot]))

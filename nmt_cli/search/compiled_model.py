@@ -19,7 +19,8 @@ from nmt_cli.search.search import StepInput
 from nmt_cli.search.slot_parts import HeadShape, Run, SlotParts
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
-SHRINK_BELOW = 1 / 4  # of the room of caches, of which only what is used is read
+# Lower than usual: compiled attention reads what is used, so that spare room takes memory only.
+SHRINK_BELOW = 1 / 4
 
 _empty = partial(torch.empty, device="cpu")  # whatever the default of the process is
 
@@ -120,9 +121,9 @@ class CompiledTransformer(CachedTransformer):
     @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
-        self._past.advance(state.parents, state.positions == 0)
+        self._past.advance(state.parents, state.is_free)
         tokens, positions = state.tokens.numpy(), state.positions.numpy()
-        is_busy = positions > 0
+        is_busy = ~state.is_free.numpy()
         return self._layers.step(
             *(torch.from_numpy(tokens[is_busy]), torch.from_numpy(positions[is_busy])),
             num_positions=int(positions.max()) + 1,

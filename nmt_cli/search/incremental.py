@@ -1,7 +1,7 @@
 """The Transformer of the search: computes one token at a time from the past that it has cached.
 
-Legend: S slots, K beam, R = S*K rows, B new sentences, L length of the longest, V vocabulary, H
-heads.
+Legend: S slots, K beam, R rows, K for each slot, B new sentences, L length of the longest, V
+vocabulary, H heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -225,15 +225,14 @@ class CachedTransformer(IncrementalTransformer):
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         num_positions = int(state.positions.max()) + 1
-        self._past.advance(state.parents, state.positions == 0)
+        self._past.advance(state.parents, state.is_free)
         tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
+        busy = sent_to(self._device, state.is_free.logical_not().nonzero().squeeze(1))
+        # Free slots are computed, too: oneDNN compiles a product for each number of rows.
         logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
-        # Free slots are computed, too: products compile for each number of rows, which so are few.
-        busy = state.positions.nonzero().squeeze(1)
-        if len(busy) == len(positions):
+        if len(busy) == len(tokens):
             return logits
-        of_slots = logits.view(*tokens.shape, -1)
-        return of_slots.index_select(0, busy.to(self._device)).flatten(0, 1)
+        return logits.view(*tokens.shape, -1).index_select(0, busy).flatten(0, 1)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

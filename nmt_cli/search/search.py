@@ -7,7 +7,7 @@ tokens, or drawn ones.
 All hypotheses of a sentence begin with the same start mark. So what follows it is computed once,
 with the encoding of the sentence, and not in a step, which would compute it K times.
 
-Legend: S slots, K beam, R rows of K hypotheses of each busy slot, V vocabulary, B new sentences.
+Legend: S slots, K beam, R rows, K for each busy slot, V vocabulary, B new sentences.
 """
 
 from collections.abc import Sequence
@@ -46,6 +46,11 @@ class StepInput(NamedTuple):
     parents: Tensor  # S K, the place in the beam of the hypothesis that this token continued
     positions: Tensor  # S, the position of the newest token; 0 where the slot is free
 
+    @property
+    def is_free(self) -> Tensor:
+        """Which slots [S] hold no sentence; a model returns no logits for them."""
+        return self.positions == 0
+
 
 class SlotModel(Protocol):
     """The interface of a model to any search over slots."""
@@ -83,7 +88,7 @@ class StepModel(SlotModel, Protocol):
     """A model that computes one step at a time."""
 
     def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of the next tokens of the busy slots, one after another.
+        """Return the logits [R, V] of the next tokens: K rows for each busy slot, in their order.
 
         The search may overwrite them.
         """
@@ -151,13 +156,12 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
     @property
     def num_free_slots(self) -> int:
         """The number of sentences that ``admit`` can take now."""
-        return int((~self._beams.is_busy).sum())
+        return self.num_slots - self._beams.num_busy
 
     @property
     def has_slots_to_drop(self) -> bool:
         """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
-        num_busy = int(np.count_nonzero(self._beams.is_busy))
-        return rounded_up(num_busy, num_steps=STEPS_OF_SLOTS) < self.num_slots
+        return rounded_up(self._beams.num_busy, num_steps=STEPS_OF_SLOTS) < self.num_slots
 
     @property
     def is_busy(self) -> bool:
@@ -321,7 +325,7 @@ class Search(BeamSearch[StepModel]):
     def drop_free_slots(self) -> list[Found]:
         """Drop free slots; at least one must be busy. Returns an empty list."""
         is_busy = self._beams.is_busy
-        number = rounded_up(int(is_busy.sum()), num_steps=STEPS_OF_SLOTS)
+        number = rounded_up(self._beams.num_busy, num_steps=STEPS_OF_SLOTS)
         kept = np.sort(np.argsort(~is_busy, kind="stable")[:number]).tolist()
         self._model.keep_slots(kept)
         self._beams.keep(kept)

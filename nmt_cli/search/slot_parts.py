@@ -20,7 +20,7 @@ from nmt_cli.hardware.device import sent_to
 # Slots that are stored together on a CPU, where 16 and 48 are as fast; all are on a GPU, which does
 # few large products faster.
 SLOTS_OF_PART = {"cpu": 32}
-SHRINK_BELOW = 3 / 4  # of its room; products read all of it
+SHRINK_BELOW = 3 / 4  # of the room of a part; products read all of it
 
 
 class HeadShape(NamedTuple):

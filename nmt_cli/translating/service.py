@@ -68,6 +68,20 @@ class SubmittedLine:
         self.future: Future[Translation] = Future()
 
 
+class Cancellations:
+    """Whether lines were cancelled since the last look, so that a step need not look at each line.
+
+    Futures have callbacks for ever, so a callback must not keep a translator in memory.
+    """
+
+    are_new = False
+
+    def note(self, future: Future[Translation]) -> None:
+        """Take note if ``future`` was cancelled; this runs in the thread that cancels."""
+        if future.cancelled():
+            self.are_new = True
+
+
 class Pause:
     """A caller of ``paused``: its turn comes when the lines submitted before it are answered."""
 
@@ -87,6 +101,7 @@ class Service:
     def __init__(self, jobs: LineJobs, engine: Engine) -> None:
         self._jobs, self._engine = jobs, engine
         self._unanswered: dict[LineJob, SubmittedLine] = {}  # lines in the search; the thread's own
+        self._cancellations = Cancellations()
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[SubmittedLine] = deque()
         self._pauses: deque[Pause] = deque()  # the first uses the model, or will be the next
@@ -95,7 +110,6 @@ class Service:
         self._numbers = count(1)
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_stopped = False
-        self._has_cancelled = False  # lines, since the thread looked last
 
     def submit(
         self,
@@ -112,7 +126,7 @@ class Service:
                 raise queue.Full(f"{len(self._waiting):,} lines wait to be translated")
             (request,) = numbered([line], first=next(self._numbers))
             submitted = SubmittedLine(request, deadline)
-            submitted.future.add_done_callback(self._note)
+            submitted.future.add_done_callback(self._cancellations.note)
             if not self._has_thread():
                 self._start()
             self._waiting.append(submitted)
@@ -217,17 +231,13 @@ class Service:
                 else:
                     self._answer(job)
 
-    def _note(self, future: Future[Translation]) -> None:
-        if future.cancelled():
-            self._has_cancelled = True
-
     def _unwanted(self) -> list[LineJob]:
-        """Return the lines that the search has and nobody waits for, once if it was cancelled."""
+        """Return the lines that nobody waits for and that are in the search: each once, or all."""
         if self._is_stopped:
             return list(self._unanswered)
-        if not self._has_cancelled:
+        if not self._cancellations.are_new:
             return []
-        self._has_cancelled = False
+        self._cancellations.are_new = False
         jobs = [job for job, line in self._unanswered.items() if line.future.cancelled()]
         for job in jobs:
             self._unanswered.pop(job).future.set_running_or_notify_cancel()

@@ -185,6 +185,19 @@ def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_cache
     assert tokens([bad, good, bad, good], 4) == [alone, alone]
 
 
+def test_caches_of_compiled_layers_shrink_seldom(kernels):
+    model = tiny_model()
+    drive = Drive(model, num_slots=2, beam_size=2, cached=CompiledTransformer(model, kernels))
+    drive.start([0, 1], [64, 4])
+    drive.start([0], [17])
+    assert drive.cached._memory.rooms == [64]
+    drive.step()
+    drive.grow(drive.random_parent)
+    drive.start([0], [5])
+    assert max(drive.cached._memory.rooms) < 16
+    drive.step()
+
+
 def test_texts_are_encoded_in_groups(kernels, monkeypatch):
     cached = CompiledTransformer(tiny_model(), kernels)
     sentences = [[5 + length] * length for length in (5, 30, 2, 2, 19, 8, 1)]

@@ -37,6 +37,9 @@ def random_candidates(rng, beams, slots):
     tokens[rng.random(shape) < 0.02] = EOS
     if rng.random() < 0.3:
         scores[rng.random(len(slots)) < 0.3, int(rng.integers(0, 2 * BEAM)) :] = -np.inf
+    if rng.random() < 0.2:  # one that ends is as good as one that does not
+        row = rng.integers(len(slots))
+        tokens[row, 0], scores[row, 1] = EOS, scores[row, 0]
     num_live = (beams.scores[slots] > -np.inf).sum(axis=1, keepdims=True)
     parents = rng.integers(0, num_live.clip(min=1), shape)
     return Candidates(scores.astype(np.float32), parents, tokens)
@@ -76,6 +79,16 @@ def test_hypotheses_are_those_of_numpy_after_each_step(kernels, seed, token_scor
         assert not (found.scores[~busy] > -np.inf).any()
     assert num_done > 10
     assert longest > 32  # the room has grown
+
+
+def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(kernels):
+    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), kernels)
+    beams.start([2], [0], [random_sentence(np.random.default_rng(1))])
+    candidates = random_candidates(np.random.default_rng(1), beams, np.array([2]))
+    for parent in (-1, BEAM):
+        candidates.parents[0, -1] = parent
+        with pytest.raises(AssertionError):
+            beams.advance(np.array([2]), candidates)
 
 
 @pytest.mark.parametrize("seed", range(3))

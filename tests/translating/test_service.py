@@ -398,15 +398,17 @@ def test_the_callback_of_a_line_may_submit_another_but_not_translate(monkeypatch
 def test_the_thread_ends_when_it_is_idle_and_another_one_takes_its_place(monkeypatch):
     monkeypatch.setattr(service_module, "IDLE_SECONDS", 0.0)
     translator, _ = copying(monkeypatch)
+    futures = []  # which a caller keeps
     for text in ("first", "second"):
-        assert translator.submit(text).result(SECONDS).text == text
+        futures.append(translator.submit(text))
+        assert futures[-1].result(SECONDS).text == text
         for thread in threading.enumerate():
             if thread.name == "nmt-cli service":
                 thread.join(SECONDS)
-    left = weakref.ref(translator)
+    left = weakref.ref(translator), weakref.ref(translator._engine)
     del translator
     gc.collect()
-    assert left() is None
+    assert [each() for each in left] == [None, None]
 
 
 def test_at_the_exit_of_the_interpreter_no_line_is_waited_for(monkeypatch):

@@ -1,5 +1,5 @@
-/* The hypotheses of a search between its steps: their tokens and scores, and which entries of a
-   cache are in the past of which. ``Beams`` and ``GrowingPast`` have the same rules in numpy.
+/* Keeps the hypotheses of a search from step to step: their tokens and scores, as ``Beams`` does in
+   numpy, and which entries of a cache are in the past of each, as ``GrowingPast`` does.
 
    Legend: S slots, K beam, C candidates of a slot (best first), L positions of a hypothesis, E
    entries of a slot, B some of the slots. */
@@ -10,13 +10,14 @@
 typedef struct {
     int64_t *numbers, *lengths, *longest, *beam_sizes, *enough, *num_ended; /* S; number -1: free */
     double *alphas, *to_beat;                                               /* S */
-    float *scores, *totals;    /* S K; S K L, or NULL */
+    float *scores;             /* S K */
+    float *totals;             /* S K L, the scores after each token; NULL: they are not kept */
     int64_t *tokens, *parents; /* S K */
     int32_t *prefixes;         /* S K L */
-    int32_t *one_slot;         /* K L, overwritten */
+    int32_t *scratch;          /* K L */
     long S, K, L;
     int64_t eos;
-} beams;
+} Beams;
 
 /* the best candidates [B, C] of some slots */
 typedef struct {
@@ -24,81 +25,84 @@ typedef struct {
     const float *scores;
     const int64_t *parents, *tokens;
     long B, C;
-} candidates;
+} Candidates;
 
 /* the candidates that end with </s> and are among the best of their slot, as b * C + c; returns
-   their number */
-long find_ends(const beams *all, const candidates *of, int64_t *ends) {
+   their number, or -1 if one continues no hypothesis of a beam */
+long find_ends(const Beams *beams, const Candidates *given, int64_t *ends) {
     long number = 0;
-    for (long b = 0; b < of->B; b++) {
-        long slot = of->slots[b], most = all->beam_sizes[slot];
-        if (all->numbers[slot] < 0) continue;
-        for (long c = 0; c < of->C && c < most; c++) {
-            long place = b * of->C + c;
-            if (of->tokens[place] == all->eos && of->scores[place] > -INFINITY)
+    for (long b = 0; b < given->B; b++) {
+        long slot = given->slots[b], most = beams->beam_sizes[slot];
+        if (beams->numbers[slot] < 0) continue;
+        for (long c = 0; c < given->C; c++) {
+            long place = b * given->C + c;
+            if (given->parents[place] < 0 || given->parents[place] >= beams->K) return -1;
+            if (c < most && given->tokens[place] == beams->eos && given->scores[place] > -INFINITY)
                 ends[number++] = place;
         }
     }
     return number;
 }
 
-/* puts first the prefixes, or sums of scores, of the parents of a slot's hypotheses */
-static void reorder(const beams *all, long slot, int32_t *of_slots) {
-    long K = all->K, L = all->L, length = all->lengths[slot];
-    const int64_t *parents = all->parents + slot * K;
+/* replaces what is kept of each token of a slot's hypotheses [S, K, L], 4 bytes, by that of their
+   parents */
+static void reorder(const Beams *beams, long slot, int32_t *of_slots) {
+    long K = beams->K, L = beams->L, length = beams->lengths[slot];
+    const int64_t *parents = beams->parents + slot * K;
     int32_t *own = of_slots + slot * K * L;
     for (long k = 0; k < K; k++)
-        memcpy(all->one_slot + k * L, own + parents[k] * L, length * sizeof *own);
-    for (long k = 0; k < K; k++) memcpy(own + k * L, all->one_slot + k * L, length * sizeof *own);
+        memcpy(beams->scratch + k * L, own + parents[k] * L, length * sizeof *own);
+    for (long k = 0; k < K; k++) memcpy(own + k * L, beams->scratch + k * L, length * sizeof *own);
 }
 
 /* makes the best candidates that do not end the new beam of their slot */
-static void replace(const beams *all, const candidates *of, long b) {
-    long K = all->K, L = all->L, C = of->C, slot = of->slots[b], length = all->lengths[slot], k = 0;
+static void replace(const Beams *beams, const Candidates *given, long b) {
+    long K = beams->K, L = beams->L, C = given->C, slot = given->slots[b];
+    long length = beams->lengths[slot], k = 0;
     for (int is_rest = 0; is_rest < 2; is_rest++) /* the rest fills a beam without enough others */
         for (long c = 0; c < C && k < K; c++) {
             long place = b * C + c, own = slot * K + k;
-            int lives = of->scores[place] > -INFINITY && of->tokens[place] != all->eos;
+            int lives = given->scores[place] > -INFINITY && given->tokens[place] != beams->eos;
             if (lives == is_rest) continue;
-            all->parents[own] = of->parents[place], all->tokens[own] = of->tokens[place];
-            all->scores[own] = lives && k < all->beam_sizes[slot] ? of->scores[place] : -INFINITY;
+            beams->parents[own] = given->parents[place], beams->tokens[own] = given->tokens[place];
+            beams->scores[own] = lives && k < beams->beam_sizes[slot] ? given->scores[place] : -INFINITY;
             k++;
         }
-    reorder(all, slot, all->prefixes);
-    if (all->totals) reorder(all, slot, (int32_t *)all->totals);
+    reorder(beams, slot, beams->prefixes);
+    if (beams->totals) reorder(beams, slot, (int32_t *)beams->totals);
     for (k = 0; k < K; k++) {
-        all->prefixes[(slot * K + k) * L + length] = all->tokens[slot * K + k];
-        if (all->totals) all->totals[(slot * K + k) * L + length] = all->scores[slot * K + k];
+        beams->prefixes[(slot * K + k) * L + length] = beams->tokens[slot * K + k];
+        if (beams->totals) beams->totals[(slot * K + k) * L + length] = beams->scores[slot * K + k];
     }
-    all->lengths[slot] = length + 1;
+    beams->lengths[slot] = length + 1;
 }
 
-static int is_done(const beams *all, long slot) {
-    double best = -INFINITY, to_beat = all->to_beat[slot];
-    for (long k = 0; k < all->K; k++)
-        best = all->scores[slot * all->K + k] > best ? all->scores[slot * all->K + k] : best;
+static int is_done(const Beams *beams, long slot) {
+    double best = -INFINITY, to_beat = beams->to_beat[slot];
+    for (long k = 0; k < beams->K; k++)
+        best = beams->scores[slot * beams->K + k] > best ? beams->scores[slot * beams->K + k] : best;
     if (best == -INFINITY) return 1;
-    if (to_beat == -INFINITY) return 0;
-    double now = pow((5. + all->lengths[slot]) / 6., all->alphas[slot]);
-    double at_end = pow((6. + all->longest[slot]) / 6., all->alphas[slot]);
+    if (to_beat == -INFINITY) return 0; /* nothing has ended */
+    double now = pow((5. + beams->lengths[slot]) / 6., beams->alphas[slot]);
+    double at_end = pow((6. + beams->longest[slot]) / 6., beams->alphas[slot]);
     if (best / at_end <= to_beat) return 1;
-    return all->num_ended[slot] >= all->enough[slot] && best / now <= to_beat;
+    return beams->num_ended[slot] >= beams->enough[slot] && best / now <= to_beat;
 }
 
 /* continues the beams of some slots, K <= C, and writes which of all slots are done; returns their
    number */
-long advance_beams(const beams *all, const candidates *of, int64_t *done) {
+long advance_beams(const Beams *beams, const Candidates *given, int64_t *done) {
     long number = 0;
-    for (long b = 0; b < of->B; b++)
-        if (all->numbers[of->slots[b]] >= 0) replace(all, of, b);
-    for (long slot = 0; slot < all->S; slot++)
-        if (all->numbers[slot] >= 0 && is_done(all, slot)) done[number++] = slot;
+    for (long b = 0; b < given->B; b++)
+        if (beams->numbers[given->slots[b]] >= 0) replace(beams, given, b);
+    for (long slot = 0; slot < beams->S; slot++)
+        if (beams->numbers[slot] >= 0 && is_done(beams, slot)) done[number++] = slot;
     return number;
 }
 
-/* finds for each hypothesis of S slots a place [S, K] in which no parent's past has an entry, and
-   behind these places and the past the end [S] of each slot; a free slot has no past. ``is_used``
-   [E + K] is overwritten. */
+/* finds for each hypothesis of S slots a place [S, K] that is in no parent's past, and the end [S] of
+   each slot, behind these places and the past. ``is_past`` [S, K, E] is that of the parents [S, K]; a
+   free slot has none. ``is_used`` [E + K] is overwritten. */
 void find_places(const uint8_t *is_past, const int64_t *parents, const uint8_t *is_free, long S,
                  long K, long E, uint8_t *is_used, int64_t *places, int64_t *ends) {
     for (long s = 0; s < S; s++, is_past += K * E, parents += K, places += K) {
@@ -113,8 +117,8 @@ void find_places(const uint8_t *is_past, const int64_t *parents, const uint8_t *
     }
 }
 
-/* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent and its own
-   place; nothing behind ``room`` is past */
+/* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent, and its own
+   place; no entry of it is behind ``room`` */
 void inherit(const uint8_t *is_past, const int64_t *parents, const uint8_t *is_free,
              const int64_t *places, long S, long K, long E, long room, uint8_t *inherited) {
     long kept = E < room ? E : room;

@@ -55,7 +55,8 @@ class _Pointer:
         return ctypes.c_void_p(tensor.data_ptr())
 
 
-# The parameters of each function in the sources: p is a tensor, s another address, l a long.
+# The parameters of each function in the sources: p is a tensor, s the address
+# of a structure or of an array of numpy, l a long.
 PARAMETERS = {
     "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",
@@ -75,9 +76,16 @@ PARAMETERS = {
     "encode": "splllpp",
     "decode": "ssllllpp",
 }
+# They keep Python's lock: to get it back takes longer than they do if another thread computes.
+SHORT = {"find_ends", "advance_beams", "find_places", "inherit"}
 RETURN_LONG = {
-    *("find_ends", "advance_beams"),
-    *("has_threads", "has_type", "workspace_size", "rounded_size", "size_of_blocks"),
+    "find_ends",
+    "advance_beams",
+    "has_threads",
+    "has_type",
+    "workspace_size",
+    "rounded_size",
+    "size_of_blocks",
 }
 C_TYPES = {"p": _Pointer, "s": ctypes.c_void_p, "l": ctypes.c_long}
 
@@ -86,7 +94,10 @@ _in_use: ContextVar["Kernels | None"] = ContextVar("kernels", default=None)
 
 
 class Kernels:
-    """The compiled functions for tensors on the CPU; ``CompiledLayers`` calls those for layers."""
+    """The compiled functions for tensors on the CPU.
+
+    Those for layers, beams and caches are called by the classes that prepare their structures.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         for name, parameters in PARAMETERS.items():
@@ -163,7 +174,10 @@ def load_kernels() -> Kernels:
 
 
 def _loaded(library: Path) -> Kernels:
-    return Kernels(ctypes.CDLL(str(library)))
+    functions, short = ctypes.CDLL(str(library)), ctypes.PyDLL(str(library))
+    for name in SHORT:
+        setattr(functions, name, getattr(short, name))
+    return Kernels(functions)
 
 
 def _compiler() -> list[str]:

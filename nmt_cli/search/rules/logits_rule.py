@@ -2,9 +2,10 @@
 
 The rules of a few lines are here too; those about phrases and trees have files of their own.
 
-Slots are those that hold a sentence. The first tokens of new sentences are decided before these
-have slots. Then the sentences take the place of the slots, and each has one hypothesis, which is
-empty (K = 1).
+Slots here are those that hold a sentence, numbered anew at each step: the numbers are not those of
+the search, and change when a sentence ends. The first tokens of new sentences are decided before
+these have slots. Then the sentences take the place of the slots, and each has one hypothesis, which
+is empty (K = 1).
 
 Legend: S slots, K hypotheses of each, R = S*K rows (row r is hypothesis r % K of slot r // K),
 V vocabulary, L positions of a hypothesis.

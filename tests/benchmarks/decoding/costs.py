@@ -41,6 +41,7 @@ def _seconds_alone(
 ) -> dict[str, float]:
     """Return the seconds of a sentence of each engine, by one thread or by all."""
     found: dict[str, float] = {}
+    # The peer float32, of fp32 and bf16, is in the group of fp32, which counts as the last one.
     ours_of_peer = {peer: ours for ours, peer in reversed(targets.OF_PEER.items())}
     groups = product(targets.OF_PEER, dict.fromkeys((1, threads)))
     # In each group an engine has a process of its own, and one precision. Where a process has more

@@ -33,7 +33,7 @@ OURS = {
     f"{targets.OUR_COMPILED} int8": ("--precision=int8", "--compile"),
 }
 TICKS = os.sysconf("SC_CLK_TCK")
-SECONDS_BETWEEN_LOOKS = 0.02  # at the CPU time of processes that end
+SECONDS_BETWEEN_LOOKS = 0.02  # at the CPU time of processes
 
 Figures = dict[str, Any]
 
@@ -142,7 +142,7 @@ def _cpu_rate_of_translate(
 ) -> float:
     """Return lines a second of CPU time by ``translate``, without that of its start.
 
-    It has as many processes as the service, which share the memory's bandwidth and caches.
+    As many processes run as in the service, because they share the memory's bandwidth and caches.
     """
     command = [sys.executable, "-m", "nmt_cli", "translate", str(model), "--quiet"]
     processes = (f"--workers={threads}", "--threads=1")
@@ -163,6 +163,7 @@ def _cpu_rate_of_translate(
         assert process.returncode == 0
         return sum(found.values())
 
+    # A line for each process, so that all of them start.
     start = median(seconds_of(lines[:threads]) for _ in range(rounds))
     return (len(lines) - threads) / (median(seconds_of(lines) for _ in range(rounds)) - start)
 
