@@ -68,6 +68,7 @@ def measure(
         name = f"{targets.CTRANSLATE2} {precision} {setting}"
         servers[name] = partial(_peer, model, folder / EXPORTED, precision, setting)
     found: Figures = {name: {str(n): [] for n in CLIENTS} for name in servers}
+    shares: dict[str, list[float]] = {name: [] for name in OURS}
     for number in range(1, rounds + 1):
         for name, start in servers.items():
             logs.info(f"serving: {name}, round {number}")
@@ -76,15 +77,16 @@ def measure(
                 for num_clients in CLIENTS:
                     few = lines[:LINES_ALONE] if num_clients == 1 else lines
                     found[name][str(num_clients)].append(translated(server, num_clients, few))
+            if name in OURS:  # at once, because the speed of a machine changes
+                of_translate = _cpu_rate_of_translate(model, OURS[name], lines, threads)
+                of_service = found[name][str(CLIENTS[-1])][-1]["cpu_rate"]
+                shares[name].append(of_service / of_translate)
     return {
         "rows": {
             name: {clients: _medians(of_rounds) for clients, of_rounds in of_server.items()}
             for name, of_server in found.items()
         },
-        "translate": {
-            name: _cpu_rate_of_translate(model, options, lines, threads, rounds)
-            for name, options in OURS.items()
-        },
+        "shares": {name: median(of_rounds) for name, of_rounds in shares.items()},
         "alone": {
             name: _alone(model, options, lines[:LINES_ALONE]) for name, options in OURS.items()
         },
@@ -138,7 +140,7 @@ def _peer(model: Path, exported: Path, precision: str, setting: str) -> Iterator
 
 
 def _cpu_rate_of_translate(
-    model: Path, options: Sequence[str], lines: Sequence[str], threads: int, rounds: int
+    model: Path, options: Sequence[str], lines: Sequence[str], threads: int
 ) -> float:
     """Return lines a second of CPU time by ``translate``, without that of its start.
 
@@ -164,8 +166,8 @@ def _cpu_rate_of_translate(
         return sum(found.values())
 
     # A line for each process, so that all of them start.
-    start = median(seconds_of(lines[:threads]) for _ in range(rounds))
-    return (len(lines) - threads) / (median(seconds_of(lines) for _ in range(rounds)) - start)
+    start = seconds_of(lines[:threads])
+    return (len(lines) - threads) / (seconds_of(lines) - start)
 
 
 def _alone(model: Path, options: Sequence[str], lines: Sequence[str]) -> Figures:
@@ -244,7 +246,7 @@ def _shares(figures: Figures, write_table: Callable[[list[str], list[list[str]]]
     least, most = targets.SERVING_SHARE, targets.MOST_MILLISECONDS_OF_HTTP
     lines = []
     for ours in OURS:
-        share = figures["rows"][ours]["64"]["cpu_rate"] / figures["translate"][ours]
+        share = figures["shares"][ours]
         more = 1000 * figures["alone"][ours]["more"]
         lines.append(
             [
