@@ -146,12 +146,9 @@ class Beams:
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
         self.n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
-        self.beam_sizes = np.full(
-            num_slots, settings.beam_size, np.int64
-        )  # live hypotheses, at most K
-        self.enough = np.full(
-            num_slots, settings.beam_size, np.int64
-        )  # hypotheses that ended, to be done
+        # Live hypotheses, at most K, and those that have ended when a sentence is done.
+        self.beam_sizes = np.full(num_slots, settings.beam_size, np.int64)
+        self.enough = np.full(num_slots, settings.beam_size, np.int64)
         self.alphas = np.full(num_slots, float(settings.length_penalty))
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id, np.int64)
