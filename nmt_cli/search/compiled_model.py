@@ -11,7 +11,6 @@ from torch import Tensor
 
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers, PartOfStep
-from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import GrowingPast
 from nmt_cli.search.incremental import CachedTransformer, Encoded
@@ -86,8 +85,8 @@ class CompiledTransformer(CachedTransformer):
         found, logits = list[Encoded](), []
         for group in _groups(sentences):
             lengths = [len(sentence) for sentence in group]
-            tokens = torch.tensor(list(chain.from_iterable(group)))
-            sources = self._layers.encode(pack(tokens, lengths))
+            tokens = torch.tensor(list(chain.from_iterable(group)), dtype=torch.int64, device="cpu")
+            sources = self._layers.encode(tokens, lengths)
             starts, of_group = self._layers.first(start_mark, sources, lengths)
             of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
             found += map(Encoded, of_sentences, starts)

@@ -107,7 +107,7 @@ class Worker(asyncio.Protocol):
 
     def has_room(self, line: _Line | None) -> bool:
         """Return whether it may get ``line``, or any new line if that is None."""
-        if self.is_starting or any(each.is_alone for each in self.lines.values()):
+        if self.is_starting or (len(self.lines) == 1 and next(iter(self.lines.values())).is_alone):
             return False
         if line is not None and line.is_alone:
             return not self.lines

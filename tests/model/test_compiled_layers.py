@@ -40,8 +40,9 @@ def packed(sentences):
 
 def first_logits(layers, sentences):
     """Return the memory of each layer, and the logits of the first tokens."""
-    sources = layers.encode(packed(sentences))
-    _, logits = layers.first(1, sources, [len(each) for each in sentences])
+    source = packed(sentences)
+    sources = layers.encode(source.tokens, source.lengths)
+    _, logits = layers.first(1, sources, source.lengths)
     return sources, logits
 
 

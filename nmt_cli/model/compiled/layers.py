@@ -5,7 +5,7 @@ heads, W width of a head's queries and keys, X of its values, E entries.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear
+from nmt_cli.model.embeddings import Embedding, Positions
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
-from nmt_cli.model.packing import Packed
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
 
@@ -26,6 +26,7 @@ ACTIVATIONS = {"relu": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4}
 # Whatever the defaults of the process are: what C gets are addresses.
 _floats = partial(torch.empty, dtype=torch.float32, device="cpu")
 _integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
+_first_places = partial(torch.arange, device="cpu")
 
 
 class PartOfStep(NamedTuple):
@@ -100,6 +101,32 @@ class _Part(ctypes.Structure):
     )
 
 
+class _Embedder:
+    """An embedding in the library."""
+
+    def __init__(
+        self, positions: Positions, structure: _Embedding, embed: Callable[..., None]
+    ) -> None:
+        self._positions, self._structure, self._embed = positions, structure, embed
+        self._vectors = _floats(0, structure.D)  # of positions
+
+    def rows(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
+        """Return the rows [S*K, D] of ``tokens`` [S, K] at ``positions`` [S].
+
+        All positions are below ``num_positions``.
+        """
+        if num_positions > len(self._vectors):
+            vectors = self._positions.vectors(num_positions)
+            self._vectors = vectors.detach().float().contiguous()
+            self._structure.positions = self._vectors.data_ptr()
+        rows = _floats(tokens.numel(), self._structure.D)
+        self._embed(
+            *(ctypes.addressof(self._structure), tokens.contiguous(), positions.contiguous()),
+            *(*tokens.shape, rows),
+        )
+        return rows
+
+
 class CompiledLayers:
     """The layers and the output's product of a model, with weights in the library's order.
 
@@ -109,7 +136,7 @@ class CompiledLayers:
 
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """Copy the weights of ``model``, for which ``supports`` is true."""
-        self._model, self._functions = model, kernels.functions
+        self._functions = kernels.functions
         self._kept: list[Tensor] = []  # that structures point to
         config = model.config
         self._encoder = self._stack(
@@ -122,15 +149,12 @@ class CompiledLayers:
         self._keys_values = [
             self._matrix(layer.memory_attention.keys_values) for layer in decoder_layers
         ]
-        target = model.target_embedding
-        self._embedding = _Embedding(
-            vectors=self._pointer(target.weight),
-            after=self._norm(target.norm),
-            scale=target.scale,
-            D=config.d_model,
-            starts_with_zeros=target.starts_with_zeros,
-        )
-        self._positions = _floats(0, config.d_model)
+        source, target = model.source_embedding, model.target_embedding
+        vectors = self._pointer(target.weight)
+        self._embed_target = self._embedder(target, vectors)
+        if source.weight is not target.weight:
+            vectors = self._pointer(source.weight)
+        self._embed_source = self._embedder(source, vectors)
         projection = model.output_projection
         self._output = (
             self._matrix_of(model.output_weight, model.output_bias)
@@ -145,14 +169,17 @@ class CompiledLayers:
         dtype = torch.int8 if is_int8 else model.output_weight.dtype
         return dtype in TYPES and bool(kernels.functions.has_type(TYPES[dtype]))
 
-    def encode(self, source: Packed) -> list[Tensor]:
-        """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer."""
-        # torch embeds a source: that is once for a sentence, and a target is embedded at each step.
-        rows = self._model.source_embedding(source).float().contiguous()
-        workspace = self._workspace(self._encoder, len(rows), source.longest)
+    def encode(self, tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer.
+
+        ``tokens`` [R] are those of sentences of these ``lengths``, one after the other.
+        """
+        positions, longest = torch.cat(list(map(_first_places, lengths))), max(lengths)
+        rows = self._embed_source.rows(tokens[:, None], positions, longest)
+        workspace = self._workspace(self._encoder, len(rows), longest)
         self._functions.encode(
-            *(ctypes.addressof(self._encoder), _integers(source.lengths), len(source.lengths)),
-            *(len(rows), source.longest, rows, workspace),
+            *(ctypes.addressof(self._encoder), _integers(lengths), len(lengths)),
+            *(len(rows), longest, rows, workspace),
         )
         return [self._product(matrix, rows) for matrix in self._keys_values]
 
@@ -167,7 +194,7 @@ class CompiledLayers:
         """
         number = len(lengths)
         tokens, at_start = _integers([[token]] * number), _integers([[0]] * number)
-        all_slots = torch.arange(number, device="cpu")
+        all_slots = _first_places(number)
         memory = [self._empty_entries(number, max(lengths)) for _ in sources]
         for rows, entries in zip(sources, memory, strict=True):
             self.write(rows, lengths, all_slots, entries)
@@ -205,13 +232,8 @@ class CompiledLayers:
         They are those of the slots of all ``parts``, of which the past gets the keys and values of
         the tokens. All positions are below ``num_positions``.
         """
-        num_slots, beam_size = tokens.shape
-        rows = _floats(num_slots * beam_size, self._embedding.D)
-        self._read_positions(num_positions)
-        self._functions.embed(
-            *(ctypes.addressof(self._embedding), tokens.contiguous(), positions.contiguous()),
-            *(num_slots, beam_size, rows),
-        )
+        beam_size = tokens.shape[1]
+        rows = self._embed_target.rows(tokens, positions, num_positions)
         longest = max(keys.shape[3] for part in parts for keys, _ in (part.past[0], part.memory[0]))
         pointers = list(map(_pointers, parts))  # which must live until the call ends
         structures = (_Part * len(parts))(*map(_structure_of, parts, pointers))
@@ -221,13 +243,6 @@ class CompiledLayers:
             *(beam_size, len(rows), longest, rows, workspace),
         )
         return self._product(self._output, rows)
-
-    def _read_positions(self, number: int) -> None:
-        """Let the embedding have the vectors of so many positions."""
-        if number > len(self._positions):
-            table = self._model.target_embedding.positions.vectors(number)
-            self._positions = table.detach().float().contiguous()
-            self._embedding.positions = self._positions.data_ptr()
 
     def _product(self, matrix: _Matrix, rows: Tensor) -> Tensor:
         outputs = _floats(len(rows), matrix.O)
@@ -245,6 +260,16 @@ class CompiledLayers:
         heads, key_width, value_width = self._decoder.H, self._decoder.W, self._decoder.X
         keys = _floats(num_slots, heads, key_width, room)
         return keys, _floats(num_slots, heads, room, value_width)
+
+    def _embedder(self, embedding: Embedding, vectors: int | None) -> "_Embedder":
+        structure = _Embedding(
+            vectors=vectors,
+            after=self._norm(embedding.norm),
+            scale=embedding.scale,
+            D=embedding.weight.shape[1],
+            starts_with_zeros=embedding.starts_with_zeros,
+        )
+        return _Embedder(embedding.positions, structure, self._functions.embed)
 
     def _stack(
         self, layers: nn.ModuleList, config: ModelConfig, shape: StackShape, last: nn.Module
