@@ -120,9 +120,9 @@ class CompiledTransformer(CachedTransformer):
     @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
-        self._past.advance(state.parents, state.is_free)
-        tokens, positions = state.tokens.numpy(), state.positions.numpy()
-        is_busy = ~state.is_free.numpy()
+        is_free = state.is_free
+        self._past.advance(state.parents, is_free)
+        tokens, positions, is_busy = state.tokens.numpy(), state.positions.numpy(), ~is_free.numpy()
         return self._layers.step(
             *(torch.from_numpy(tokens[is_busy]), torch.from_numpy(positions[is_busy])),
             num_positions=int(positions.max()) + 1,

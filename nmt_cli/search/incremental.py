@@ -225,9 +225,10 @@ class CachedTransformer(IncrementalTransformer):
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         num_positions = int(state.positions.max()) + 1
-        self._past.advance(state.parents, state.is_free)
+        is_free = state.is_free
+        self._past.advance(state.parents, is_free)
         tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
-        busy = sent_to(self._device, state.is_free.logical_not().nonzero().squeeze(1))
+        busy = sent_to(self._device, is_free.logical_not().nonzero().squeeze(1))
         # Free slots are computed, too: oneDNN compiles a product for each number of rows.
         logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
         if len(busy) == len(tokens):

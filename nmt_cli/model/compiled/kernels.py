@@ -55,8 +55,8 @@ class _Pointer:
         return ctypes.c_void_p(tensor.data_ptr())
 
 
-# The parameters of each function in the sources: p is a tensor, s the address
-# of a structure or of an array of numpy, l a long.
+# The parameters of each function in the sources: p is a tensor, s the address of a structure or of
+# an array of numpy, l a long.
 PARAMETERS = {
     "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",

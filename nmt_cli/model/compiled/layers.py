@@ -229,8 +229,8 @@ class CompiledLayers:
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [B, K] at ``positions`` [B].
 
-        They are those of the slots of all ``parts``, of which the past gets the keys and values of
-        the tokens. All positions are below ``num_positions``.
+        B counts the slots of all ``parts``. The keys and values of the tokens are written into the
+        past of each part. All positions are below ``num_positions``.
         """
         beam_size = tokens.shape[1]
         rows = self._embed_target.rows(tokens, positions, num_positions)
