@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import shutil
 import signal
@@ -61,6 +62,12 @@ class ToyExperiment(NamedTuple):
     corpus: PreparedCorpus
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # All other tests compare with what a CPU computes, and --device auto would take the GPU.
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
     """Let the collector of garbage pass over all that is imported: most of the objects stay."""
@@ -88,7 +95,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     torch.default_generator.manual_seed(1)
     if item.get_closest_marker("gpu"):
         if not torch.cuda.is_available():
-            pytest.skip("no CUDA device here")
+            pytest.skip("make gpu runs it, where there is a CUDA device")
         torch.manual_seed(1)
     if item.get_closest_marker("compiler"):
         from nmt_cli.hardware.machine import missing_for_compiling

@@ -4,7 +4,9 @@ Legend: T rows of queries, S rows of keys, P padded places, B sentences of a gro
 sentence, H heads, D d_model, K d_k, V d_v.
 """
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +21,11 @@ DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
 LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider heads train on some GPUs only
 EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # rows that a row attends to, back and ahead; -1: all
+FLASH_ARGUMENTS = (  # the first ones of torch's operator
+    *("query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k"),
+    *("dropout_p", "is_causal", "return_debug_mask"),
+    *("scale", "window_size_left", "window_size_right"),
+)
 
 
 def supports_varlen(device: torch.device, dtype: torch.dtype, width: int) -> bool:
@@ -41,20 +48,38 @@ def attend_varlen(
 
     ``queries`` are [T, H, K], ``keys`` and ``values`` [S, H, K].
     """
+    of_queries, of_keys = layout.query_sentences, layout.key_sentences
+    back, ahead = window = THE_PAST if causal else EVERYTHING
+    given = (
+        *(queries, keys, values, of_queries.bounds, of_keys.bounds),
+        *(of_queries.longest, of_keys.longest),
+    )
+    operator = flash_operator()
+    if operator is not None:
+        attended, *_ = operator(
+            *(*given, 0.0, causal, False), window_size_left=back, window_size_right=ahead
+        )
+        return attended.flatten(1)
     from torch.nn.attention.varlen import varlen_attn  # takes a second; CPUs do not need it
 
-    attended = varlen_attn(
-        queries,
-        keys,
-        values,
-        layout.query_sentences.bounds,
-        layout.key_sentences.bounds,
-        layout.query_sentences.longest,
-        layout.key_sentences.longest,
-        window_size=THE_PAST if causal else EVERYTHING,
-    )
-    assert isinstance(attended, Tensor), "a tuple is only returned if return_aux is given"
-    return attended.flatten(1)
+    found = varlen_attn(*given, window_size=window)
+    assert isinstance(found, Tensor), "a tuple is only returned if return_aux is given"
+    return found.flatten(1)
+
+
+@functools.cache
+def flash_operator() -> Callable[..., tuple[Tensor, ...]] | None:
+    """Return torch's operator behind ``varlen_attn``; None if it takes other arguments than known.
+
+    ``varlen_attn`` wraps it in Python, forward and backward. On an H200's host that took a fifth of
+    the time that it needs to launch a step.
+    """
+    operator = getattr(torch.ops.aten, "_flash_attention_forward", None)
+    if operator is None:
+        return None
+    arguments = operator.default._schema.arguments[: len(FLASH_ARGUMENTS)]
+    is_known = tuple(argument.name for argument in arguments) == FLASH_ARGUMENTS
+    return operator.default if is_known else None
 
 
 def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:

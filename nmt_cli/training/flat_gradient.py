@@ -100,10 +100,11 @@ class FlatGradient:
         self._figures.zero_()
         self._figures[-1] = 1.0
 
-    def finish(self) -> None:
+    def finish(self) -> list[Tensor]:
         """Send what was not sent; let the device wait until all is summed up, in the parameters.
 
-        Raises PeerLostError if a rank is lost.
+        Returns the gradients of all parameters, in their order. Raises PeerLostError if a rank is
+        lost.
         """
         if self._ranks.size > 1:
             self._send_in_order(len(self._buckets))
@@ -114,6 +115,7 @@ class FlatGradient:
         self._pending = []
         for parameter, view in zip(self._parameters, self._views, strict=True):
             parameter.grad = view
+        return self._views[::-1]
 
     def figures(self, num_sums: int = 2) -> tuple[Tensor, Tensor]:
         """Return the sums of all ranks, such as loss and nll, and how many ranks failed."""

@@ -120,12 +120,13 @@ class LaunchedGradient:
         model, flat = self._objective.model, self._objective.flat
         sums, failures = self._sums, []
         with noticing_full_memory():
-            if flat is not None:
-                flat.finish()
+            if flat is None:
+                found = [p.grad for p in model.parameters() if p.grad is not None]
+            else:
+                found = flat.finish()
             if flat is not None and self._objective.machine.ranks.size > 1:
                 sums, failed = flat.figures(len(sums))
                 failures = [failed.double()]
-            found = [p.grad for p in model.parameters() if p.grad is not None]
             self.norm = torch.nn.utils.get_total_norm(found)
             loss, nll, *others = sums
             figures = torch.stack([loss, nll, self.norm.to(sums.dtype), *failures, *others])
@@ -206,8 +207,9 @@ class Objective(NamedTuple):
 
         Raises FullMemoryError if the memory of a single rank is full.
         """
-        self.model.zero_grad(set_to_none=True)
-        if self.flat is not None:
+        if self.flat is None:
+            self.model.zero_grad(set_to_none=True)
+        else:
             self.flat.begin()
         if self.rounded is not None:
             self.rounded.refresh()
@@ -227,11 +229,8 @@ class Objective(NamedTuple):
         sums = torch.zeros(self._num_losses, dtype=torch.float64, device=self.machine.device)
         mine, share = self._own(batch), None
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
-        # Without a GPU, torch.manual_seed formats the stack of calls for each kind of GPU.
-        is_on_cpu = self.machine.device.type == "cpu"
-        set_seed = torch.default_generator.manual_seed if is_on_cpu else torch.manual_seed
         for number, (index, pairs) in enumerate(mine, 1):
-            set_seed(micro_batch_seed(self.seed, batch.number, index))
+            self._set_seed(micro_batch_seed(self.seed, batch.number, index))
             losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
             total = self._total(losses)
             sums[:2] += torch.stack([losses.loss.detach(), losses.nll])
@@ -246,6 +245,12 @@ class Objective(NamedTuple):
         if self.flat is not None and not mine:
             self.flat.receive_none(sums)
         return sums
+
+    def _set_seed(self, seed: int) -> None:
+        # torch.manual_seed formats the stack of calls for each kind of device that is not there.
+        torch.default_generator.manual_seed(seed)
+        if self.machine.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
 
     @property
     def _num_losses(self) -> int:

@@ -23,9 +23,10 @@ from nmt_cli.translating.translator import Translator
 from tests import conftest
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop, model_config
-from tests.benchmarks.shapes import SHAPES, Setup
+from tests.benchmarks.shapes import SHAPES, Setup, Shape
 
-WARM_UP, COUNTED = 5, 10  # steps
+WARM_UP, COUNTED = 15, 15  # steps; the first ones load kernels and allocate memory
+TOKENS_OF_A_GPU = 25_000 // 8  # of a step on the paper's eight GPUs
 PAIRS = 40_000  # random ones, enough for a few batches of 25,000 tokens
 LINES = 3_000
 SECONDS_TO_START, SECONDS_TO_NOTICE = 60, 40  # of the killed rank's training
@@ -36,8 +37,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()  # a part may be stopped at its limit
 
 
-def _loop(name: str, folder: str) -> OurLoop:
-    shape = SHAPES[name]
+def _loop(shape: Shape, folder: str) -> OurLoop:
     corpus = random_corpus(Path(folder), PAIRS, shape.vocabulary_size, NEWS)
     write_batches(corpus, shape.tokens, WARM_UP + COUNTED)
     return OurLoop(Setup(shape, folder, torch.get_num_threads()), reads_late=True)
@@ -45,9 +45,14 @@ def _loop(name: str, folder: str) -> OurLoop:
 
 def training() -> None:
     """Target tokens a second, and the share of the device's peak."""
-    for name in ("base-25k", "big-25k"):
+    base, big = SHAPES["base-25k"], SHAPES["big-25k"]
+    for name, shape in (
+        ("base", base._replace(tokens=TOKENS_OF_A_GPU)),  # the largest comes last, for the memory
+        ("base", base),
+        ("big", big),
+    ):
         with tempfile.TemporaryDirectory() as folder:
-            loop = _loop(name, folder)
+            loop = _loop(shape, folder)
             tokens, started = 0, time.perf_counter()
             for index in range(WARM_UP + COUNTED):
                 if index == WARM_UP:
@@ -61,7 +66,8 @@ def training() -> None:
             share = rate * facts["flops_per_target_token"] / peak if peak else None
             utilization = "of an unknown peak" if share is None else f"{share:.1%} of the peak"
             memory = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0
-            _say(f"{name}: {rate:,.0f} target tokens/s, {utilization}, {memory:.1f} GiB at most")
+            steps = f"{name}, steps of {shape.tokens:,} tokens"
+            _say(f"{steps}: {rate:,.0f} target tokens/s, {utilization}, {memory:.1f} GiB at most")
 
 
 def decoding() -> None:
@@ -99,7 +105,7 @@ def decoding() -> None:
 def profile() -> None:
     """The kernels of a step of base that take the longest, and the host's share."""
     with tempfile.TemporaryDirectory() as folder:
-        loop = _loop("base-25k", folder)
+        loop = _loop(SHAPES["base-25k"], folder)
         for index in range(WARM_UP):
             loop.step("bf16", index)
         activities = [torch.profiler.ProfilerActivity.CPU]

@@ -46,6 +46,15 @@ def sentence_by_sentence(
     return torch.cat(outputs)
 
 
+def flash_operator(queries, keys, values, *others, window_size_left, window_size_right):
+    """What torch's operator computes, by the same calls."""
+    *sides, dropout, causal, returns_mask = others
+    assert (dropout, returns_mask) == (0.0, False)
+    assert causal == (window_size_right == 0)
+    window = window_size_left, window_size_right
+    return sentence_by_sentence(queries, keys, values, *sides, window_size=window), None, None
+
+
 def attended(layer, kind, target, source, rows, memory):
     if kind == "memory":
         return layer(rows, memory, AttentionLayout(target, source))
@@ -65,7 +74,8 @@ def with_gradients(layer, kind, target, source, rows, memory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
+@pytest.mark.parametrize("operator", [flash_operator, None])
+def test_sentences_are_handed_over_where_they_lie(kind, operator, monkeypatch):
     torch.manual_seed(1)
     target, source = (
         pack(torch.zeros(sum(lengths)), lengths) for lengths in (TARGET_LENGTHS, SOURCE_LENGTHS)
@@ -78,6 +88,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
     monkeypatch.setattr(attention, "MAX_KEYS", 0)  # no batched products on a CPU
     expected = with_gradients(layer, kind, target, source, rows, memory)
     monkeypatch.setattr(attention, "supports_varlen", lambda *_: True)
+    monkeypatch.setattr(attention, "flash_operator", lambda: operator)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", sentence_by_sentence)
     monkeypatch.setattr(layer, "_attend_padded", Mock(side_effect=AssertionError))
     found = with_gradients(layer, kind, target, source, rows, memory)
@@ -85,11 +96,27 @@ def test_sentences_are_handed_over_where_they_lie(kind, monkeypatch):
         assert torch.allclose(ours, theirs, atol=1e-12)
 
 
+def test_the_operator_of_torch_is_found():
+    assert attention.flash_operator() is torch.ops.aten._flash_attention_forward.default
+
+
+def test_an_operator_with_other_arguments_is_not_called(monkeypatch):
+    monkeypatch.setattr(attention, "FLASH_ARGUMENTS", (*attention.FLASH_ARGUMENTS, "more"))
+    attention.flash_operator.cache_clear()
+    try:
+        assert attention.flash_operator() is None
+    finally:
+        attention.flash_operator.cache_clear()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("width", [8, 64])
-def test_the_kernel_stays_close_to_fp32(kind, width, monkeypatch):
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_the_kernel_stays_close_to_fp32(kind, width, is_direct, monkeypatch):
     torch.manual_seed(2)
+    if not is_direct:
+        monkeypatch.setattr(attention, "flash_operator", lambda: None)
     target, source = (
         pack(torch.zeros(sum(lengths)), lengths, "cuda")
         for lengths in (TARGET_LENGTHS, SOURCE_LENGTHS)

@@ -48,9 +48,9 @@ FAULTS = {
     "bounds stay on the CPU": Fault(
         "train",
         "nmt_cli.model.attention:attend_varlen",
-        "layout.query_sentences.bounds",
-        "torch.zeros(layout.query_sentences.bounds.shape, dtype=torch.int32)",
-        "devices of torch_attn._varlen_attn",
+        "of_queries.bounds",
+        "torch.zeros(of_queries.bounds.shape, dtype=torch.int32)",
+        "devices of aten._flash_attention_forward",
     ),
     "batches sent from pageable memory": Fault(
         "train",
