@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.search.beams import Array, Beams, Candidates, Found, SearchSettings
@@ -34,7 +35,7 @@ class CompiledBeams(Beams):
     def __init__(self, num_slots: int, settings: SearchSettings, kernels: Kernels) -> None:
         """Make room for ``num_slots`` sentences; ``kernels`` are the library."""
         super().__init__(num_slots, settings)
-        self._functions = kernels.functions
+        self._kernels, self._functions = kernels, kernels.functions
         self._point_to_arrays()
 
     def keep(self, slots: Sequence[int]) -> None:
@@ -48,26 +49,50 @@ class CompiledBeams(Beams):
         Returns the sentences of all slots that are done now.
         """
         self._make_room()
-        num_slots, num_candidates = candidates.scores.shape
         scores, parents, tokens = candidates
-        # Kept in a variable, because the library reads them by their addresses.
-        arrays = [
+        arrays: list[Array] = [
             np.ascontiguousarray(slots, np.int64),
             np.ascontiguousarray(scores, np.float32),
             *(np.ascontiguousarray(each, np.int64) for each in (parents, tokens)),
         ]
-        given = _Candidates(*map(_address, arrays), num_slots, num_candidates)
-        both = ctypes.addressof(self._pointers), ctypes.addressof(given)
+        given = _Candidates(*map(_address, arrays), *scores.shape)
         ends = np.empty(scores.size, np.int64)
+        both = ctypes.addressof(self._pointers), ctypes.addressof(given)
         num_ends = self._functions.find_ends(*both, _address(ends))
         assert num_ends >= 0, candidates  # else their parents are no hypotheses
-        assert num_candidates >= self.settings.beam_size, candidates
-        for place in ends[:num_ends].tolist():  # before their prefixes are overwritten
-            row, rank = divmod(place, num_candidates)
+        assert scores.shape[1] >= self.settings.beam_size, candidates
+        return self._replace(arrays, given, ends[:num_ends])
+
+    def advance_by(self, logits: Tensor) -> list[Found] | None:
+        """Continue the hypotheses of all busy slots by the ``logits`` [R, V] of what follows.
+
+        The best candidates are chosen, and the two rules that every search has are applied to the
+        logits. Returns the sentences that are done now. The result is None, and nothing has
+        changed, if some logits are not numbers, or if the library cannot choose by such logits.
+        """
+        if not self._kernels.can_choose(logits, self._candidates.C):
+            return None
+        self._make_room()
+        eos, bos = self.settings.eos_id, self.settings.bos_id
+        num_ends = self._functions.find_candidates(
+            *(ctypes.addressof(self._pointers), logits.shape[1], -1 if bos == eos else bos),
+            *(logits, *self._addresses),
+        )
+        if num_ends < 0:
+            return None
+        return self._replace(self._chosen, self._candidates, self._ends[:num_ends])
+
+    def _replace(
+        self, arrays: Sequence[Array], candidates: _Candidates, ends: Array
+    ) -> list[Found]:
+        """Do what ``advance`` does, by ``candidates`` in ``arrays``, of which ``ends`` end."""
+        slots, scores, parents, _ = arrays
+        for place in ends.tolist():  # before their prefixes are overwritten
+            row, rank = divmod(place, candidates.C)
             self._end(int(slots[row]), int(parents[row, rank]), float(scores[row, rank]))
-        done = np.empty(len(self.numbers), np.int64)
-        num_done = self._functions.advance_beams(*both, _address(done))
-        return list(map(self._release, done[:num_done].tolist()))
+        both = ctypes.addressof(self._pointers), ctypes.addressof(candidates)
+        num_done = self._functions.advance_beams(*both, self._address_of_done)
+        return list(map(self._release, self._done[:num_done].tolist()))
 
     def _make_room(self) -> None:
         before = self._prefixes
@@ -77,8 +102,9 @@ class CompiledBeams(Beams):
 
     def _point_to_arrays(self) -> None:
         """Store the addresses of all arrays for the library, after one of them was replaced."""
+        num_slots, beam_size, room = self._prefixes.shape
         totals = None if self._history is None else self._history.totals
-        self._scratch = np.empty(self._prefixes.shape[1:], np.int32)
+        self._scratch = np.empty((beam_size, room), np.int32)
         arrays = {
             **{name: getattr(self, name) for name in OF_SLOTS},
             **{"alphas": self.alphas, "to_beat": self._to_beat, "scores": self.scores},
@@ -91,6 +117,22 @@ class CompiledBeams(Beams):
             eos=self.settings.eos_id,
             **dict(zip("SKL", self._prefixes.shape, strict=True)),
         )
+        # What ``advance_by`` finds.
+        shape = num_slots, 2 * beam_size
+        self._chosen: list[Array] = [
+            np.empty(num_slots, np.int64),
+            np.empty(shape, np.float32),
+            *(np.empty(shape, np.int64) for _ in range(2)),
+        ]
+        self._candidates = _Candidates(*map(_address, self._chosen), *shape)
+        self._normalizers_and_scores = np.empty((2, num_slots, beam_size), np.float32)
+        self._ends, self._done = np.empty(shape, np.int64).ravel(), np.empty(num_slots, np.int64)
+        self._addresses = (
+            _address(self._normalizers_and_scores),
+            ctypes.addressof(self._candidates),
+            _address(self._ends),
+        )
+        self._address_of_done = _address(self._done)
 
 
 def _address(array: Any) -> int:

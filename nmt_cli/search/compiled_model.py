@@ -1,8 +1,10 @@
 """The Transformer of the search with the layers of ``--compile``."""
 
+import ctypes
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
+from functools import lru_cache, partial
+from itertools import chain, count
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.model.compiled.kernels import Kernels
-from nmt_cli.model.compiled.layers import CompiledLayers, PartOfStep
+from nmt_cli.model.compiled.layers import CompiledLayers, Entries, Step
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.attention_cache import GrowingPast
+from nmt_cli.search.attention_cache import GrowingPast, room_for
 from nmt_cli.search.incremental import CachedTransformer, Encoded
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.slot_parts import HeadShape, Run, SlotParts
@@ -21,11 +23,24 @@ ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU'
 # Lower than usual: compiled attention reads what is used, so that spare room takes memory only.
 SHRINK_BELOW = 1 / 4
 
-_empty = partial(torch.empty, device="cpu")  # whatever the default of the process is
+# Whatever the default of the process is.
+_empty = partial(torch.empty, device="cpu")
+_lengths = partial(torch.tensor, device="cpu")
+
+
+class _Past(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("is_past", "is_used", "places", "ends")),
+        *((name, ctypes.c_long) for name in ("S", "K", "E")),
+    )
 
 
 class CompiledPast(GrowingPast):
     """A ``GrowingPast`` in which a library finds the places of a step."""
+
+    _inherited: NDArray[np.bool_]  # S K E, takes turns with ``is_past``
+    _ends: NDArray[np.int64]
+    _pointers: _Past
 
     def __init__(
         self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor, kernels: Kernels
@@ -33,20 +48,36 @@ class CompiledPast(GrowingPast):
         """Make an empty cache with the dtype of ``like``."""
         super().__init__(num_slots, beam_size, shape, like)
         self._functions = kernels.functions
+        self._make_arrays()
 
     def advance(self, parents: Tensor, is_free: Tensor) -> None:
         """Find places for an entry of each hypothesis."""
+        if self.is_past.shape != self._inherited.shape:  # slots were dropped or added
+            self._make_arrays()
+        pointers, of_step = self._pointers, (parents.contiguous(), is_free)
+        pointers.is_past = self.is_past.ctypes.data
+        end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
+        inherited, room = self._inherited, pointers.E
+        if not self._keeps_room(end):
+            self._make_room(self._ends)
+            room = max(self.rooms)
+            inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
+        self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
+        self._inherited, self.is_past = self.is_past, inherited
+
+    def _keeps_room(self, end: int) -> bool:
+        """Return whether all parts, if they are one, keep their room with ``end`` entries."""
+        room = self._pointers.E
+        return self.rooms == [room] and _least_end(room, self.parts.shrink_below) <= end <= room
+
+    def _make_arrays(self) -> None:
         num_slots, beam_size, room = self.is_past.shape
-        past = torch.from_numpy(self.is_past), parents.contiguous(), is_free
-        is_used = _empty(room + beam_size, dtype=torch.bool)
-        places = _empty(num_slots, beam_size, dtype=torch.int64)
-        ends = _empty(num_slots, dtype=torch.int64)
-        self._functions.find_places(*past, *self.is_past.shape, is_used, places, ends)
-        self._make_room(ends.numpy())
-        inherited = _empty(num_slots, beam_size, max(self.rooms), dtype=torch.bool)
-        of_room = inherited.shape[2], inherited
-        self._functions.inherit(*past, places, *self.is_past.shape, *of_room)
-        self.is_past, self.places = inherited.numpy(), places.numpy()
+        self._inherited = np.empty(self.is_past.shape, np.bool_)
+        self._is_used = np.empty(room + beam_size, np.bool_)
+        self._ends = np.empty(num_slots, np.int64)
+        self.places = np.empty((num_slots, beam_size), np.int64)
+        arrays: list[NDArray[Any]] = [self.is_past, self._is_used, self.places, self._ends]
+        self._pointers = _Past(*(each.ctypes.data for each in arrays), num_slots, beam_size, room)
 
 
 class CompiledTransformer(CachedTransformer):
@@ -56,6 +87,8 @@ class CompiledTransformer(CachedTransformer):
     """
 
     _past: CompiledPast
+    _entries: Entries | None
+    _versions: tuple[int, int]  # of the parts that the entries are of
 
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """``CompiledLayers.supports`` must be true of both."""
@@ -66,6 +99,7 @@ class CompiledTransformer(CachedTransformer):
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         super().reset(num_slots, beam_size)
+        self._entries = None
         for cache in (self._past, self._memory):
             cache.parts.shrink_below = SHRINK_BELOW
 
@@ -77,7 +111,6 @@ class CompiledTransformer(CachedTransformer):
     def _empty_past(self, num_slots: int, beam_size: int) -> CompiledPast:
         return CompiledPast(num_slots, beam_size, self._shape, self._like, self._kernels)
 
-    @torch.no_grad()
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
     ) -> tuple[list[Encoded], Tensor]:
@@ -117,39 +150,34 @@ class CompiledTransformer(CachedTransformer):
             for run, rows in zip(runs, of_layer.split(rows_of_runs), strict=True):
                 self._layers.write(rows, lengths[run.asked], run.slots, entries[run.part])
 
-    @torch.no_grad()
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
-        is_free = state.is_free
-        self._past.advance(state.parents, is_free)
-        tokens, positions, is_busy = state.tokens.numpy(), state.positions.numpy(), ~is_free.numpy()
-        return self._layers.step(
-            *(torch.from_numpy(tokens[is_busy]), torch.from_numpy(positions[is_busy])),
-            num_positions=int(positions.max()) + 1,
-            parts=self._parts(is_busy),
+        past, is_free = self._past, state.is_free
+        past.advance(state.parents, is_free)
+        busy = np.flatnonzero(state.positions.numpy())
+        step = Step(
+            torch.from_numpy(busy),
+            state.tokens,
+            state.positions,
+            places=torch.from_numpy(past.places),
+            lengths=_lengths(self._memory.lengths),
+            is_past=torch.from_numpy(past.is_past),
         )
+        return self._layers.step(step, self._all_entries(), int(state.positions.max()) + 1)
 
-    def _parts(self, is_busy: NDArray[np.bool_]) -> list[PartOfStep]:
-        """Return what the slots that are busy [S] attend to in the step that has begun."""
-        past, memory = self._past, self._memory
-        is_past, places = map(torch.from_numpy, (past.is_past, past.places))
-        lengths = torch.tensor(memory.lengths, device="cpu")
-        return [
-            PartOfStep(
-                of_past,
-                of_memory,
-                places[part],
-                is_past[part],
-                lengths[part],
-                torch.from_numpy(is_busy[part].nonzero()[0]),
-            )
-            for part, of_past, of_memory in zip(
-                past.parts.slices(len(places)),
-                past.parts.all_layers,
-                memory.parts.all_layers,
-                strict=True,
-            )
-        ]
+    def _all_entries(self) -> Entries:
+        past, memory = self._past.parts, self._memory.parts
+        if self._entries is None or self._versions != (past.version, memory.version):
+            self._versions = past.version, memory.version
+            first_slots = [part.start for part in past.slices(len(self._past.is_past))]
+            self._entries = Entries(first_slots, past.all_layers, memory.all_layers)
+        return self._entries
+
+
+@lru_cache
+def _least_end(room: int, shrink_below: float) -> int:
+    """Return with how many entries a part with this room keeps it."""
+    return next(end for end in count(1) if room_for(end) >= shrink_below * room)
 
 
 def _groups(sentences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:

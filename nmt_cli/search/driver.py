@@ -224,7 +224,8 @@ class Driver(Generic[Ticket, Item]):
             search = self._search
             if search is None:
                 return
-            if search.has_slots_to_drop and not self._num_waited:
+            has_free = len(self._inside) < search.num_slots
+            if has_free and not self._num_waited and search.has_slots_to_drop:
                 self._leave(search.drop_free_slots())
             self._leave(search.step())
             yield from self._finished(search)

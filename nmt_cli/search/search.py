@@ -49,7 +49,7 @@ class StepInput(NamedTuple):
     @property
     def is_free(self) -> Tensor:
         """Which slots [S] hold no sentence; a model returns no logits for them."""
-        return self.positions == 0
+        return torch.from_numpy(self.positions.numpy() == 0)  # torch takes four times as long
 
 
 class SlotModel(Protocol):
@@ -130,11 +130,11 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
         self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
         kernels = kernels_in_use()
-        self._beams = (
-            Beams(num_slots, settings)
-            if kernels is None
-            else CompiledBeams(num_slots, settings, kernels)
-        )
+        if kernels is None:
+            self._beams = Beams(num_slots, settings)
+        else:
+            self._beams = CompiledBeams(num_slots, settings, kernels)
+        self._is_plain = choice is None and not rules
         self._rules: tuple[LogitsRule, ...] = (
             NeverStart(settings.bos_id, settings.eos_id),
             *rules,
@@ -303,6 +303,11 @@ class Search(BeamSearch[StepModel]):
         if not len(slots):
             return done
         logits = self._model.step(_step_input(beams))
+        is_plain = self._is_plain and not self._has_choices
+        if is_plain and isinstance(beams, CompiledBeams):
+            found = beams.advance_by(logits)
+            if found is not None:
+                return done + found
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = np.isnan(normalizers.cpu().numpy()).reshape(len(slots), -1).any(axis=1)
         done += self._fail(slots[is_nan].tolist())

@@ -61,6 +61,7 @@ class SlotParts:
     def __init__(self, parts: Sequence[list[KeysValues]], size: int = sys.maxsize) -> None:
         """Each of ``parts`` has all layers of ``size`` slots, and the last may have fewer."""
         self._parts, self._size = list(parts), size
+        self.version = 0  # changes when a tensor is replaced
         self.shrink_below = SHRINK_BELOW  # a part shrinks when it needs a smaller share of its room
         self._num_layers, self._device = len(parts[0]), parts[0][0].keys.device
 
@@ -107,6 +108,7 @@ class SlotParts:
         old = layers[0].room
         if needed > old or wanted < self.shrink_below * old:
             _replace_each(layers, lambda layer: _resized(layer, wanted))
+            self.version += 1
 
     def keep(self, slots: Sequence[int], rooms: Sequence[int]) -> None:
         """Drop all slots but these, at least one; the new parts get ``rooms``."""
@@ -116,6 +118,7 @@ class SlotParts:
             old_parts = [layers.pop(0) for layers in old]
             for layers, of_part, room in zip(self._parts, runs, rooms, strict=True):
                 layers.append(_gathered(old_parts, of_part, room))
+        self.version += 1
 
     def set_to_0(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0."""

@@ -6,8 +6,10 @@ import torch
 
 from nmt_cli.search.attention_cache import GrowingPast
 from nmt_cli.search.beams import Beams, Candidates, SearchSettings
+from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_model import CompiledPast
+from nmt_cli.search.rules.logits_rule import LongestOutput, NeverStart, SlotStates
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.slot_parts import HeadShape
 
@@ -79,6 +81,64 @@ def test_hypotheses_are_those_of_numpy_after_each_step(kernels, seed, token_scor
         assert not (found.scores[~busy] > -np.inf).any()
     assert num_done > 10
     assert longest > 32  # the room has grown
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels, seed):
+    rng = np.random.default_rng(seed)
+    settings = SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS)
+    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, kernels)
+    rules, choice = (NeverStart(0, EOS), LongestOutput(EOS)), BestCandidates(2 * BEAM)
+    num_done = num_at_longest = 0
+    for step in range(200):
+        free = np.flatnonzero(~expected.is_busy)[: int(rng.integers(0, 3))].tolist()
+        sentences = [
+            random_sentence(rng)._replace(longest_output=int(rng.integers(2, 9))) for _ in free
+        ]
+        for beams in (expected, found):
+            beams.start(free, [10 * step + place for place in range(len(free))], sentences)
+        slots = np.flatnonzero(expected.is_busy)
+        if not len(slots):
+            assert found.advance_by(torch.empty(0, VOCABULARY)) == []
+            continue
+        logits = torch.from_numpy(rng.normal(size=(len(slots) * BEAM, VOCABULARY)).astype("f"))
+        logits[:, EOS] -= 2.0
+        num_at_longest += (expected.lengths[slots] >= expected.longest[slots]).sum()
+        given, normalizers = logits.clone(), logits.logsumexp(1)
+        states = SlotStates(
+            expected.prefixes[slots], expected.lengths[slots], expected.longest[slots], {}
+        )
+        for rule in rules:
+            rule.apply(logits, states)
+        candidates = choice.candidates(logits, normalizers, expected.scores[slots], states)
+        done = expected.advance(slots, candidates)
+        done_by_logits = found.advance_by(given)
+        assert torch.equal(given, logits)
+        assert [without_scores(each) for each in done_by_logits] == [*map(without_scores, done)]
+        live = expected.scores > -np.inf
+        assert np.array_equal(found.scores > -np.inf, live)
+        assert np.allclose(found.scores, expected.scores, atol=1e-4)
+        found.scores[:] = expected.scores  # so that rounding does not add up
+        assert np.array_equal(found.tokens[live], expected.tokens[live])
+        assert np.array_equal(found.parents[live], expected.parents[live])
+        num_done += len(done)
+    assert num_done > 10
+    assert num_at_longest > 10
+
+
+def without_scores(found):
+    return found.number, [hypothesis.tokens for hypothesis in found.hypotheses]
+
+
+def test_logits_that_are_not_numbers_change_nothing(kernels):
+    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), kernels)
+    beams.start([1, 4], [0, 1], [random_sentence(np.random.default_rng(1))] * 2)
+    logits = torch.zeros(2 * BEAM, VOCABULARY)
+    logits[BEAM + 2, 3] = torch.nan
+    given, before = logits.clone(), {name: getattr(beams, name).copy() for name in STATE}
+    assert beams.advance_by(logits) is None
+    assert torch.equal(logits.nan_to_num(7.0), given.nan_to_num(7.0))
+    assert all(np.array_equal(getattr(beams, name), before[name]) for name in STATE)
 
 
 def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(kernels):

@@ -6,6 +6,11 @@
 
 #include "vectors.h"
 
+/* in logits.c */
+void log_sum_exponentials(const float *logits, long R, long V, float *sums);
+void best_continuations(const float *logits, const float *normalizers, const float *scores, long S,
+                        long K, long V, long C, float *totals, int64_t *parents, int64_t *tokens);
+
 /* the fields of ``Beams`` */
 typedef struct {
     int64_t *numbers, *lengths, *longest, *beam_sizes, *enough, *num_ended; /* S; number -1: free */
@@ -21,9 +26,9 @@ typedef struct {
 
 /* the best candidates [B, C] of some slots */
 typedef struct {
-    const int64_t *slots;
-    const float *scores;
-    const int64_t *parents, *tokens;
+    int64_t *slots;
+    float *scores;
+    int64_t *parents, *tokens;
     long B, C;
 } Candidates;
 
@@ -100,32 +105,79 @@ long advance_beams(const Beams *beams, const Candidates *given, int64_t *done) {
     return number;
 }
 
-/* finds for each hypothesis of S slots a place [S, K] that is in no parent's past, and the end [S] of
-   each slot, behind these places and the past. ``is_past`` [S, K, E] is that of the parents [S, K]; a
-   free slot has none. ``is_used`` [E + K] is overwritten. */
-void find_places(const uint8_t *is_past, const int64_t *parents, const uint8_t *is_free, long S,
-                 long K, long E, uint8_t *is_used, int64_t *places, int64_t *ends) {
+/* forbids the start mark, unless it is negative, in the logits [B*K, V] of some slots, and everything but
+   </s> after the longest output */
+static void forbid(const Beams *beams, const Candidates *given, long V, long start, float *logits) {
+    for (long row = 0; row < given->B * beams->K; row++, logits += V) {
+        long slot = given->slots[row / beams->K];
+        float end = logits[beams->eos];
+        if (start >= 0) logits[start] = -INFINITY;
+        if (beams->lengths[slot] < beams->longest[slot]) continue;
+        for (long v = 0; v < V; v++) logits[v] = -INFINITY;
+        logits[beams->eos] = end;
+    }
+}
+
+/* finds the best candidates [B, C] of all busy slots by the logits [B*K, V] of their next tokens, and returns
+   what ``find_ends`` does; or -1, without a change, if a row of logits has no normalizer. ``scratch`` has
+   room for 2 * S * K numbers. */
+long find_candidates(const Beams *beams, long V, long start, float *logits, float *scratch,
+                     Candidates *found, int64_t *ends) {
+    long K = beams->K, B = 0;
+    float *normalizers = scratch, *scores = scratch + beams->S * K;
+    for (long slot = 0; slot < beams->S; slot++)
+        if (beams->numbers[slot] >= 0) {
+            memcpy(scores + B * K, beams->scores + slot * K, K * sizeof *scores);
+            found->slots[B++] = slot;
+        }
+    log_sum_exponentials(logits, B * K, V, normalizers);
+    for (long row = 0; row < B * K; row++)
+        if (isnan(normalizers[row])) return -1;
+    found->B = B;
+    forbid(beams, found, V, start, logits);
+    best_continuations(logits, normalizers, scores, B, K, V, found->C, found->scores, found->parents,
+                       found->tokens);
+    return find_ends(beams, found, ends);
+}
+
+/* the ancestry that ``CompiledPast`` keeps: which entries are in the past of each hypothesis */
+typedef struct {
+    const uint8_t *is_past; /* S K E, before a step */
+    uint8_t *is_used;       /* E + K, overwritten */
+    int64_t *places;        /* S K, of the new entries */
+    int64_t *ends;          /* S, behind all entries of a slot */
+    long S, K, E;
+} Past;
+
+/* finds for each hypothesis a place that is in no parent's past [S, K], and the ends; a free slot has no
+   past. Returns the largest end. */
+long find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
+    long S = past->S, K = past->K, E = past->E, largest = 0;
+    const uint8_t *is_past = past->is_past;
+    int64_t *places = past->places;
     for (long s = 0; s < S; s++, is_past += K * E, parents += K, places += K) {
-        memset(is_used, 0, E + K);
+        memset(past->is_used, 0, E + K);
         long last = 0, found = 0;
         for (long k = 0; !is_free[s] && k < K; k++)
-            for (long e = 0; e < E; e++) is_used[e] |= is_past[parents[k] * E + e];
-        for (long e = 0; e < E; e++) last = is_used[e] ? e + 1 : last;
+            for (long e = 0; e < E; e++) past->is_used[e] |= is_past[parents[k] * E + e];
+        for (long e = 0; e < E; e++) last = past->is_used[e] ? e + 1 : last;
         for (long e = 0; found < K; e++)
-            if (!is_used[e]) places[found++] = e;
-        ends[s] = places[K - 1] + 1 > last ? places[K - 1] + 1 : last;
+            if (!past->is_used[e]) places[found++] = e;
+        past->ends[s] = places[K - 1] + 1 > last ? places[K - 1] + 1 : last;
+        largest = past->ends[s] > largest ? past->ends[s] : largest;
     }
+    return largest;
 }
 
 /* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent, and its own
    place; no entry of it is behind ``room`` */
-void inherit(const uint8_t *is_past, const int64_t *parents, const uint8_t *is_free,
-             const int64_t *places, long S, long K, long E, long room, uint8_t *inherited) {
-    long kept = E < room ? E : room;
-    memset(inherited, 0, S * K * room);
-    for (long sk = 0; sk < S * K; sk++, inherited += room) {
-        const uint8_t *past = is_past + (sk / K * K + parents[sk]) * E;
-        if (!is_free[sk / K]) memcpy(inherited, past, kept);
-        inherited[places[sk]] = 1;
+void inherit(const Past *past, const int64_t *parents, const uint8_t *is_free, long room,
+             uint8_t *inherited) {
+    long K = past->K, E = past->E, kept = E < room ? E : room;
+    memset(inherited, 0, past->S * K * room);
+    for (long sk = 0; sk < past->S * K; sk++, inherited += room) {
+        const uint8_t *own = past->is_past + (sk / K * K + parents[sk]) * E;
+        if (!is_free[sk / K]) memcpy(inherited, own, kept);
+        inherited[past->places[sk]] = 1;
     }
 }

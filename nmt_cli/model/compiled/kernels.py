@@ -60,10 +60,11 @@ class _Pointer:
 PARAMETERS = {
     "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",
+    "find_candidates": "sllpsss",
     "find_ends": "sss",
     "advance_beams": "sss",
-    "find_places": "ppplllppp",
-    "inherit": "ppppllllp",
+    "find_places": "spp",
+    "inherit": "sppls",
     "has_threads": "",
     "has_type": "l",
     "workspace_size": "sll",
@@ -72,15 +73,16 @@ PARAMETERS = {
     "pack": "plllpp",
     "multiply": "splppl",
     "write_entries": "spppllpp",
-    "embed": "sppllp",
-    "encode": "splllpp",
-    "decode": "ssllllpp",
+    "encode": "sspplllpp",
+    "make_step": "sssslppp",
 }
 # They keep Python's lock: to get it back takes longer than they do if another thread computes.
 SHORT = {"find_ends", "advance_beams", "find_places", "inherit"}
 RETURN_LONG = {
+    "find_candidates",
     "find_ends",
     "advance_beams",
+    "find_places",
     "has_threads",
     "has_type",
     "workspace_size",

@@ -83,16 +83,24 @@ typedef struct {
     const float *memory_keys, *memory_values;
 } Entries;
 
-/* some slots in a step */
+/* slots from the first one on, up to those of the next part, and what they attend to */
 typedef struct {
     const Entries *of_layers; /* [N] */
-    long B, past_room, memory_room;
-    const int64_t *slots;     /* [B], those that are computed, of S */
+    long first, past_room, memory_room;
+} Part;
+
+/* a step of the hypotheses of some slots */
+typedef struct {
+    const Part *parts;
+    long num_parts, B, K;
+    const int64_t *slots;     /* [B], those that are computed, of S; ascending */
+    const int64_t *tokens;    /* [S, K], the newest ones */
+    const int64_t *positions; /* [S], of these tokens */
     const int64_t *places;    /* [S, K], where the past gets new entries */
+    const int64_t *lengths;   /* [S], how many entries the memory has */
     const uint8_t *is_past;   /* [S, K, is_past_room], which of the entries a hypothesis attends to */
     long is_past_room;
-    const int64_t *lengths; /* [S], how many entries the memory has */
-} Part;
+} Step;
 
 /* workspace -------------------------------------------------------------------------------------------- */
 
@@ -378,18 +386,17 @@ static void normalize(const Norm *norm, const float *a, const float *b, long R, 
     }
 }
 
-/* the rows [S*K, D] of tokens [S, K] at positions [S] */
-void embed(const Embedding *embedding, const int64_t *tokens, const int64_t *positions, long S, long K,
-           float *rows) {
+/* the rows [R, D] of tokens [R] at a position */
+static void embed(const Embedding *embedding, const int64_t *tokens, long R, int64_t position, float *rows) {
     long D = embedding->D;
-    for (long r = 0; r < S * K; r++) {
+    const float *place = embedding->positions + position * D;
+    for (long r = 0; r < R; r++) {
         const float *vector = embedding->vectors + tokens[r] * D;
-        const float *place = embedding->positions + positions[r / K] * D;
         memcpy(rows + r * D, place, D * sizeof(float));
-        if (embedding->starts_with_zeros && positions[r / K] == 0) continue;
+        if (embedding->starts_with_zeros && position == 0) continue;
         for (long d = 0; d < D; d++) rows[r * D + d] += embedding->scale * vector[d];
     }
-    if (embedding->after.weight) normalize(&embedding->after, rows, NULL, S * K, D, rows);
+    if (embedding->after.weight) normalize(&embedding->after, rows, NULL, R, D, rows);
 }
 
 /* returns the rows [R, D] that enter a sub-layer; with pre-norm they are ``normalized`` */
@@ -532,43 +539,55 @@ static float *own_scores(const Workspace *work, long E) {
     return work->scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
 }
 
-/* attention of each hypothesis of ``part`` to its past, which gets its newest entry: ``projected``
-   [B*K, H*(2W+X)], ``attended`` [B*K, H*X] */
-static void attend_to_past(const Stack *stack, const Part *part, const Entries *cache, long K,
-                           const Workspace *work, const float *projected, float *attended) {
-    long H = stack->H, W = stack->W, X = stack->X, E = part->past_room, stride = H * (2 * W + X);
+/* attention of each hypothesis to its past, which gets its newest entry: ``projected`` [B*K, H*(2W+X)],
+   ``attended`` [B*K, H*X]; of the slots from number ``begin`` to ``end`` of those that are computed, in a part */
+static void attend_to_past(const Stack *stack, const Step *step, const Part *part, long n, long begin, long end,
+                           const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X, E = part->past_room, stride = H * (2 * W + X), K = step->K;
+    const Entries *cache = part->of_layers + n;
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long b = 0; b < part->B; b++) {
-        long s = part->slots[b];
-        const uint8_t *is_kept = part->is_past + s * K * part->is_past_room;
-        const float *rows = projected + b * K * stride;
-        float *keys = cache->past_keys + s * H * W * E, *values = cache->past_values + s * H * E * X;
-        float *scores = own_scores(work, E);
+    for (long b = begin; b < end; b++) {
+        long s = step->slots[b], own = s - part->first;
+        const uint8_t *is_kept = step->is_past + s * K * step->is_past_room;
+        const float *rows = work->projected + b * K * stride;
+        float *keys = cache->past_keys + own * H * W * E, *values = cache->past_values + own * H * E * X;
+        float *scores = own_scores(work, E), *attended = work->attended + b * K * H * X;
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
-            append(row + H * W, row + 2 * H * W, H, W, X, E, part->places[s * K + k], keys, values);
+            append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
         }
-        long used = num_used(is_kept, part->is_past_room, K, E);
+        long used = num_used(is_kept, step->is_past_room, K, E);
         for (long h = 0; h < H; h++)
             attend_head(rows + h * W, stride, K, keys + h * W * E, values + h * E * X, W, X, E, used,
-                        is_kept, part->is_past_room, scores, attended + b * K * H * X + h * X, H * X);
+                        is_kept, step->is_past_room, scores, attended + h * X, H * X);
     }
 }
 
-/* attention of each hypothesis of ``part`` to its source: ``queries`` [B*K, H*W] */
-static void attend_to_memory(const Stack *stack, const Part *part, const Entries *cache, long K,
-                             const Workspace *work, const float *queries, float *attended) {
-    long H = stack->H, W = stack->W, X = stack->X, E = part->memory_room;
+/* attention of the same hypotheses to their sources: ``projected`` are their queries [B*K, H*W] */
+static void attend_to_memory(const Stack *stack, const Step *step, const Part *part, long n, long begin, long end,
+                             const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X, E = part->memory_room, K = step->K;
+    const Entries *cache = part->of_layers + n;
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long b = 0; b < part->B; b++) {
-        long s = part->slots[b];
-        const float *keys = cache->memory_keys + s * H * W * E;
-        const float *values = cache->memory_values + s * H * E * X;
-        float *scores = own_scores(work, E);
+    for (long b = begin; b < end; b++) {
+        long s = step->slots[b], own = s - part->first;
+        const float *queries = work->projected + b * K * H * W;
+        const float *keys = cache->memory_keys + own * H * W * E;
+        const float *values = cache->memory_values + own * H * E * X;
+        float *scores = own_scores(work, E), *attended = work->attended + b * K * H * X;
         for (long h = 0; h < H; h++)
-            attend_head(queries + b * K * H * W + h * W, H * W, K, keys + h * W * E, values + h * E * X,
-                        W, X, E, part->lengths[s], NULL, 0, scores,
-                        attended + b * K * H * X + h * X, H * X);
+            attend_head(queries + h * W, H * W, K, keys + h * W * E, values + h * E * X, W, X, E,
+                        step->lengths[s], NULL, 0, scores, attended + h * X, H * X);
+    }
+}
+
+/* calls ``attend`` for each part of a step */
+static void attend_in_parts(const Stack *stack, const Step *step, long n, const Workspace *work,
+                            void (*attend)(const Stack *, const Step *, const Part *, long, long, long,
+                                           const Workspace *)) {
+    for (long p = 0, begin = 0, end = 0; p < step->num_parts; p++, begin = end) {
+        while (end < step->B && (p + 1 == step->num_parts || step->slots[end] < step->parts[p + 1].first)) end++;
+        attend(stack, step, step->parts + p, n, begin, end, work);
     }
 }
 
@@ -611,36 +630,42 @@ static void feed_forward(const Stack *stack, const Layer *layer, long R, const W
     end_sublayer(stack, norm, &layer->outer, work->inside, R, work, rows);
 }
 
-/* one step of a decoder: rows [R, D] of the newest tokens of all hypotheses, and after its layers. R is K
-   times the slots B of all ``parts``, which have up to E entries. ``memory`` has the size of
-   ``workspace_size``. */
-void decode(const Stack *stack, const Part *parts, long num_parts, long K, long R, long E, float *rows,
-            float *memory) {
-    long keys = stack->H * stack->W, values = stack->H * stack->X;
+/* the logits [R, V] of what follows the newest tokens of R = B * K hypotheses; slots have up to E entries, and
+   V are the outputs of ``output``. ``rows`` are [R, D], and ``memory`` has the size of ``workspace_size``. */
+void make_step(const Stack *stack, const Embedding *embedding, const Matrix *output, const Step *step, long E,
+               float *rows, float *memory, float *logits) {
+    long K = step->K, R = step->B * K;
     Workspace work;
     divide(stack, R, E, memory, &work);
+    for (long b = 0; b < step->B; b++) {
+        long s = step->slots[b];
+        embed(embedding, step->tokens + s * K, K, step->positions[s], rows + b * K * stack->D);
+    }
     for (long n = 0; n < stack->N; n++) {
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
         begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        for (long p = 0, row = 0; p < num_parts; row += parts[p++].B * K)
-            attend_to_past(stack, parts + p, parts[p].of_layers + n, K, &work,
-                           work.projected + row * (2 * keys + values), work.attended + row * values);
+        attend_in_parts(stack, step, n, &work, attend_to_past);
         end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
 
         norm = &layer->memory_attention_norm;
         begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
-        for (long p = 0, row = 0; p < num_parts; row += parts[p++].B * K)
-            attend_to_memory(stack, parts + p, parts[p].of_layers + n, K, &work,
-                             work.projected + row * keys, work.attended + row * values);
+        attend_in_parts(stack, step, n, &work, attend_to_memory);
         end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);
         feed_forward(stack, layer, R, &work, rows);
     }
     if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
+    multiply_rows(output, rows, R, NONE, logits, work.rounded,
+                  threads_for(R * num_weights(output), stack->threads));
 }
 
-/* an encoder: rows [R, D] of sentences one after the other, of these lengths [B] up to E */
-void encode(const Stack *stack, const int64_t *lengths, long B, long R, long E, float *rows, float *memory) {
+/* an encoder: the rows [R, D] of tokens [R] after its layers, which are those of sentences one after the other,
+   of these lengths [B] up to E */
+void encode(const Stack *stack, const Embedding *embedding, const int64_t *tokens, const int64_t *lengths,
+            long B, long R, long E, float *rows, float *memory) {
+    for (long b = 0, row = 0; b < B; row += lengths[b++])
+        for (long l = 0; l < lengths[b]; l++)
+            embed(embedding, tokens + row + l, 1, l, rows + (row + l) * stack->D);
     Workspace work;
     divide(stack, R, E, memory, &work);
     for (long n = 0; n < stack->N; n++) {

@@ -5,7 +5,7 @@ heads, W width of a head's queries and keys, X of its values, E entries.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -29,15 +29,18 @@ _integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
 _first_places = partial(torch.arange, device="cpu")
 
 
-class PartOfStep(NamedTuple):
-    """Some slots in a step, those of them that are computed, and what these attend to."""
+KeysValues = tuple[Tensor, Tensor]  # of slots in one layer: keys [S, H, W, E], values [S, H, E, X]
 
-    past: Sequence[tuple[Tensor, Tensor]]  # keys [S, H, W, E] and values [S, H, E, X]
-    memory: Sequence[tuple[Tensor, Tensor]]  # likewise
+
+class Step(NamedTuple):
+    """A step of the hypotheses of some slots; all tensors are contiguous."""
+
+    slots: Tensor  # B, those that are computed, ascending; int64
+    tokens: Tensor  # S K, the newest ones; int64
+    positions: Tensor  # S, of these tokens; int64
     places: Tensor  # S K, of the new entries in the past; int64
-    is_past: Tensor  # S K any, the entries that each hypothesis attends to, the new ones included
     lengths: Tensor  # S, of the memories; int64
-    slots: Tensor  # B, those that are computed; int64
+    is_past: Tensor  # S K any, the entries that each hypothesis attends to, the new ones included
 
 
 class _Matrix(ctypes.Structure):
@@ -92,39 +95,62 @@ class _Stack(ctypes.Structure):
 class _Part(ctypes.Structure):
     _fields_ = (
         ("of_layers", ctypes.c_void_p),
-        *((name, ctypes.c_long) for name in ("B", "past_room", "memory_room")),
-        ("slots", ctypes.c_void_p),
-        ("places", ctypes.c_void_p),
-        ("is_past", ctypes.c_void_p),
-        ("is_past_room", ctypes.c_long),
-        ("lengths", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("first", "past_room", "memory_room")),
     )
 
 
-class _Embedder:
-    """An embedding in the library."""
+class _Step(ctypes.Structure):
+    _fields_ = (
+        ("parts", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("num_parts", "B", "K")),
+        *((name, ctypes.c_void_p) for name in Step._fields),
+        ("is_past_room", ctypes.c_long),
+    )
+
+
+class Entries:
+    """What slots attend to, in parts of some slots each: all layers of the past and the memory."""
 
     def __init__(
-        self, positions: Positions, structure: _Embedding, embed: Callable[..., None]
+        self,
+        first_slots: Sequence[int],
+        pasts: Sequence[Sequence[KeysValues]],
+        memories: Sequence[Sequence[KeysValues]],
     ) -> None:
-        self._positions, self._structure, self._embed = positions, structure, embed
+        """Store the addresses of tensors, which must live as long as this is used."""
+        self._kept = [_addresses(*each) for each in zip(pasts, memories, strict=True)]
+        rooms = [
+            (past[0][0].shape[3], memory[0][0].shape[3])
+            for past, memory in zip(pasts, memories, strict=True)
+        ]
+        of_parts = zip(self._kept, first_slots, rooms, strict=True)
+        made = [_Part(ctypes.addressof(kept), first, *room) for kept, first, room in of_parts]
+        self.parts = (_Part * len(made))(*made)
+        self.largest_room = max(map(max, rooms))
+
+
+def _addresses(
+    past: Sequence[KeysValues], memory: Sequence[KeysValues]
+) -> ctypes.Array[ctypes.c_void_p]:
+    of_layers = zip(past, memory, strict=True)
+    found = [each.data_ptr() for pair in of_layers for layer in pair for each in layer]
+    return (ctypes.c_void_p * len(found))(*found)
+
+
+class _Embedder:
+    """An embedding, with vectors for as many positions as were needed."""
+
+    def __init__(self, positions: Positions, structure: _Embedding) -> None:
+        self._positions, self._structure = positions, structure
         self._vectors = _floats(0, structure.D)  # of positions
 
-    def rows(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
-        """Return the rows [S*K, D] of ``tokens`` [S, K] at ``positions`` [S].
-
-        All positions are below ``num_positions``.
-        """
+    def address(self, num_positions: int) -> int:
+        """Return the address of the structure, for positions below ``num_positions``."""
         if num_positions > len(self._vectors):
             vectors = self._positions.vectors(num_positions)
             self._vectors = vectors.detach().float().contiguous()
             self._structure.positions = self._vectors.data_ptr()
-        rows = _floats(tokens.numel(), self._structure.D)
-        self._embed(
-            *(ctypes.addressof(self._structure), tokens.contiguous(), positions.contiguous()),
-            *(*tokens.shape, rows),
-        )
-        return rows
+        return ctypes.addressof(self._structure)
 
 
 class CompiledLayers:
@@ -174,12 +200,12 @@ class CompiledLayers:
 
         ``tokens`` [R] are those of sentences of these ``lengths``, one after the other.
         """
-        positions, longest = torch.cat(list(map(_first_places, lengths))), max(lengths)
-        rows = self._embed_source.rows(tokens[:, None], positions, longest)
-        workspace = self._workspace(self._encoder, len(rows), longest)
+        number, longest = len(tokens), max(lengths)
+        rows = _floats(number, self._encoder.D)
+        workspace = self._workspace(self._encoder, number, longest)
         self._functions.encode(
-            *(ctypes.addressof(self._encoder), _integers(lengths), len(lengths)),
-            *(len(rows), longest, rows, workspace),
+            *(ctypes.addressof(self._encoder), self._embed_source.address(longest)),
+            *(tokens, _integers(lengths), len(lengths), number, longest, rows, workspace),
         )
         return [self._product(matrix, rows) for matrix in self._keys_values]
 
@@ -193,15 +219,20 @@ class CompiledLayers:
         sentence, whose past is empty.
         """
         number = len(lengths)
-        tokens, at_start = _integers([[token]] * number), _integers([[0]] * number)
-        all_slots = _first_places(number)
+        at_start, all_slots = _integers([0] * number), _first_places(number)
         memory = [self._empty_entries(number, max(lengths)) for _ in sources]
         for rows, entries in zip(sources, memory, strict=True):
             self.write(rows, lengths, all_slots, entries)
         past = [self._empty_entries(number, 1) for _ in sources]
-        is_past = torch.ones(number, 1, 1, dtype=torch.bool, device="cpu")
-        part = PartOfStep(past, memory, at_start, is_past, _integers(lengths), all_slots)
-        logits = self.step(tokens, at_start.squeeze(1), 1, [part])
+        step = Step(
+            all_slots,
+            tokens=_integers([[token]] * number),
+            positions=at_start,
+            places=at_start,
+            lengths=_integers(lengths),
+            is_past=torch.ones(number, 1, 1, dtype=torch.bool, device="cpu"),
+        )
+        logits = self.step(step, Entries([0], [past], [memory]), 1)
         kept = [torch.cat([keys.flatten(1), values.flatten(1)], 1) for keys, values in past]
         return torch.stack(kept, dim=1), logits
 
@@ -224,25 +255,27 @@ class CompiledLayers:
             *(keys.shape[3], keys, values),
         )
 
-    def step(
-        self, tokens: Tensor, positions: Tensor, num_positions: int, parts: Sequence[PartOfStep]
-    ) -> Tensor:
-        """Return the logits [R, V] of what follows ``tokens`` [B, K] at ``positions`` [B].
+    def step(self, step: Step, entries: Entries, num_positions: int) -> Tensor:
+        """Return the logits [R, V] of what follows the newest tokens.
 
-        B counts the slots of all ``parts``. The keys and values of the tokens are written into the
-        past of each part. All positions are below ``num_positions``.
+        Their keys and values are written into the past of ``entries``. All positions are below
+        ``num_positions``.
         """
-        beam_size = tokens.shape[1]
-        rows = self._embed_target.rows(tokens, positions, num_positions)
-        longest = max(keys.shape[3] for part in parts for keys, _ in (part.past[0], part.memory[0]))
-        pointers = list(map(_pointers, parts))  # which must live until the call ends
-        structures = (_Part * len(parts))(*map(_structure_of, parts, pointers))
-        workspace = self._workspace(self._decoder, len(rows), longest)
-        self._functions.decode(
-            *(ctypes.addressof(self._decoder), ctypes.addressof(structures), len(parts)),
-            *(beam_size, len(rows), longest, rows, workspace),
+        beam_size, room = step.is_past.shape[1:]
+        number = len(step.slots) * beam_size
+        rows, logits = _floats(number, self._decoder.D), _floats(number, self._output.O)
+        workspace = self._workspace(self._decoder, number, entries.largest_room)
+        structure = _Step(
+            *(ctypes.addressof(entries.parts), len(entries.parts), len(step.slots), beam_size),
+            *(each.data_ptr() for each in step),
+            room,
         )
-        return self._product(self._output, rows)
+        self._functions.make_step(
+            *(ctypes.addressof(self._decoder), self._embed_target.address(num_positions)),
+            *(ctypes.addressof(self._output), ctypes.addressof(structure)),
+            *(entries.largest_room, rows, workspace, logits),
+        )
+        return logits
 
     def _product(self, matrix: _Matrix, rows: Tensor) -> Tensor:
         outputs = _floats(len(rows), matrix.O)
@@ -269,7 +302,7 @@ class CompiledLayers:
             D=embedding.weight.shape[1],
             starts_with_zeros=embedding.starts_with_zeros,
         )
-        return _Embedder(embedding.positions, structure, self._functions.embed)
+        return _Embedder(embedding.positions, structure)
 
     def _stack(
         self, layers: nn.ModuleList, config: ModelConfig, shape: StackShape, last: nn.Module
@@ -338,19 +371,3 @@ class CompiledLayers:
 
 
 _AnyLayer = EncoderLayer | DecoderLayer
-
-
-def _pointers(part: PartOfStep) -> ctypes.Array[ctypes.c_void_p]:
-    """Return where the keys and values of the past and of the memory are, layer after layer."""
-    of_layers = zip(part.past, part.memory, strict=True)
-    found = [each.data_ptr() for pair in of_layers for layer in pair for each in layer]
-    return (ctypes.c_void_p * len(found))(*found)
-
-
-def _structure_of(part: PartOfStep, pointers: ctypes.Array[ctypes.c_void_p]) -> _Part:
-    (keys, _), (memory_keys, _) = part.past[0], part.memory[0]
-    return _Part(
-        *(ctypes.addressof(pointers), len(part.slots), keys.shape[3], memory_keys.shape[3]),
-        *(part.slots.data_ptr(), part.places.data_ptr()),
-        *(part.is_past.data_ptr(), part.is_past.shape[2], part.lengths.data_ptr()),
-    )
