@@ -42,6 +42,7 @@ setup(
             "model/compiled/hypotheses.c",
             "model/compiled/layers.c",
             "model/compiled/logits.c",
+            "model/compiled/logits.h",
             "model/compiled/vectors.h",
             "parsing/parseval.prm",
         ],

@@ -63,7 +63,8 @@ class ToyExperiment(NamedTuple):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # All other tests compare with what a CPU computes, and --device auto would take the GPU.
+    # All other tests compare with what a CPU computes, and --device auto would take a GPU. So only
+    # exactly -m gpu, as in make gpu, sees one.
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
@@ -95,7 +96,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     torch.default_generator.manual_seed(1)
     if item.get_closest_marker("gpu"):
         if not torch.cuda.is_available():
-            pytest.skip("make gpu runs it, where there is a CUDA device")
+            pytest.skip("only make gpu uses a GPU, and only where there is one")
         torch.manual_seed(1)
     if item.get_closest_marker("compiler"):
         from nmt_cli.hardware.machine import missing_for_compiling

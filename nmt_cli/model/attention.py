@@ -21,7 +21,7 @@ DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
 LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider heads train on some GPUs only
 EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # rows that a row attends to, back and ahead; -1: all
-FLASH_ARGUMENTS = (  # the first ones of torch's operator
+FLASH_ARGUMENTS = (  # the first ones of torch's private operator, which may change
     *("query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k"),
     *("dropout_p", "is_causal", "return_debug_mask"),
     *("scale", "window_size_left", "window_size_right"),
@@ -50,29 +50,31 @@ def attend_varlen(
     """
     of_queries, of_keys = layout.query_sentences, layout.key_sentences
     back, ahead = window = THE_PAST if causal else EVERYTHING
-    given = (
-        *(queries, keys, values, of_queries.bounds, of_keys.bounds),
-        *(of_queries.longest, of_keys.longest),
-    )
+    sides = of_queries.bounds, of_keys.bounds, of_queries.longest, of_keys.longest
     operator = flash_operator()
     if operator is not None:
         attended, *_ = operator(
-            *(*given, 0.0, causal, False), window_size_left=back, window_size_right=ahead
+            *(queries, keys, values, *sides),
+            dropout_p=0.0,
+            is_causal=causal,
+            return_debug_mask=False,
+            window_size_left=back,
+            window_size_right=ahead,
         )
         return attended.flatten(1)
     from torch.nn.attention.varlen import varlen_attn  # takes a second; CPUs do not need it
 
-    found = varlen_attn(*given, window_size=window)
+    found = varlen_attn(queries, keys, values, *sides, window_size=window)
     assert isinstance(found, Tensor), "a tuple is only returned if return_aux is given"
     return found.flatten(1)
 
 
 @functools.cache
 def flash_operator() -> Callable[..., tuple[Tensor, ...]] | None:
-    """Return torch's operator behind ``varlen_attn``; None if it takes other arguments than known.
+    """Return the operator that ``varlen_attn`` calls; None if none here has ``FLASH_ARGUMENTS``.
 
-    ``varlen_attn`` wraps it in Python, forward and backward. On an H200's host that took a fifth of
-    the time that it needs to launch a step.
+    Calling it directly skips the Python of ``varlen_attn``, forward and backward, which took a
+    fifth of the time in which an H200's host launches a step of base.
     """
     operator = getattr(torch.ops.aten, "_flash_attention_forward", None)
     if operator is None:

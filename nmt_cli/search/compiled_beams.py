@@ -37,11 +37,13 @@ class CompiledBeams(Beams):
         super().__init__(num_slots, settings)
         self._kernels, self._functions = kernels, kernels.functions
         self._point_to_arrays()
+        self._make_results()
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         super().keep(slots)
         self._point_to_arrays()
+        self._make_results()
 
     def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
         """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
@@ -50,6 +52,7 @@ class CompiledBeams(Beams):
         """
         self._make_room()
         scores, parents, tokens = candidates
+        # Kept in a variable, because the library reads them by their addresses.
         arrays: list[Array] = [
             np.ascontiguousarray(slots, np.int64),
             np.ascontiguousarray(scores, np.float32),
@@ -64,19 +67,20 @@ class CompiledBeams(Beams):
         return self._replace(arrays, given, ends[:num_ends])
 
     def advance_by(self, logits: Tensor) -> list[Found] | None:
-        """Continue the hypotheses of all busy slots by the ``logits`` [R, V] of what follows.
+        """Continue the hypotheses of all busy slots by the ``logits`` [R, V] of their next tokens.
 
-        The best candidates are chosen, and the two rules that every search has are applied to the
-        logits. Returns the sentences that are done now. The result is None, and nothing has
-        changed, if some logits are not numbers, or if the library cannot choose by such logits.
+        Applies ``NeverStart`` and ``LongestOutput`` to ``logits`` in place, then takes the best
+        candidates. Returns the sentences that are done now; or None, and changes nothing, if some
+        logits are not numbers, if R is not K for each busy slot, or if the library does not take
+        such logits.
         """
         if not self._kernels.can_choose(logits, self._candidates.C):
             return None
         self._make_room()
         eos, bos = self.settings.eos_id, self.settings.bos_id
         num_ends = self._functions.find_candidates(
-            *(ctypes.addressof(self._pointers), logits.shape[1], -1 if bos == eos else bos),
-            *(logits, *self._addresses),
+            *(ctypes.addressof(self._pointers), *logits.shape, -1 if bos == eos else bos),
+            *(logits, *self._addresses_of_results),
         )
         if num_ends < 0:
             return None
@@ -85,7 +89,10 @@ class CompiledBeams(Beams):
     def _replace(
         self, arrays: Sequence[Array], candidates: _Candidates, ends: Array
     ) -> list[Found]:
-        """Do what ``advance`` does, by ``candidates`` in ``arrays``, of which ``ends`` end."""
+        """Replace the hypotheses by ``candidates``, which point into ``arrays``.
+
+        Those at ``ends``, as row * C + rank, end. Returns the sentences that are done now.
+        """
         slots, scores, parents, _ = arrays
         for place in ends.tolist():  # before their prefixes are overwritten
             row, rank = divmod(place, candidates.C)
@@ -102,9 +109,8 @@ class CompiledBeams(Beams):
 
     def _point_to_arrays(self) -> None:
         """Store the addresses of all arrays for the library, after one of them was replaced."""
-        num_slots, beam_size, room = self._prefixes.shape
         totals = None if self._history is None else self._history.totals
-        self._scratch = np.empty((beam_size, room), np.int32)
+        self._scratch = np.empty(self._prefixes.shape[1:], np.int32)
         arrays = {
             **{name: getattr(self, name) for name in OF_SLOTS},
             **{"alphas": self.alphas, "to_beat": self._to_beat, "scores": self.scores},
@@ -117,7 +123,10 @@ class CompiledBeams(Beams):
             eos=self.settings.eos_id,
             **dict(zip("SKL", self._prefixes.shape, strict=True)),
         )
-        # What ``advance_by`` finds.
+
+    def _make_results(self) -> None:
+        """Make room for what the library finds, and store the addresses."""
+        num_slots, beam_size = self.scores.shape
         shape = num_slots, 2 * beam_size
         self._chosen: list[Array] = [
             np.empty(num_slots, np.int64),
@@ -126,8 +135,9 @@ class CompiledBeams(Beams):
         ]
         self._candidates = _Candidates(*map(_address, self._chosen), *shape)
         self._normalizers_and_scores = np.empty((2, num_slots, beam_size), np.float32)
-        self._ends, self._done = np.empty(shape, np.int64).ravel(), np.empty(num_slots, np.int64)
-        self._addresses = (
+        self._ends = np.empty(num_slots * 2 * beam_size, np.int64)
+        self._done = np.empty(num_slots, np.int64)
+        self._addresses_of_results = (
             _address(self._normalizers_and_scores),
             ctypes.addressof(self._candidates),
             _address(self._ends),

@@ -2,8 +2,8 @@
 
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache, partial
-from itertools import chain, count
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.model.compiled.kernels import Kernels
-from nmt_cli.model.compiled.layers import CompiledLayers, Entries, Step
+from nmt_cli.model.compiled.layers import CompiledLayers, Parts, Step
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import GrowingPast, room_for
 from nmt_cli.search.incremental import CachedTransformer, Encoded
@@ -23,9 +23,9 @@ ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU'
 # Lower than usual: compiled attention reads what is used, so that spare room takes memory only.
 SHRINK_BELOW = 1 / 4
 
-# Whatever the default of the process is.
+# On the CPU, whatever torch's default device is.
 _empty = partial(torch.empty, device="cpu")
-_lengths = partial(torch.tensor, device="cpu")
+_integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
 
 
 class _Past(ctypes.Structure):
@@ -38,7 +38,7 @@ class _Past(ctypes.Structure):
 class CompiledPast(GrowingPast):
     """A ``GrowingPast`` in which a library finds the places of a step."""
 
-    _inherited: NDArray[np.bool_]  # S K E, takes turns with ``is_past``
+    _inherited: NDArray[np.bool_]  # S K E, memory for the next ``is_past``
     _ends: NDArray[np.int64]
     _pointers: _Past
 
@@ -52,23 +52,20 @@ class CompiledPast(GrowingPast):
 
     def advance(self, parents: Tensor, is_free: Tensor) -> None:
         """Find places for an entry of each hypothesis."""
-        if self.is_past.shape != self._inherited.shape:  # slots were dropped or added
+        if self.is_past.shape != self._inherited.shape:  # slots came or went, or the room changed
             self._make_arrays()
         pointers, of_step = self._pointers, (parents.contiguous(), is_free)
         pointers.is_past = self.is_past.ctypes.data
         end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
-        inherited, room = self._inherited, pointers.E
-        if not self._keeps_room(end):
+        if len(self.rooms) == 1:
+            self.parts.fit(0, end, room_for(end))
+        else:
             self._make_room(self._ends)
-            room = max(self.rooms)
+        inherited, room = self._inherited, max(self.rooms)
+        if room != inherited.shape[2]:
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
-
-    def _keeps_room(self, end: int) -> bool:
-        """Return whether all parts, if they are one, keep their room with ``end`` entries."""
-        room = self._pointers.E
-        return self.rooms == [room] and _least_end(room, self.parts.shrink_below) <= end <= room
 
     def _make_arrays(self) -> None:
         num_slots, beam_size, room = self.is_past.shape
@@ -87,8 +84,8 @@ class CompiledTransformer(CachedTransformer):
     """
 
     _past: CompiledPast
-    _entries: Entries | None
-    _versions: tuple[int, int]  # of the parts that the entries are of
+    _parts: Parts | None
+    _versions: tuple[int, int]  # of the past and the memory when ``_parts`` was made
 
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """``CompiledLayers.supports`` must be true of both."""
@@ -99,7 +96,7 @@ class CompiledTransformer(CachedTransformer):
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         super().reset(num_slots, beam_size)
-        self._entries = None
+        self._parts = None
         for cache in (self._past, self._memory):
             cache.parts.shrink_below = SHRINK_BELOW
 
@@ -154,30 +151,24 @@ class CompiledTransformer(CachedTransformer):
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         past, is_free = self._past, state.is_free
         past.advance(state.parents, is_free)
-        busy = np.flatnonzero(state.positions.numpy())
+        busy = np.flatnonzero(~is_free.numpy())
         step = Step(
             torch.from_numpy(busy),
             state.tokens,
             state.positions,
             places=torch.from_numpy(past.places),
-            lengths=_lengths(self._memory.lengths),
+            lengths=_integers(self._memory.lengths),
             is_past=torch.from_numpy(past.is_past),
         )
-        return self._layers.step(step, self._all_entries(), int(state.positions.max()) + 1)
+        return self._layers.step(step, self._all_parts(), int(state.positions.max()) + 1)
 
-    def _all_entries(self) -> Entries:
+    def _all_parts(self) -> Parts:
         past, memory = self._past.parts, self._memory.parts
-        if self._entries is None or self._versions != (past.version, memory.version):
+        if self._parts is None or self._versions != (past.version, memory.version):
             self._versions = past.version, memory.version
             first_slots = [part.start for part in past.slices(len(self._past.is_past))]
-            self._entries = Entries(first_slots, past.all_layers, memory.all_layers)
-        return self._entries
-
-
-@lru_cache
-def _least_end(room: int, shrink_below: float) -> int:
-    """Return with how many entries a part with this room keeps it."""
-    return next(end for end in count(1) if room_for(end) >= shrink_below * room)
+            self._parts = Parts(first_slots, past.all_layers, memory.all_layers)
+        return self._parts
 
 
 def _groups(sentences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:

@@ -224,7 +224,7 @@ class Driver(Generic[Ticket, Item]):
             search = self._search
             if search is None:
                 return
-            has_free = len(self._inside) < search.num_slots
+            has_free = len(self._inside) < search.num_slots  # counted faster than what follows
             if has_free and not self._num_waited and search.has_slots_to_drop:
                 self._leave(search.drop_free_slots())
             self._leave(search.step())

@@ -134,6 +134,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
             self._beams = Beams(num_slots, settings)
         else:
             self._beams = CompiledBeams(num_slots, settings, kernels)
+        # Whether the library can apply all rules and the choice, if no sentence has its own choice.
         self._is_plain = choice is None and not rules
         self._rules: tuple[LogitsRule, ...] = (
             NeverStart(settings.bos_id, settings.eos_id),
@@ -303,11 +304,11 @@ class Search(BeamSearch[StepModel]):
         if not len(slots):
             return done
         logits = self._model.step(_step_input(beams))
-        is_plain = self._is_plain and not self._has_choices
-        if is_plain and isinstance(beams, CompiledBeams):
+        if isinstance(beams, CompiledBeams) and self._is_plain and not self._has_choices:
             found = beams.advance_by(logits)
             if found is not None:
                 return done + found
+            # Some logits are not numbers: what follows finds whose, and fails those sentences.
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = np.isnan(normalizers.cpu().numpy()).reshape(len(slots), -1).any(axis=1)
         done += self._fail(slots[is_nan].tolist())

@@ -65,9 +65,9 @@ class FlatGradient:
         self.begin()
 
     def begin(self) -> None:
-        """Give up the gradient of the batch before."""
-        for parameter in self._parameters:
-            parameter.grad = None
+        """Give up the gradient of the batch before, and what a failed backward pass has left."""
+        for each in (*self._parameters, *self._leaves):
+            each.grad = None
         self._num_received, self._num_sent = 0, 0
         self._missing = [0 for _ in self._buckets]
         self._pending: list[Pending] = []

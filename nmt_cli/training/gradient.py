@@ -124,9 +124,9 @@ class LaunchedGradient:
                 found = [p.grad for p in model.parameters() if p.grad is not None]
             else:
                 found = flat.finish()
-            if flat is not None and self._objective.machine.ranks.size > 1:
-                sums, failed = flat.figures(len(sums))
-                failures = [failed.double()]
+                if self._objective.machine.ranks.size > 1:
+                    sums, failed = flat.figures(len(sums))
+                    failures = [failed.double()]
             self.norm = torch.nn.utils.get_total_norm(found)
             loss, nll, *others = sums
             figures = torch.stack([loss, nll, self.norm.to(sums.dtype), *failures, *others])
@@ -250,7 +250,7 @@ class Objective(NamedTuple):
         # torch.manual_seed formats the stack of calls for each kind of device that is not there.
         torch.default_generator.manual_seed(seed)
         if self.machine.device.type == "cuda":
-            torch.cuda.manual_seed(seed)
+            torch.cuda.manual_seed_all(seed)  # the current GPU need not be this one
 
     @property
     def _num_losses(self) -> int:

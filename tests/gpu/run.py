@@ -78,7 +78,10 @@ def run_part(part: Part) -> tuple[str, str]:
             stderr=subprocess.STDOUT,
             timeout=part.seconds,
             check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join((".", *_python_path()))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, (".", os.environ.get("PYTHONPATH")))),
+            },
         )
         output, status = ended.stdout, ended.returncode
     except subprocess.TimeoutExpired as error:
@@ -87,11 +90,6 @@ def run_part(part: Part) -> tuple[str, str]:
     how = {0: "ended well", None: "was stopped at its limit"}.get(status, f"failed ({status})")
     lines = output.decode("utf-8", errors="replace").strip().splitlines()
     return f"{how} after {seconds:.0f} s", "\n".join(lines[-LINES_KEPT:])
-
-
-def _python_path() -> list[str]:
-    """Return the folders in which a user keeps packages for this Python."""
-    return [each for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
 
 
 def _commit() -> str:

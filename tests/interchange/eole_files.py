@@ -94,11 +94,14 @@ class EoleModel:
             norms = ["input", "post_attention", *(["precontext"] if side == "decoder" else [])]
             for norm in norms:
                 self._linear(f"{layer}.{norm}_layernorm", D, 1, has_bias=True)
-                self.tensors[f"{layer}.{norm}_layernorm.weight"].shape = (D,)
+                self._make_vector(f"{layer}.{norm}_layernorm.weight")
             if side == "decoder":
                 self.tensors[f"{layer}.layer_scalar"] = np.ones(1, np.float32)
         self._linear(f"{side}.layer_norm", D, 1, has_bias=True)
-        self.tensors[f"{side}.layer_norm.weight"].shape = (D,)
+        self._make_vector(f"{side}.layer_norm.weight")
+
+    def _make_vector(self, name):
+        self.tensors[name] = self.tensors[name].reshape(D)
 
     def write(self, folder):
         """Write the folder; return it."""

@@ -46,11 +46,20 @@ def sentence_by_sentence(
     return torch.cat(outputs)
 
 
-def flash_operator(queries, keys, values, *others, window_size_left, window_size_right):
-    """What torch's operator computes, by the same calls."""
-    *sides, dropout, causal, returns_mask = others
-    assert (dropout, returns_mask) == (0.0, False)
-    assert causal == (window_size_right == 0)
+def fake_flash_operator(
+    queries,
+    keys,
+    values,
+    *sides,
+    dropout_p,
+    is_causal,
+    return_debug_mask,
+    window_size_left,
+    window_size_right,
+):
+    """Each sentence alone, with the signature of torch's operator."""
+    assert (dropout_p, return_debug_mask) == (0.0, False)
+    assert is_causal == (window_size_right == 0)
     window = window_size_left, window_size_right
     return sentence_by_sentence(queries, keys, values, *sides, window_size=window), None, None
 
@@ -74,7 +83,7 @@ def with_gradients(layer, kind, target, source, rows, memory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("operator", [flash_operator, None])
+@pytest.mark.parametrize("operator", [fake_flash_operator, None])
 def test_sentences_are_handed_over_where_they_lie(kind, operator, monkeypatch):
     torch.manual_seed(1)
     target, source = (

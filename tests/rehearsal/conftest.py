@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.conftest import ToyExperiment
 from tests.rehearsal.scenarios import Report
@@ -21,6 +22,8 @@ def host() -> Iterator["subprocess.Popen[str]"]:
     compiler = found_compiler()
     if compiler is None:
         pytest.skip("the fake GPU needs a C++ compiler, such as g++")
+    if torch.version.cuda is not None:
+        pytest.skip("the fake GPU needs a build of torch for CPUs, and this one is for CUDA")
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "tests.rehearsal.host", built_shim(compiler)],

@@ -113,6 +113,7 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
         candidates = choice.candidates(logits, normalizers, expected.scores[slots], states)
         done = expected.advance(slots, candidates)
         done_by_logits = found.advance_by(given)
+        assert done_by_logits is not None
         assert torch.equal(given, logits)
         assert [without_scores(each) for each in done_by_logits] == [*map(without_scores, done)]
         live = expected.scores > -np.inf
@@ -137,6 +138,7 @@ def test_logits_that_are_not_numbers_change_nothing(kernels):
     logits[BEAM + 2, 3] = torch.nan
     given, before = logits.clone(), {name: getattr(beams, name).copy() for name in STATE}
     assert beams.advance_by(logits) is None
+    assert beams.advance_by(torch.zeros(3 * BEAM, VOCABULARY)) is None  # rows of another search
     assert torch.equal(logits.nan_to_num(7.0), given.nan_to_num(7.0))
     assert all(np.array_equal(getattr(beams, name), before[name]) for name in STATE)
 

@@ -62,6 +62,27 @@ def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
     assert all(parameter.dtype == torch.float32 for parameter in objective.model.parameters())
 
 
+def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer, monkeypatch):
+    small_buckets(monkeypatch, 100_000)
+    objective, batch = trainer.training.objective, next(trainer._batches()).cut(400, 1)
+    rounded = RoundedWeights(objective.model)
+    flat = FlatGradient(objective.model.parameters(), ALONE, leaves=rounded.leaves)
+    machine = Machine(torch.device("cpu"), "bf16")
+    objective = objective._replace(machine=machine, flat=flat, rounded=rounded)
+    expected = gradients(objective, batch)
+    first = next(iter(rounded.leaves.values()))  # it gets its gradient late
+
+    def fail(_):
+        raise RuntimeError("in the middle of a backward pass")
+
+    hook = first.register_hook(fail)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        objective.gradient(batch)
+    hook.remove()
+    assert any(leaf.grad is not None for leaf in rounded.leaves.values())
+    assert all(map(torch.equal, gradients(objective, batch), expected))
+
+
 def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, monkeypatch):
     small_buckets(monkeypatch)
     objective, sent = trainer.training.objective, []

@@ -2,14 +2,10 @@
    numpy, and which entries of a cache are in the past of each, as ``GrowingPast`` does.
 
    Legend: S slots, K beam, C candidates of a slot (best first), L positions of a hypothesis, E
-   entries of a slot, B some of the slots. */
+   entries of a slot, B some of the slots, R rows of logits (K for each busy slot), V vocabulary. */
 
+#include "logits.h"
 #include "vectors.h"
-
-/* in logits.c */
-void log_sum_exponentials(const float *logits, long R, long V, float *sums);
-void best_continuations(const float *logits, const float *normalizers, const float *scores, long S,
-                        long K, long V, long C, float *totals, int64_t *parents, int64_t *tokens);
 
 /* the fields of ``Beams`` */
 typedef struct {
@@ -31,6 +27,15 @@ typedef struct {
     int64_t *parents, *tokens;
     long B, C;
 } Candidates;
+
+/* the ancestry that ``CompiledPast`` keeps: which entries are in the past of each hypothesis */
+typedef struct {
+    const uint8_t *is_past; /* S K E, before a step */
+    uint8_t *is_used;       /* E + K, overwritten */
+    int64_t *places;        /* S K, of the new entries */
+    int64_t *ends;          /* S, behind all entries of a slot */
+    long S, K, E;
+} Past;
 
 /* the candidates that end with </s> and are among the best of their slot, as b * C + c; returns
    their number, or -1 if one continues no hypothesis of a beam */
@@ -106,7 +111,7 @@ long advance_beams(const Beams *beams, const Candidates *given, int64_t *done) {
 }
 
 /* forbids the start mark, unless it is negative, in the logits [B*K, V] of some slots, and everything but
-   </s> after the longest output */
+   </s> after the longest output, as ``NeverStart`` and ``LongestOutput`` do */
 static void forbid(const Beams *beams, const Candidates *given, long V, long start, float *logits) {
     for (long row = 0; row < given->B * beams->K; row++, logits += V) {
         long slot = given->slots[row / beams->K];
@@ -118,10 +123,10 @@ static void forbid(const Beams *beams, const Candidates *given, long V, long sta
     }
 }
 
-/* finds the best candidates [B, C] of all busy slots by the logits [B*K, V] of their next tokens, and returns
-   what ``find_ends`` does; or -1, without a change, if a row of logits has no normalizer. ``scratch`` has
-   room for 2 * S * K numbers. */
-long find_candidates(const Beams *beams, long V, long start, float *logits, float *scratch,
+/* finds the best candidates [B, C] of all busy slots by the logits [R, V] of their next tokens, in which it
+   forbids some (see ``forbid``), and returns what ``find_ends`` does; or -1, without a change, if a row of
+   logits is not all numbers, or if R is not B * K. ``scratch`` has room for 2 * S * K numbers. */
+long find_candidates(const Beams *beams, long R, long V, long start, float *logits, float *scratch,
                      Candidates *found, int64_t *ends) {
     long K = beams->K, B = 0;
     float *normalizers = scratch, *scores = scratch + beams->S * K;
@@ -130,8 +135,9 @@ long find_candidates(const Beams *beams, long V, long start, float *logits, floa
             memcpy(scores + B * K, beams->scores + slot * K, K * sizeof *scores);
             found->slots[B++] = slot;
         }
-    log_sum_exponentials(logits, B * K, V, normalizers);
-    for (long row = 0; row < B * K; row++)
+    if (R != B * K) return -1;
+    log_sum_exponentials(logits, R, V, normalizers);
+    for (long row = 0; row < R; row++)
         if (isnan(normalizers[row])) return -1;
     found->B = B;
     forbid(beams, found, V, start, logits);
@@ -140,17 +146,8 @@ long find_candidates(const Beams *beams, long V, long start, float *logits, floa
     return find_ends(beams, found, ends);
 }
 
-/* the ancestry that ``CompiledPast`` keeps: which entries are in the past of each hypothesis */
-typedef struct {
-    const uint8_t *is_past; /* S K E, before a step */
-    uint8_t *is_used;       /* E + K, overwritten */
-    int64_t *places;        /* S K, of the new entries */
-    int64_t *ends;          /* S, behind all entries of a slot */
-    long S, K, E;
-} Past;
-
-/* finds for each hypothesis a place that is in no parent's past [S, K], and the ends; a free slot has no
-   past. Returns the largest end. */
+/* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end
+   of each slot; the past of a free slot is empty. Returns the largest end. */
 long find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
     long S = past->S, K = past->K, E = past->E, largest = 0;
     const uint8_t *is_past = past->is_past;

@@ -60,7 +60,7 @@ class _Pointer:
 PARAMETERS = {
     "log_sum_exponentials": "pllp",
     "best_continuations": "pppllllppp",
-    "find_candidates": "sllpsss",
+    "find_candidates": "slllpsss",
     "find_ends": "sss",
     "advance_beams": "sss",
     "find_places": "spp",

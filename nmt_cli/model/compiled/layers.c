@@ -107,6 +107,7 @@ typedef struct {
 /* what layers compute of R rows, beside the rows themselves, with up to E entries */
 typedef struct {
     float *branch, *projected, *attended, *inside, *keys, *values, *scores, *rounded;
+    long E;
     int threads; /* that the layers use */
 } Workspace;
 
@@ -146,6 +147,7 @@ static long divide(const Stack *stack, long R, long E, float *memory, Workspace 
     long size = 0;
     for (int i = 0; i < 8; size += sizes[i++])
         if (memory) *places[i] = memory + size;
+    parts->E = E;
     parts->threads = threads_for_stack(stack, R);
     return size;
 }
@@ -387,7 +389,8 @@ static void normalize(const Norm *norm, const float *a, const float *b, long R, 
 }
 
 /* the rows [R, D] of tokens [R] at a position */
-static void embed(const Embedding *embedding, const int64_t *tokens, long R, int64_t position, float *rows) {
+static void embed(const Embedding *embedding, const int64_t *tokens, long R, int64_t position,
+                  float *rows) {
     long D = embedding->D;
     const float *place = embedding->positions + position * D;
     for (long r = 0; r < R; r++) {
@@ -534,24 +537,31 @@ static long num_used(const uint8_t *is_kept, long kept_room, long K, long E) {
     return 0;
 }
 
-/* the memory of this thread for the scores of up to E entries */
-static float *own_scores(const Workspace *work, long E) {
-    return work->scores + omp_get_thread_num() * QUERIES_AT_ONCE * (E + LANES);
+/* the memory of this thread for scores */
+static float *own_scores(const Workspace *work) {
+    return work->scores + omp_get_thread_num() * QUERIES_AT_ONCE * (work->E + LANES);
 }
 
-/* attention of each hypothesis to its past, which gets its newest entry: ``projected`` [B*K, H*(2W+X)],
-   ``attended`` [B*K, H*X]; of the slots from number ``begin`` to ``end`` of those that are computed, in a part */
-static void attend_to_past(const Stack *stack, const Step *step, const Part *part, long n, long begin, long end,
-                           const Workspace *work) {
-    long H = stack->H, W = stack->W, X = stack->X, E = part->past_room, stride = H * (2 * W + X), K = step->K;
-    const Entries *cache = part->of_layers + n;
+/* the part that holds a slot */
+static const Part *part_of(const Step *step, long slot) {
+    const Part *part = step->parts + step->num_parts - 1;
+    while (slot < part->first) part--;
+    return part;
+}
+
+/* attention of each hypothesis to its past in layer n; ``projected`` [B*K, H*(2W+X)] has its newest entry, which
+   is appended first. Writes ``attended`` [B*K, H*X]. */
+static void attend_to_past(const Stack *stack, const Step *step, long n, const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X, K = step->K, stride = H * (2 * W + X);
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long b = begin; b < end; b++) {
-        long s = step->slots[b], own = s - part->first;
+    for (long b = 0; b < step->B; b++) {
+        const Part *part = part_of(step, step->slots[b]);
+        const Entries *cache = part->of_layers + n;
+        long s = step->slots[b], own = s - part->first, E = part->past_room;
         const uint8_t *is_kept = step->is_past + s * K * step->is_past_room;
         const float *rows = work->projected + b * K * stride;
         float *keys = cache->past_keys + own * H * W * E, *values = cache->past_values + own * H * E * X;
-        float *scores = own_scores(work, E), *attended = work->attended + b * K * H * X;
+        float *scores = own_scores(work), *attended = work->attended + b * K * H * X;
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
             append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
@@ -563,31 +573,21 @@ static void attend_to_past(const Stack *stack, const Step *step, const Part *par
     }
 }
 
-/* attention of the same hypotheses to their sources: ``projected`` are their queries [B*K, H*W] */
-static void attend_to_memory(const Stack *stack, const Step *step, const Part *part, long n, long begin, long end,
-                             const Workspace *work) {
-    long H = stack->H, W = stack->W, X = stack->X, E = part->memory_room, K = step->K;
-    const Entries *cache = part->of_layers + n;
+/* attention of each hypothesis to its source in layer n; ``projected`` are the queries [B*K, H*W] */
+static void attend_to_memory(const Stack *stack, const Step *step, long n, const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X, K = step->K;
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long b = begin; b < end; b++) {
-        long s = step->slots[b], own = s - part->first;
+    for (long b = 0; b < step->B; b++) {
+        const Part *part = part_of(step, step->slots[b]);
+        const Entries *cache = part->of_layers + n;
+        long s = step->slots[b], own = s - part->first, E = part->memory_room;
         const float *queries = work->projected + b * K * H * W;
         const float *keys = cache->memory_keys + own * H * W * E;
         const float *values = cache->memory_values + own * H * E * X;
-        float *scores = own_scores(work, E), *attended = work->attended + b * K * H * X;
+        float *scores = own_scores(work), *attended = work->attended + b * K * H * X;
         for (long h = 0; h < H; h++)
             attend_head(queries + h * W, H * W, K, keys + h * W * E, values + h * E * X, W, X, E,
                         step->lengths[s], NULL, 0, scores, attended + h * X, H * X);
-    }
-}
-
-/* calls ``attend`` for each part of a step */
-static void attend_in_parts(const Stack *stack, const Step *step, long n, const Workspace *work,
-                            void (*attend)(const Stack *, const Step *, const Part *, long, long, long,
-                                           const Workspace *)) {
-    for (long p = 0, begin = 0, end = 0; p < step->num_parts; p++, begin = end) {
-        while (end < step->B && (p + 1 == step->num_parts || step->slots[end] < step->parts[p + 1].first)) end++;
-        attend(stack, step, step->parts + p, n, begin, end, work);
     }
 }
 
@@ -603,7 +603,7 @@ static void attend_within(const Stack *stack, const int64_t *lengths, long B, co
 #pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
         for (long h = 0; h < H; h++)
             attend_head(own + h * W, stride, L, work->keys + h * W * L, work->values + h * L * X, W, X, L, L,
-                        NULL, 0, own_scores(work, L), work->attended + row * width + h * X, width);
+                        NULL, 0, own_scores(work), work->attended + row * width + h * X, width);
     }
 }
 
@@ -645,12 +645,12 @@ void make_step(const Stack *stack, const Embedding *embedding, const Matrix *out
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
         begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        attend_in_parts(stack, step, n, &work, attend_to_past);
+        attend_to_past(stack, step, n, &work);
         end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
 
         norm = &layer->memory_attention_norm;
         begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
-        attend_in_parts(stack, step, n, &work, attend_to_memory);
+        attend_to_memory(stack, step, n, &work);
         end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);
         feed_forward(stack, layer, R, &work, rows);
     }

@@ -1,7 +1,7 @@
 """A model's layers in the library of ``--compile``: all of the encoder, or of a step, in one call.
 
-Legend: R rows of all sentences or hypotheses, D d_model, V vocabulary, N layers, S slots, K beam, H
-heads, W width of a head's queries and keys, X of its values, E entries.
+Legend: R rows of all sentences or hypotheses, D d_model, V vocabulary, N layers, S slots, B the
+computed ones, K beam, H heads, W width of a head's queries and keys, X of its values, E entries.
 """
 
 import ctypes
@@ -29,11 +29,14 @@ _integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
 _first_places = partial(torch.arange, device="cpu")
 
 
-KeysValues = tuple[Tensor, Tensor]  # of slots in one layer: keys [S, H, W, E], values [S, H, E, X]
+OfLayer = tuple[Tensor, Tensor]  # of slots: keys [S, H, W, E], values [S, H, E, X]
 
 
 class Step(NamedTuple):
-    """A step of the hypotheses of some slots; all tensors are contiguous."""
+    """A step of the hypotheses of some slots.
+
+    All tensors are contiguous, and their order is that of the structure in layers.c.
+    """
 
     slots: Tensor  # B, those that are computed, ascending; int64
     tokens: Tensor  # S K, the newest ones; int64
@@ -108,16 +111,19 @@ class _Step(ctypes.Structure):
     )
 
 
-class Entries:
-    """What slots attend to, in parts of some slots each: all layers of the past and the memory."""
+class Parts:
+    """The past and the memory of all slots: in parts of some slots each, in all layers."""
 
     def __init__(
         self,
         first_slots: Sequence[int],
-        pasts: Sequence[Sequence[KeysValues]],
-        memories: Sequence[Sequence[KeysValues]],
+        pasts: Sequence[Sequence[OfLayer]],
+        memories: Sequence[Sequence[OfLayer]],
     ) -> None:
-        """Store the addresses of tensors, which must live as long as this is used."""
+        """Store the addresses of tensors, which must live as long as this.
+
+        ``first_slots`` begin the parts; ``pasts`` and ``memories`` have all layers of each part.
+        """
         self._kept = [_addresses(*each) for each in zip(pasts, memories, strict=True)]
         rooms = [
             (past[0][0].shape[3], memory[0][0].shape[3])
@@ -125,13 +131,11 @@ class Entries:
         ]
         of_parts = zip(self._kept, first_slots, rooms, strict=True)
         made = [_Part(ctypes.addressof(kept), first, *room) for kept, first, room in of_parts]
-        self.parts = (_Part * len(made))(*made)
+        self.structures = (_Part * len(made))(*made)
         self.largest_room = max(map(max, rooms))
 
 
-def _addresses(
-    past: Sequence[KeysValues], memory: Sequence[KeysValues]
-) -> ctypes.Array[ctypes.c_void_p]:
+def _addresses(past: Sequence[OfLayer], memory: Sequence[OfLayer]) -> ctypes.Array[ctypes.c_void_p]:
     of_layers = zip(past, memory, strict=True)
     found = [each.data_ptr() for pair in of_layers for layer in pair for each in layer]
     return (ctypes.c_void_p * len(found))(*found)
@@ -198,7 +202,7 @@ class CompiledLayers:
     def encode(self, tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer.
 
-        ``tokens`` [R] are those of sentences of these ``lengths``, one after the other.
+        ``tokens`` [R] are contiguous: those of sentences of these ``lengths``, one after another.
         """
         number, longest = len(tokens), max(lengths)
         rows = _floats(number, self._encoder.D)
@@ -232,7 +236,7 @@ class CompiledLayers:
             lengths=_integers(lengths),
             is_past=torch.ones(number, 1, 1, dtype=torch.bool, device="cpu"),
         )
-        logits = self.step(step, Entries([0], [past], [memory]), 1)
+        logits = self.step(step, Parts([0], [past], [memory]), 1)
         kept = [torch.cat([keys.flatten(1), values.flatten(1)], 1) for keys, values in past]
         return torch.stack(kept, dim=1), logits
 
@@ -255,25 +259,26 @@ class CompiledLayers:
             *(keys.shape[3], keys, values),
         )
 
-    def step(self, step: Step, entries: Entries, num_positions: int) -> Tensor:
+    def step(self, step: Step, parts: Parts, num_positions: int) -> Tensor:
         """Return the logits [R, V] of what follows the newest tokens.
 
-        Their keys and values are written into the past of ``entries``. All positions are below
+        Their keys and values are written into the past of ``parts``. All positions are below
         ``num_positions``.
         """
         beam_size, room = step.is_past.shape[1:]
         number = len(step.slots) * beam_size
         rows, logits = _floats(number, self._decoder.D), _floats(number, self._output.O)
-        workspace = self._workspace(self._decoder, number, entries.largest_room)
+        workspace = self._workspace(self._decoder, number, parts.largest_room)
         structure = _Step(
-            *(ctypes.addressof(entries.parts), len(entries.parts), len(step.slots), beam_size),
+            *(ctypes.addressof(parts.structures), len(parts.structures)),
+            *(len(step.slots), beam_size),
             *(each.data_ptr() for each in step),
             room,
         )
         self._functions.make_step(
             *(ctypes.addressof(self._decoder), self._embed_target.address(num_positions)),
             *(ctypes.addressof(self._output), ctypes.addressof(structure)),
-            *(entries.largest_room, rows, workspace, logits),
+            *(parts.largest_room, rows, workspace, logits),
         )
         return logits
 

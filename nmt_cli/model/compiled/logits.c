@@ -5,6 +5,7 @@
 
    Legend: R rows, V vocabulary, S slots, K beam, C candidates of a slot. */
 
+#include "logits.h"
 #include "vectors.h"
 
 #define SUMMED_AT_ONCE 4096 /* numbers in fp32; their sums are added in double precision */
