@@ -1,4 +1,4 @@
-"""A forecast of a training step on GPUs: what was counted, over rates that are assumed.
+"""A forecast of a training step on GPUs: what was counted, divided by rates.
 
 Rates of the GPU and of connections are assumed; those of the CPU were measured on the host of one
 H200. Operations and bytes are those of the simulated GPU in tests/rehearsal;

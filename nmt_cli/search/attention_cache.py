@@ -242,7 +242,7 @@ class GrowingPast(PastCache, GrowingState):
         """Let each part have room for its slots, whose entries are in front of ``ends`` [S]."""
         for number, part in enumerate(self.parts.slices(len(ends))):
             end = int(ends[part].max())
-            self.parts.fit(number, end, room_for(end))
+            self.parts.fit(number, end, _room_for(end))
 
     def _update_masks(self) -> None:
         device = self._like.device
@@ -260,7 +260,7 @@ class GrowingPast(PastCache, GrowingState):
         behind = _behind_last(np.any(self.is_past, axis=1))
         needed = behind + self.is_past.shape[1]  # by the next step
         parts = self.parts.slices(len(slots))
-        self.parts.keep(slots, [room_for(int(needed[part].max())) for part in parts])
+        self.parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
 
 
 class MemoryCache(ABC):
@@ -364,7 +364,7 @@ def _behind_last(is_used: NDArray[np.bool_]) -> NDArray[np.int64]:
     return (is_used * places).max(axis=1, initial=0)
 
 
-def room_for(num_entries: int) -> int:
+def _room_for(num_entries: int) -> int:
     """Return room for ``num_entries`` and for some of the next steps."""
     steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
     return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP

@@ -14,7 +14,7 @@ from torch import Tensor
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers, Parts, Step
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.attention_cache import GrowingPast, room_for
+from nmt_cli.search.attention_cache import GrowingPast
 from nmt_cli.search.incremental import CachedTransformer, Encoded
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.slot_parts import HeadShape, Run, SlotParts
@@ -56,11 +56,8 @@ class CompiledPast(GrowingPast):
             self._make_arrays()
         pointers, of_step = self._pointers, (parents.contiguous(), is_free)
         pointers.is_past = self.is_past.ctypes.data
-        end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
-        if len(self.rooms) == 1:
-            self.parts.fit(0, end, room_for(end))
-        else:
-            self._make_room(self._ends)
+        self._functions.find_places(ctypes.addressof(pointers), *of_step)
+        self._make_room(self._ends)
         inherited, room = self._inherited, max(self.rooms)
         if room != inherited.shape[2]:
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)

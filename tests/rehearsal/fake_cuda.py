@@ -81,7 +81,7 @@ def changed_tensors(tree: Any, change: Callable[[Tensor], Any]) -> Any:
 def bytes_of_kernel(func: Any, args: Any, inputs: list[Tensor], out: Any) -> int:
     """Return the bytes that a kernel reads and writes; 0 for products and attention."""
     packet = func.overloadpacket
-    if packet in PRODUCTS or "attention" in str(packet):
+    if packet in PRODUCTS or any(part in str(packet) for part in ("attn", "attention")):
         return 0
     written = tensors_in(out)
     if func._schema.is_mutable:
@@ -304,7 +304,8 @@ class FakeCuda(TorchDispatchMode):
             self.refuse(f"types of {func}: {sorted(map(str, dtypes))}, {place()}")
         if "_scaled_dot_product" in name and len({each.dtype for each in args[:3]}) > 1:
             self.refuse(f"types of {func}: {[each.dtype for each in args[:3]]}, {place()}")
-        if packet is torch.ops.aten._flash_attention_forward:
+        is_flash = "_varlen_attn" in name or packet is torch.ops.aten._flash_attention_forward
+        if is_flash and "backward" not in name:
             self._refuse_unfit_for_flash(args)
 
     def _refuse_unfit_for_flash(self, args: Any) -> None:

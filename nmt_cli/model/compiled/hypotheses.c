@@ -147,9 +147,9 @@ long find_candidates(const Beams *beams, long R, long V, long start, float *logi
 }
 
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end
-   of each slot; the past of a free slot is empty. Returns the largest end. */
-long find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
-    long S = past->S, K = past->K, E = past->E, largest = 0;
+   of each slot; the past of a free slot is empty */
+void find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
+    long S = past->S, K = past->K, E = past->E;
     const uint8_t *is_past = past->is_past;
     int64_t *places = past->places;
     for (long s = 0; s < S; s++, is_past += K * E, parents += K, places += K) {
@@ -161,9 +161,7 @@ long find_places(const Past *past, const int64_t *parents, const uint8_t *is_fre
         for (long e = 0; found < K; e++)
             if (!past->is_used[e]) places[found++] = e;
         past->ends[s] = places[K - 1] + 1 > last ? places[K - 1] + 1 : last;
-        largest = past->ends[s] > largest ? past->ends[s] : largest;
     }
-    return largest;
 }
 
 /* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent, and its own
