@@ -4,6 +4,7 @@ import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class CompiledPast(GrowingPast):
     _inherited: NDArray[np.bool_]  # S K E, memory for the next ``is_past``
     _ends: NDArray[np.int64]
     _pointers: _Past
+    _fitting: range  # ends of the only part, for which its room stays as it is
 
     def __init__(
         self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor, kernels: Kernels
@@ -56,9 +58,14 @@ class CompiledPast(GrowingPast):
             self._make_arrays()
         pointers, of_step = self._pointers, (parents.contiguous(), is_free)
         pointers.is_past = self.is_past.ctypes.data
-        self._functions.find_places(ctypes.addressof(pointers), *of_step)
-        self._make_room(self._ends)
-        inherited, room = self._inherited, max(self.rooms)
+        end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
+        inherited = self._inherited
+        room = inherited.shape[2]
+        if end not in self._fitting:
+            self._make_room(self._ends)
+            room = max(self.rooms)
+            if len(self.rooms) == 1:
+                self._fitting = range(ceil(room * self.parts.shrink_below), room + 1)
         if room != inherited.shape[2]:
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
@@ -70,6 +77,7 @@ class CompiledPast(GrowingPast):
         self._is_used = np.empty(room + beam_size, np.bool_)
         self._ends = np.empty(num_slots, np.int64)
         self.places = np.empty((num_slots, beam_size), np.int64)
+        self._fitting = range(0)
         arrays: list[NDArray[Any]] = [self.is_past, self._is_used, self.places, self._ends]
         self._pointers = _Past(*(each.ctypes.data for each in arrays), num_slots, beam_size, room)
 
@@ -81,6 +89,7 @@ class CompiledTransformer(CachedTransformer):
     """
 
     _past: CompiledPast
+    _lengths: Tensor | None  # of the memory; None: they have changed
     _parts: Parts | None
     _versions: tuple[int, int]  # of the past and the memory when ``_parts`` was made
 
@@ -91,9 +100,15 @@ class CompiledTransformer(CachedTransformer):
         self._layers = CompiledLayers(model, kernels)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
+        """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses.
+
+        Caches for as many stay as they are, since a slot gets a new sentence in any case. They take
+        the time of a step to make.
+        """
+        if num_slots and self._past.is_past.shape[:2] == (num_slots, beam_size):
+            return
         super().reset(num_slots, beam_size)
-        self._parts = None
+        self._lengths = self._parts = None
         for cache in (self._past, self._memory):
             cache.parts.shrink_below = SHRINK_BELOW
 
@@ -123,7 +138,7 @@ class CompiledTransformer(CachedTransformer):
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
-        runs = self._memory.make_room(slots, lengths)
+        runs, self._lengths = self._memory.make_room(slots, lengths), None
         self._past.forget_ancestry(slots)
         starts = torch.stack([each.start_mark for each in encoded], dim=1)
         sources = list(map(torch.cat, zip(*(each.source for each in encoded), strict=True)))
@@ -146,18 +161,25 @@ class CompiledTransformer(CachedTransformer):
 
     def step(self, state: StepInput) -> Tensor:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
-        past, is_free = self._past, state.is_free
-        past.advance(state.parents, is_free)
-        busy = np.flatnonzero(~is_free.numpy())
+        past = self._past
+        past.advance(state.parents, state.is_free)
+        busy = np.flatnonzero(state.positions.numpy())
+        if self._lengths is None:
+            self._lengths = _integers(self._memory.lengths)
         step = Step(
             torch.from_numpy(busy),
             state.tokens,
             state.positions,
             places=torch.from_numpy(past.places),
-            lengths=_integers(self._memory.lengths),
+            lengths=self._lengths,
             is_past=torch.from_numpy(past.is_past),
         )
         return self._layers.step(step, self._all_parts(), int(state.positions.max()) + 1)
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these; ``slots[i]`` becomes slot i."""
+        super().keep_slots(slots)
+        self._lengths = None
 
     def _all_parts(self) -> Parts:
         past, memory = self._past.parts, self._memory.parts

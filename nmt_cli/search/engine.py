@@ -115,7 +115,8 @@ class SearchEngine:
     def computing(self, *, of_submitted_lines: bool = False) -> Iterator[None]:
         """Compute as the options ask for in this block; after it only CUDA graphs keep memory.
 
-        In the attention ``of_submitted_lines``, which come a few at a time, MKL multiplies: oneDNN
+        After ``of_submitted_lines`` caches do too, so that the next line finds them.
+        In the attention of these, which come a few at a time, MKL multiplies: oneDNN
         takes 15 to 20 µs more for each product, compiles it for each size, and is faster only with
         many long sentences. Layers that have products of their own keep them.
         """
@@ -133,6 +134,11 @@ class SearchEngine:
             raise
         if self._graphed is not None:
             self._graphed.wait()
+        if not of_submitted_lines:
+            self.free_caches()
+
+    def free_caches(self) -> None:
+        """Free the memory of caches; no search may continue."""
         self._model.reset(0, 1)
 
     def groups(self, entries: list[Entry]) -> list[list[Entry]]:
@@ -174,7 +180,7 @@ class SearchEngine:
             with suppress(Exception):
                 self._graphed.release()
         with suppress(Exception):
-            self._model.reset(0, 1)
+            self.free_caches()
 
 
 def _cached(model: Transformer, precision: str, kernels: Kernels | None) -> CachedTransformer:

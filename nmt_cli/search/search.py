@@ -300,8 +300,7 @@ class Search(BeamSearch[StepModel]):
         """Make all hypotheses one token longer, new ones two; return what is done."""
         done = self._begin()
         beams = self._beams
-        slots = np.flatnonzero(beams.is_busy)
-        if not len(slots):
+        if not beams.num_busy:
             return done
         logits = self._model.step(_step_input(beams))
         if isinstance(beams, CompiledBeams) and self._is_plain and not self._has_choices:
@@ -309,6 +308,7 @@ class Search(BeamSearch[StepModel]):
             if found is not None:
                 return done + found
             # Some logits are not numbers: what follows finds whose, and fails those sentences.
+        slots = np.flatnonzero(beams.is_busy)
         normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
         is_nan = np.isnan(normalizers.cpu().numpy()).reshape(len(slots), -1).any(axis=1)
         done += self._fail(slots[is_nan].tolist())

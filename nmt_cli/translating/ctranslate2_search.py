@@ -76,6 +76,9 @@ class CTranslate2Search:
         del of_submitted_lines
         return nullcontext()
 
+    def free_caches(self) -> None:
+        """Do nothing: there are no caches between searches."""
+
 
 def load_ctranslate2(path: Path, threads: Threads | None = None) -> CTranslate2Model:
     """Return the model of ``path``. If it has not been exported yet, it is exported first.

@@ -58,6 +58,10 @@ class Engine(Protocol):
         """Return the context in which sentences are searched."""
         ...
 
+    def free_caches(self) -> None:
+        """Free the memory that searches of submitted lines keep for the next ones."""
+        ...
+
 
 class SubmittedLine:
     """A line, and the future of its translation."""
@@ -282,6 +286,8 @@ class Service:
             if self._waiting and not self._is_stopped:
                 self._is_translating = True
                 return True
+            if not self._pauses:  # a caller that uses the model frees them itself
+                self._engine.free_caches()
             self._thread = None
             self._changed.notify_all()
             if not self._is_stopped:

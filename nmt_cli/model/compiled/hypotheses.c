@@ -147,11 +147,12 @@ long find_candidates(const Beams *beams, long R, long V, long start, float *logi
 }
 
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end
-   of each slot; the past of a free slot is empty */
-void find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
+   of each slot; the past of a free slot is empty. Returns the last end. */
+long find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
     long S = past->S, K = past->K, E = past->E;
     const uint8_t *is_past = past->is_past;
     int64_t *places = past->places;
+    long end = 0;
     for (long s = 0; s < S; s++, is_past += K * E, parents += K, places += K) {
         memset(past->is_used, 0, E + K);
         long last = 0, found = 0;
@@ -160,8 +161,11 @@ void find_places(const Past *past, const int64_t *parents, const uint8_t *is_fre
         for (long e = 0; e < E; e++) last = past->is_used[e] ? e + 1 : last;
         for (long e = 0; found < K; e++)
             if (!past->is_used[e]) places[found++] = e;
-        past->ends[s] = places[K - 1] + 1 > last ? places[K - 1] + 1 : last;
+        last = places[K - 1] + 1 > last ? places[K - 1] + 1 : last;
+        past->ends[s] = last;
+        end = last > end ? last : end;
     }
+    return end;
 }
 
 /* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent, and its own

@@ -82,6 +82,7 @@ RETURN_LONG = {
     "find_candidates",
     "find_ends",
     "advance_beams",
+    "find_places",
     "has_threads",
     "has_type",
     "workspace_size",

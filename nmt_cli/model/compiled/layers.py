@@ -167,6 +167,8 @@ class CompiledLayers:
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """Copy the weights of ``model``, for which ``supports`` is true."""
         self._functions = kernels.functions
+        self._sizes_of_step = (0, 0, 0)
+        self._of_step: tuple[Tensor, Tensor]
         self._kept: list[Tensor] = []  # that structures point to
         config = model.config
         self._encoder = self._stack(
@@ -267,8 +269,8 @@ class CompiledLayers:
         """
         beam_size, room = step.is_past.shape[1:]
         number = len(step.slots) * beam_size
-        rows, logits = _floats(number, self._decoder.D), _floats(number, self._output.O)
-        workspace = self._workspace(self._decoder, number, parts.largest_room)
+        logits = _floats(number, self._output.O)
+        rows, workspace = self._memory_of_step(number, parts.largest_room)
         structure = _Step(
             *(ctypes.addressof(parts.structures), len(parts.structures)),
             *(len(step.slots), beam_size),
@@ -293,6 +295,15 @@ class CompiledLayers:
     def _workspace(self, stack: _Stack, num_rows: int, longest: int) -> Tensor:
         stack.threads = torch.get_num_threads()
         return _floats(self._functions.workspace_size(ctypes.addressof(stack), num_rows, longest))
+
+    def _memory_of_step(self, num_rows: int, longest: int) -> tuple[Tensor, Tensor]:
+        """Return the rows and the workspace of a step; the next step overwrites them."""
+        sizes = num_rows, longest, torch.get_num_threads()
+        if sizes != self._sizes_of_step:
+            rows = _floats(num_rows, self._decoder.D)
+            self._of_step = rows, self._workspace(self._decoder, num_rows, longest)
+            self._sizes_of_step = sizes
+        return self._of_step
 
     def _empty_entries(self, num_slots: int, room: int) -> tuple[Tensor, Tensor]:
         heads, key_width, value_width = self._decoder.H, self._decoder.W, self._decoder.X
