@@ -51,6 +51,8 @@ def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
 class TableModel:
     """``logits(source, prefix)`` decides; the prefixes are followed through the parents."""
 
+    computes_free_slots = True
+
     def __init__(self, logits):
         self.logits = logits
         self.num_rows = []  # of each step
@@ -98,6 +100,8 @@ class TableModel:
 
 class CopyModel:
     """Outputs the source again; ``fails`` gets the sources in the slots first, and may raise."""
+
+    computes_free_slots = True
 
     def __init__(self, vocabulary_size, fails=lambda sources: None):
         self.vocabulary_size = vocabulary_size

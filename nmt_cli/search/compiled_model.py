@@ -88,6 +88,8 @@ class CompiledTransformer(CachedTransformer):
     The model's weights are copied when it is made.
     """
 
+    computes_free_slots = False
+
     _past: CompiledPast
     _lengths: Tensor | None  # of the memory; None: they have changed
     _parts: Parts | None

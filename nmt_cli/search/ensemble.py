@@ -88,6 +88,7 @@ class Ensemble:
 
     def __init__(self, models: Sequence[StepModel]) -> None:
         self._models = models
+        self.computes_free_slots = any(each.computes_free_slots for each in models)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches of all models."""

@@ -55,6 +55,8 @@ class IncrementalTransformer:
     hypothesis. Not to be shared between threads.
     """
 
+    computes_free_slots = True  # oneDNN and graphs are compiled for each number of rows
+
     def __init__(
         self,
         model: Transformer,

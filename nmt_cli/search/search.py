@@ -34,8 +34,9 @@ from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverSta
 from nmt_cli.search.sentences import Sentence, SlotSearch
 from nmt_cli.search.top_k import log_normalizers
 
-# The number of slots is one of so many between two powers of two: each change of it copies the
-# slots, and on a CPU oneDNN keeps compiled products for each number.
+# The number of slots is one of so many between two powers of two, if the model computes free ones:
+# each change of it copies the slots, and on a CPU oneDNN keeps compiled products for each number.
+# Otherwise it is a power of two.
 STEPS_OF_SLOTS = 4
 
 
@@ -54,6 +55,11 @@ class StepInput(NamedTuple):
 
 class SlotModel(Protocol):
     """The interface of a model to any search over slots."""
+
+    @property
+    def computes_free_slots(self) -> bool:
+        """Whether a free slot takes as long as a busy one."""
+        ...
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
@@ -162,12 +168,16 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
     @property
     def has_slots_to_drop(self) -> bool:
         """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
-        return rounded_up(self._beams.num_busy, num_steps=STEPS_OF_SLOTS) < self.num_slots
+        return self._rounded(self._beams.num_busy) < self.num_slots
 
     @property
     def is_busy(self) -> bool:
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
+
+    def _rounded(self, num_slots: int) -> int:
+        num_steps = STEPS_OF_SLOTS if self._model.computes_free_slots else 1
+        return rounded_up(num_slots, num_steps=num_steps)
 
     def accepts(self, sentence: Sentence) -> bool:
         """Return whether this search has all rules that ``sentence`` has data for."""
@@ -320,7 +330,7 @@ class Search(BeamSearch[StepModel]):
 
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""
-        rounded = rounded_up(self.num_slots + number, num_steps=STEPS_OF_SLOTS)
+        rounded = self._rounded(self.num_slots + number)
         number = max(number, min(rounded, most) - self.num_slots)
         # What the new slots hold does not matter until a sentence starts there.
         self._model.keep_slots([*range(self.num_slots), *[0] * number])
@@ -331,7 +341,7 @@ class Search(BeamSearch[StepModel]):
     def drop_free_slots(self) -> list[Found]:
         """Drop free slots; at least one must be busy. Returns an empty list."""
         is_busy = self._beams.is_busy
-        number = rounded_up(self._beams.num_busy, num_steps=STEPS_OF_SLOTS)
+        number = self._rounded(self._beams.num_busy)
         kept = np.sort(np.argsort(~is_busy, kind="stable")[:number]).tolist()
         self._model.keep_slots(kept)
         self._beams.keep(kept)
