@@ -93,8 +93,8 @@ fp32_products_option = click.option(
     "precision.",
 )
 compile_option = click.option(
-    "--compile",
-    is_flag=True,
+    "--compile/--no-compile",
+    default=False,
     help="On a CPU, compile the layers; faster, above all in int8 and for few lines. Needs a C "
     "compiler, and two seconds the first time.",
 )

@@ -33,4 +33,5 @@ class Computing(NamedTuple):
     fp32_products: str
     max_tokens: int | None  # of all hypotheses in the search; None: what keeps the device busy
     cuda_graphs: bool
-    compile: bool  # the layers, the choice of continuations and the beams, on a CPU
+    # The layers, the choice of continuations and the beams, on a CPU; None: if that is possible.
+    compile: bool | None

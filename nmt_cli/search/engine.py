@@ -12,7 +12,12 @@ from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_atte
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import Kernels, load_kernels, use_kernels
+from nmt_cli.model.compiled.kernels import (
+    Kernels,
+    NoKernelsError,
+    load_kernels,
+    use_kernels,
+)
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
@@ -83,11 +88,7 @@ class SearchEngine:
         prefer_flash_attention(self._device)
         precision = choose_decoding_precision(computing.precision, self._device)
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
-        if computing.compile and self._device.type != "cpu":
-            raise UserError(
-                "--compile is for CPUs, and the device is a GPU: leave it out or give --device cpu."
-            )
-        self._kernels = load_kernels() if computing.compile else None
+        self._kernels = _kernels(self._device, is_wanted=computing.compile)
         # What "auto" became.
         self.chosen = {
             "device": self._device.type,
@@ -96,13 +97,19 @@ class SearchEngine:
         }
         self.models = [at_precision(each.eval(), precision) for each in models]
         first = self.models[0]
-        cached = [_cached(each, precision, self._kernels) for each in self.models]
+        cached = [_cached(each, self._kernels) for each in self.models]
         self._model: StepModel = cached[0] if len(cached) == 1 else Ensemble(cached)
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
-        is_compiled = isinstance(cached[0], CompiledTransformer)
-        size = _search_size(first, computing.max_tokens, is_compiled=is_compiled)
+        # Then the search has copies of the weights.
+        self.is_compiled = isinstance(cached[0], CompiledTransformer)
+        if computing.compile and not self.is_compiled:
+            logs.warning(
+                "--compile: torch computes the layers, because compiled ones are slower in "
+                f"{precision} on this CPU, or by this compiler. --precision fp32 compiles them."
+            )
+        size = _search_size(first, computing.max_tokens, is_compiled=self.is_compiled)
         self.driver = Driver[Any, Sentence](
             self._start,
             size,
@@ -183,17 +190,34 @@ class SearchEngine:
             self.free_caches()
 
 
-def _cached(model: Transformer, precision: str, kernels: Kernels | None) -> CachedTransformer:
-    """Return ``model`` for searches, with ``kernels`` if these support its ``precision``."""
-    if kernels is None:
+def _kernels(device: torch.device, *, is_wanted: bool | None) -> Kernels | None:
+    """Return the library, if it is wanted; None wants it where that is possible.
+
+    Raises UserError if it is wanted and not possible.
+    """
+    if is_wanted and device.type != "cpu":
+        raise UserError(
+            "--compile is for CPUs, and the device is a GPU: leave it out or give --device cpu."
+        )
+    if device.type != "cpu" or is_wanted is False:
+        return None
+    try:
+        return load_kernels()
+    except NoKernelsError as error:
+        if is_wanted:
+            raise
+        logs.warning(
+            "Torch computes the layers, which makes a sentence alone several times slower, "
+            f"because {error.reason}. {error.remedy}, or give --no-compile."
+        )
+        return None
+
+
+def _cached(model: Transformer, kernels: Kernels | None) -> CachedTransformer:
+    """Return ``model`` for searches, with ``kernels`` if these support its precision."""
+    if kernels is None or not CompiledLayers.supports(model, kernels):
         return CachedTransformer(model)
-    if CompiledLayers.supports(model, kernels):
-        return CompiledTransformer(model, kernels)
-    logs.warning(
-        f"--compile: torch computes the layers, because compiled ones are slower in {precision} on "
-        "this CPU, or by this compiler. --precision fp32 compiles them."
-    )
-    return CachedTransformer(model)
+    return CompiledTransformer(model, kernels)
 
 
 def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_number: int) -> int:

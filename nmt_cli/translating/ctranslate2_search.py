@@ -48,6 +48,8 @@ class CTranslate2Search:
     Raises UserError if CTranslate2 is not installed, or cannot compute in the precision here.
     """
 
+    is_compiled = False  # by --compile
+
     def __init__(
         self, model: CTranslate2Model, settings: SearchSettings, computing: Computing
     ) -> None:

@@ -67,7 +67,7 @@ class TranslatorOptions(TypedDict, total=False):
     precision: str
     fp32_products: str
     no_cuda_graphs: bool
-    compile: bool
+    compile: bool | None
     well_formed_trees: bool | None
     sampling: Sampling | None
     constraints: Constraints
@@ -101,7 +101,7 @@ class Translator:
     steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
     translate at the same time. With ``compile``, a library computes the layers on a CPU, which a C
     compiler makes once for each kind of CPU; it has copies of the weights, so the model must not
-    change afterwards.
+    change afterwards. None does so where it is possible.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -133,7 +133,7 @@ class Translator:
         precision: str = AUTO,
         fp32_products: str = AUTO,
         no_cuda_graphs: bool = False,
-        compile: bool = False,
+        compile: bool | None = False,
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
@@ -208,7 +208,7 @@ class Translator:
         translator.chosen["model"] = " ".join(models)
         if model.output_weight.device.type == "cpu":
             # Compiled layers have copies that are arranged already.
-            if options["precision"] == "fp32" and not options.get("compile"):
+            if options["precision"] == "fp32" and not translator._engine.is_compiled:
                 for each in (model, *(member.model for member in members)):
                     arrange_fp32(each, translator.chosen["fp32_products"])
             end_threads()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import COMPILERS, load_kernels, use_kernels
+from nmt_cli.model.compiled.kernels import load_kernels, use_kernels
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.top_k import log_normalizers
@@ -76,14 +76,14 @@ def test_without_a_compiler_the_message_says_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(UserError, match=f"none of {', '.join(COMPILERS)} was found: install one"):
+    with pytest.raises(UserError, match=r"no C compiler was found \(.*\)\. Install one"):
         load_kernels.__wrapped__()
 
 
 def test_a_compiler_that_fails_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "false")
-    with pytest.raises(UserError, match="--compile: false failed: exit status 1"):
+    with pytest.raises(UserError, match="--compile is not possible: false failed: exit status 1"):
         load_kernels.__wrapped__()
     monkeypatch.setenv("CC", str(tmp_path / "none"))
     with pytest.raises(UserError, match=r"cannot run .*none: No such file"):
@@ -101,7 +101,7 @@ def test_the_error_of_a_compiler_is_shown(kernels, monkeypatch, tmp_path):
     del kernels
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "cc -D__builtin_convertvector=nothing")
-    with pytest.raises(UserError, match=r"--compile: cc failed: .*vectors.h:.* error: "):
+    with pytest.raises(UserError, match=r"not possible: cc failed: .*vectors.h:.* error: "):
         load_kernels.__wrapped__()
 
 

@@ -11,9 +11,10 @@ from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import arrange_fp32, at_precision
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search import engine
 from nmt_cli.search.engine import _cached
 from nmt_cli.search.incremental import CachedTransformer
-from tests.fake_models import tiny_recipe
+from tests.fake_models import ByteTokenizer, tiny_recipe, translator_of
 
 VOCABULARY_SIZE = 50
 WIDE = {"d_model": 64, "num_heads": 2, "d_ff": 100}
@@ -149,6 +150,11 @@ def test_a_precision_without_fast_products_is_torchs(kernels, monkeypatch, caplo
     functions = Mock(**{"has_type.side_effect": lambda kind: kind == 0})
     monkeypatch.setattr(kernels, "functions", functions)
     assert CompiledLayers.supports(model_of(), kernels)
-    cached = _cached(model_of(precision), precision, kernels)
-    assert type(cached) is CachedTransformer
+    assert type(_cached(model_of(precision), kernels)) is CachedTransformer
+    monkeypatch.setattr(engine, "load_kernels", lambda: kernels)
+    recipe, tokenizer = tiny_recipe(), ByteTokenizer()
+    model = Transformer(recipe.model, tokenizer.size)
+    for wanted in (None, True):  # None: there is nothing to say
+        translator_of(recipe, tokenizer, model, precision=precision, compile=wanted)
+        assert len(caplog.records) == (wanted is True)
     assert f"compiled ones are slower in {precision}" in caplog.text

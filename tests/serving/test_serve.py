@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,14 +21,16 @@ from tests.serving.conftest import REVERSING
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
 TEXTS = [f"{one} {other} {one}" for one in WORDS for other in WORDS]
+CACHE = tempfile.TemporaryDirectory()  # of what is compiled
 
 
 class Command:
     """``nmt-cli serve`` in a process."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **variables: str) -> None:
         command = [sys.executable, "-m", "nmt_cli", "serve", *arguments, "--port=0"]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        env = {**os.environ, "XDG_CACHE_HOME": CACHE.name, **variables}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
         self.log, self.url = "", ""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -119,6 +122,25 @@ def test_what_was_accepted_is_finished_after_a_signal(command):
         assert len(future.result()) == 2_000
     assert command.process.wait(30) == 0
     assert not any(word in command.log for word in WORDS)
+
+
+def test_layers_are_compiled_by_default_and_need_not_be(tmp_path, kernels):
+    del kernels  # skips where they cannot be compiled
+    arguments = (str(REVERSING), "--workers=1", "--device=cpu")
+    no_compiler = {"CC": "false", "XDG_CACHE_HOME": str(tmp_path)}
+    found, other = Command(*arguments), Command(*arguments, **no_compiler)
+    strict = Command(*arguments, "--compile", **no_compiler)
+    for each in (found, other):
+        each.url = each.wait_for(r"http://\S+").group()
+        maps = [Path(f"/proc/{worker}/maps").read_text() for worker in each.workers().values()]
+        assert ["kernels/" in text for text in maps] == [each is found]
+    assert translated(found, TEXTS[:8]) == translated(other, TEXTS[:8])
+    assert "computes" not in found.log
+    other.wait_for("because false failed: exit status 1. Name another .* or give --no-compile.")
+    assert strict.process.wait(60) == 1
+    for each in (found, other, strict):
+        each.close()
+    assert "--compile is not possible: false failed: exit status 1." in strict.log
 
 
 @pytest.mark.parametrize(

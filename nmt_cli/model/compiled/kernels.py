@@ -44,7 +44,15 @@ FLAGS = (
 # GCC's OpenMP is the library that torch has loaded, so both use one pool of threads; that of Clang
 # is another one. Without either, only pragmas of vectors count.
 OPENMP, ONE_THREAD = "-fopenmp", "-fopenmp-simd"
-REMEDY = "Name another compiler in CC, or leave --compile out."
+OTHER_COMPILER = "Name another compiler in CC"
+
+
+class NoKernelsError(UserError):
+    """There is no library; the ``reason`` and the ``remedy`` are not about options."""
+
+    def __init__(self, reason: str, remedy: str = OTHER_COMPILER) -> None:
+        super().__init__(f"--compile is not possible: {reason}. {remedy}, or leave --compile out.")
+        self.reason, self.remedy = reason, remedy
 
 
 class _Pointer:
@@ -154,14 +162,19 @@ def use_kernels(kernels: Kernels | None) -> Iterator[None]:
 def load_kernels() -> Kernels:
     """Return the kernels, which are compiled first if this CPU has none.
 
-    Raises UserError if there is no compiler or if it fails.
+    Raises NoKernelsError if there is no compiler or if it fails.
     """
     compiler = _compiler()
     features, machine = sorted(read_cpu().flags), platform.machine()
     sources = [each.read_bytes() for each in (*SOURCES, *HEADERS)]
     made_from = repr((sources, compiler, FLAGS, machine, features))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:32]
-    library = cache_folder() / "kernels" / f"{name}.so"
+    try:
+        library = cache_folder() / "kernels" / f"{name}.so"
+    except UserError as error:
+        raise NoKernelsError(
+            "this user has no home folder", f"Let {CACHE_VARIABLE} name a folder"
+        ) from error
     try:
         kernels = _loaded(library)
     except (OSError, AttributeError):  # there is none, or it is damaged
@@ -187,11 +200,11 @@ def _compiler() -> list[str]:
     try:
         compiler = shlex.split(given) or [*filter(None, map(shutil.which, COMPILERS))][:1]
     except ValueError as error:
-        raise UserError(f"CC is {given}, which is no command: {error}. {REMEDY}") from error
+        raise NoKernelsError(f"CC is {given}, which is no command: {error}") from error
     if not compiler:
-        raise UserError(
-            f"--compile needs a C compiler, and none of {', '.join(COMPILERS)} was found: install "
-            "one (Debian: apt install gcc libc6-dev), name it in CC, or leave --compile out."
+        raise NoKernelsError(
+            f"no C compiler was found ({', '.join(COMPILERS)})",
+            "Install one (Debian: apt install gcc libc6-dev), name it in CC",
         )
     return compiler
 
@@ -204,36 +217,34 @@ def _compile(compiler: Sequence[str], library: Path) -> None:
             made = Path(folder, library.name)
             try:
                 _make(compiler, OPENMP, made)
-            except UserError:
+            except NoKernelsError:
                 _make(compiler, ONE_THREAD, made)
             # On the disk first: loading a file that lost its end would kill the process.
             with made.open("rb") as stream:
                 publish_file(stream, library, replace=True)
     except OSError as error:
-        raise UserError(
-            f"--compile cannot write {library}: {error.strerror}. Let {CACHE_VARIABLE} name a "
-            "folder that you may write, or leave --compile out."
+        raise NoKernelsError(
+            f"cannot write {library}: {error.strerror}",
+            f"Let {CACHE_VARIABLE} name a folder that you may write",
         ) from error
 
 
 def _make(compiler: Sequence[str], openmp_flag: str, library: Path) -> None:
-    """Write a library and load it; raises UserError if either fails."""
+    """Write a library and load it; raises NoKernelsError if either fails."""
     words = shlex.join(compiler)
     _run([*compiler, *FLAGS, openmp_flag, *map(str, SOURCES), "-o", str(library), "-lm"])
     try:
         _loaded(library)
     except (OSError, AttributeError) as error:
-        raise UserError(
-            f"--compile: what {words} made cannot be loaded: {error}. {REMEDY}"
-        ) from error
+        raise NoKernelsError(f"what {words} made cannot be loaded: {error}") from error
 
 
 def _run(words: Sequence[str]) -> None:
     try:
         subprocess.run(words, check=True, capture_output=True, text=True)
     except OSError as error:
-        raise UserError(f"--compile cannot run {words[0]}: {error.strerror}. {REMEDY}") from error
+        raise NoKernelsError(f"cannot run {words[0]}: {error.strerror}") from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
         first = next((line for line in lines if "error" in line), lines[0])
-        raise UserError(f"--compile: {words[0]} failed: {first}. {REMEDY}") from error
+        raise NoKernelsError(f"{words[0]} failed: {first}") from error
