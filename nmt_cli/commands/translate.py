@@ -161,8 +161,11 @@ def _processes(
     """
     is_free = workers is None and devices is None and limit is None
     if is_free and output.machine.get("threads") in {None, 1}:
-        return processes_that_pay(device, coming_from(source), is_steady=output.is_file)
-    return choose_processes(device, workers or 1, devices)
+        chosen = processes_that_pay(device, coming_from(source), is_steady=output.is_file)
+    else:
+        chosen = choose_processes(device, workers or 1, devices)
+    # The windows of a file are those of one process, and a GPU may round otherwise in smaller ones.
+    return chosen._replace(divides=not output.is_file and not chosen.on_gpus)
 
 
 def _translate_all(

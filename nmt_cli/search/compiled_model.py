@@ -42,7 +42,7 @@ class CompiledPast(GrowingPast):
     _inherited: NDArray[np.bool_]  # S K E, memory for the next ``is_past``
     _ends: NDArray[np.int64]
     _pointers: _Past
-    _fitting: range  # ends of the only part, for which its room stays as it is
+    _fitting: range  # if there is one part: the ends for which its room stays
 
     def __init__(
         self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor, kernels: Kernels
@@ -71,6 +71,11 @@ class CompiledPast(GrowingPast):
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
 
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, at least one."""
+        super().keep_slots(slots)
+        self._make_arrays()  # the room may be another one, even if the number of slots is not
+
     def _make_arrays(self) -> None:
         num_slots, beam_size, room = self.is_past.shape
         self._inherited = np.empty(self.is_past.shape, np.bool_)
@@ -98,19 +103,20 @@ class CompiledTransformer(CachedTransformer):
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """``CompiledLayers.supports`` must be true of both."""
         self._kernels = kernels
-        super().__init__(model)
         self._layers = CompiledLayers(model, kernels)
+        super().__init__(model)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses.
 
-        Caches for as many stay as they are, since a slot gets a new sentence in any case. They take
-        the time of a step to make.
+        Caches of this size are kept: nothing of a slot is read before ``start`` wrote a sentence
+        there. New ones take as long as a step.
         """
         if num_slots and self._past.is_past.shape[:2] == (num_slots, beam_size):
             return
         super().reset(num_slots, beam_size)
         self._lengths = self._parts = None
+        self._layers.free_memory_of_step()
         for cache in (self._past, self._memory):
             cache.parts.shrink_below = SHRINK_BELOW
 

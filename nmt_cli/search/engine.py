@@ -102,7 +102,7 @@ class SearchEngine:
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
             self._graphed = GraphedTransformer(first, settings)
-        # Then the search has copies of the weights.
+        # Whether a library computes the layers, with copies of the weights.
         self.is_compiled = isinstance(cached[0], CompiledTransformer)
         if computing.compile and not self.is_compiled:
             logs.warning(
@@ -122,8 +122,10 @@ class SearchEngine:
     def computing(self, *, of_submitted_lines: bool = False) -> Iterator[None]:
         """Compute as the options ask for in this block; after it only CUDA graphs keep memory.
 
-        After ``of_submitted_lines`` caches do too, so that the next line finds them.
-        In the attention of these, which come a few at a time, MKL multiplies: oneDNN
+        After ``of_submitted_lines`` compiled layers keep their caches, so that the next line need
+        not wait for new ones.
+
+        In the attention of submitted lines, which come a few at a time, MKL multiplies: oneDNN
         takes 15 to 20 µs more for each product, compiles it for each size, and is faster only with
         many long sentences. Layers that have products of their own keep them.
         """
@@ -141,7 +143,7 @@ class SearchEngine:
             raise
         if self._graphed is not None:
             self._graphed.wait()
-        if not of_submitted_lines:
+        if not (of_submitted_lines and self.is_compiled):
             self.free_caches()
 
     def free_caches(self) -> None:
@@ -207,8 +209,8 @@ def _kernels(device: torch.device, *, is_wanted: bool | None) -> Kernels | None:
         if is_wanted:
             raise
         logs.warning(
-            "Torch computes the layers, which makes a sentence alone several times slower, "
-            f"because {error.reason}. {error.remedy}, or give --no-compile."
+            f"The layers are not compiled, because {error.reason}: a sentence alone takes several "
+            f"times as long. {error.remedy}, or give --no-compile to do without."
         )
         return None
 

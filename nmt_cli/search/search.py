@@ -62,7 +62,7 @@ class SlotModel(Protocol):
         ...
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Empty all caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
+        """Forget all sentences; make room for ``num_slots`` of ``beam_size`` hypotheses."""
         ...
 
     def encode(
@@ -133,6 +133,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         candidates are chosen.
         """
         self._model = model
+        self._num_steps = STEPS_OF_SLOTS if model.computes_free_slots else 1
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
         self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
         kernels = kernels_in_use()
@@ -167,17 +168,13 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
 
     @property
     def has_slots_to_drop(self) -> bool:
-        """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
-        return self._rounded(self._beams.num_busy) < self.num_slots
+        """Whether free slots are to be dropped, if no sentence is waiting for them."""
+        return rounded_up(self._beams.num_busy, num_steps=self._num_steps) < self.num_slots
 
     @property
     def is_busy(self) -> bool:
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
-
-    def _rounded(self, num_slots: int) -> int:
-        num_steps = STEPS_OF_SLOTS if self._model.computes_free_slots else 1
-        return rounded_up(num_slots, num_steps=num_steps)
 
     def accepts(self, sentence: Sentence) -> bool:
         """Return whether this search has all rules that ``sentence`` has data for."""
@@ -330,7 +327,7 @@ class Search(BeamSearch[StepModel]):
 
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""
-        rounded = self._rounded(self.num_slots + number)
+        rounded = rounded_up(self.num_slots + number, num_steps=self._num_steps)
         number = max(number, min(rounded, most) - self.num_slots)
         # What the new slots hold does not matter until a sentence starts there.
         self._model.keep_slots([*range(self.num_slots), *[0] * number])
@@ -341,7 +338,7 @@ class Search(BeamSearch[StepModel]):
     def drop_free_slots(self) -> list[Found]:
         """Drop free slots; at least one must be busy. Returns an empty list."""
         is_busy = self._beams.is_busy
-        number = self._rounded(self._beams.num_busy)
+        number = rounded_up(self._beams.num_busy, num_steps=STEPS_OF_SLOTS)
         kept = np.sort(np.argsort(~is_busy, kind="stable")[:number]).tolist()
         self._model.keep_slots(kept)
         self._beams.keep(kept)

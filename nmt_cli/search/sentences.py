@@ -120,7 +120,7 @@ class SlotSearch(ABC, Generic[Item]):
 
     @property
     def has_slots_to_drop(self) -> bool:
-        """Whether dropping free slots makes steps faster, if no sentence is waiting for them."""
+        """Whether free slots are to be dropped, if no sentence is waiting for them."""
         return False
 
     def accepts(self, sentence: Item) -> bool:

@@ -182,7 +182,10 @@ class Service:
         return self._thread is not None and self._thread.is_alive()
 
     def _start(self) -> None:
-        # After a fork the thread is dead, and the lines that wait are those of the parent.
+        # After a fork the thread is dead, the lines that wait are those of the parent, and caches
+        # may be half changed.
+        if self._thread is not None:
+            self._engine.free_caches()
         self._waiting.clear()
         self._unanswered.clear()
         self._num_taken = self._num_submitted

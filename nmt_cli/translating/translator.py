@@ -94,14 +94,15 @@ class Translator:
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.
 
-    Between calls it holds the model, the tokenizer and, on a GPU, what CUDA graphs need. During a
+    Between calls it holds the model, the tokenizer and, on a GPU, what CUDA graphs need, and with
+    compiled layers the caches of ``submit`` for five seconds without a line. During a
     call it also holds one window of lines, their translations, and the attention caches of the
     sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
     fewer at a time from then on. On a GPU, searches of ``translate`` without rules repeat their
     steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
     translate at the same time. With ``compile``, a library computes the layers on a CPU, which a C
     compiler makes once for each kind of CPU; it has copies of the weights, so the model must not
-    change afterwards. None does so where it is possible.
+    change afterwards. ``compile=None`` does so where it is possible.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and

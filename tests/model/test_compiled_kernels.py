@@ -114,7 +114,7 @@ def test_without_openmp_one_thread_computes(kernels, monkeypatch, tmp_path, capl
     monkeypatch.setenv("CC", str(compiler))
     found = load_kernels.__wrapped__()
     assert found.log_normalizers(torch.zeros(1, 8)).item() == pytest.approx(np.log(8))
-    assert "--compile computes in one thread, because" in caplog.text
+    assert "Compiled layers use one thread, because" in caplog.text
 
 
 def test_what_was_compiled_is_used_again(monkeypatch, tmp_path, kernels):

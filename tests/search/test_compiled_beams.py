@@ -8,7 +8,7 @@ from nmt_cli.search.attention_cache import GrowingPast
 from nmt_cli.search.beams import Beams, Candidates, SearchSettings
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.compiled_beams import CompiledBeams
-from nmt_cli.search.compiled_model import CompiledPast
+from nmt_cli.search.compiled_model import SHRINK_BELOW, CompiledPast
 from nmt_cli.search.rules.logits_rule import LongestOutput, NeverStart, SlotStates
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.slot_parts import HeadShape
@@ -176,3 +176,22 @@ def test_places_and_ancestry_are_those_of_numpy(kernels, seed):
         assert found.rooms == expected.rooms
         rooms |= {*found.rooms}
     assert len(rooms) > 3
+
+
+def test_slots_that_are_kept_have_the_room_that_they_need(kernels):
+    shape, like = HeadShape(num_layers=1, num_heads=1, d_k=2, d_v=2), torch.empty(0)
+    parents, none_free = torch.arange(BEAM).repeat(2, 1), torch.zeros(2, dtype=torch.bool)
+    both = GrowingPast(2, BEAM, shape, like), CompiledPast(2, BEAM, shape, like, kernels)
+    for past in both:
+        past.parts.shrink_below = SHRINK_BELOW
+    begins = {0: [0, 1], 7: [1], 13: [0]}  # slots by step
+    rooms = []
+    for step in range(24):
+        for past in both:
+            past.forget_ancestry(begins.get(step, []))
+            if step == 13:  # the long sentence has left, and as many slots are kept
+                past.keep_slots([0, 1])
+            past.advance(parents, none_free)
+        assert both[0].rooms == both[1].rooms
+        rooms += both[1].rooms
+    assert rooms[13] < rooms[12] == rooms[11]

@@ -135,8 +135,8 @@ def test_layers_are_compiled_by_default_and_need_not_be(tmp_path, kernels):
         maps = [Path(f"/proc/{worker}/maps").read_text() for worker in each.workers().values()]
         assert ["kernels/" in text for text in maps] == [each is found]
     assert translated(found, TEXTS[:8]) == translated(other, TEXTS[:8])
-    assert "computes" not in found.log
-    other.wait_for("because false failed: exit status 1. Name another .* or give --no-compile.")
+    assert "compiled" not in found.log
+    other.wait_for("not compiled, because false failed: exit status 1: .* or give --no-compile")
     assert strict.process.wait(60) == 1
     for each in (found, other, strict):
         each.close()

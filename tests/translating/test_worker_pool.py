@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from itertools import chain, islice
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import ClassVar
@@ -128,6 +129,16 @@ def test_windows_come_out_whole_and_in_order(translate, num_workers):
     windows = windows_of(lines, 7)
     assert translate(windows, num_workers) == expected(windows)
     assert translate([], num_workers) == []
+
+
+@pytest.mark.parametrize(("num_lines", "sizes"), [(10, [3, 3, 4]), (2, [1, 1]), (1, [1])])
+def test_workers_share_a_window_if_no_other_waits(tmp_path, num_lines, sizes):
+    # Slow, so that all workers begin before one could take a second part.
+    rest = iter(f"slow {number}" for number in range(num_lines))
+    parts = [list(islice(rest, size)) for size in sizes]
+    with opened(3, lambda: Fake(tmp_path), divides=True) as pool:
+        (found,) = pool.translate_windows(iter([[*chain(*parts)]]))
+    assert [each.text for each in found] == [*chain(*expected(parts))]
 
 
 def test_a_killed_worker_is_replaced_without_a_lost_line(translate, capsys):

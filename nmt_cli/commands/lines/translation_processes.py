@@ -47,6 +47,7 @@ class Processes(NamedTuple):
     on_gpus: bool  # a GPU for each
     is_automatic: bool = False  # no option says how many
     adapts: bool = False  # one process is used as long as few lines wait
+    divides: bool = False  # processes share a window if no other waits for them
 
 
 class Engine(NamedTuple):
@@ -214,7 +215,7 @@ def opened_ctranslate2(
 def _opened_workers(
     model: Path, processes: Processes, device: str, threads: int, options: Mapping[str, Any]
 ) -> Iterator[Engine]:
-    number, _, on_gpus, is_automatic, adapts = processes
+    number, _, on_gpus, is_automatic, adapts, divides = processes
     meter = LoadMeter()
     with Starter() as starter:
         options = {**options, "device": device if on_gpus else "cpu"}
@@ -235,7 +236,9 @@ def _opened_workers(
         if not adapts:
             report()
         all_threads = loaded.all_threads if adapts else None
-        pool = WorkerPool(starter, number, all_threads=all_threads, when_shared=report)
+        pool = WorkerPool(
+            starter, number, all_threads=all_threads, when_shared=report, divides=divides
+        )
         try:
             pool.open()
             yield Engine(pool.translate_windows, pool.chosen, threads, on_gpus)

@@ -48,7 +48,7 @@ OTHER_COMPILER = "Name another compiler in CC"
 
 
 class NoKernelsError(UserError):
-    """There is no library; the ``reason`` and the ``remedy`` are not about options."""
+    """There is no library; ``reason`` and ``remedy`` do not name options."""
 
     def __init__(self, reason: str, remedy: str = OTHER_COMPILER) -> None:
         super().__init__(f"--compile is not possible: {reason}. {remedy}, or leave --compile out.")
@@ -182,7 +182,7 @@ def load_kernels() -> Kernels:
         kernels = _loaded(library)
     if not kernels.functions.has_threads():
         logs.warning(
-            f"--compile computes in one thread, because {shlex.join(compiler)} had no OpenMP when "
+            f"Compiled layers use one thread, because {shlex.join(compiler)} had no OpenMP when "
             f"it made {library}. Once it has (Debian: libgomp1, libomp-dev for Clang), delete that."
         )
     return kernels
@@ -236,7 +236,10 @@ def _make(compiler: Sequence[str], openmp_flag: str, library: Path) -> None:
     try:
         _loaded(library)
     except (OSError, AttributeError) as error:
-        raise NoKernelsError(f"what {words} made cannot be loaded: {error}") from error
+        raise NoKernelsError(
+            f"what {words} made cannot be loaded: {error}",
+            f"{OTHER_COMPILER}, or let {CACHE_VARIABLE} name a folder to load libraries from",
+        ) from error
 
 
 def _run(words: Sequence[str]) -> None:

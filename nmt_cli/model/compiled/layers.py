@@ -167,8 +167,7 @@ class CompiledLayers:
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
         """Copy the weights of ``model``, for which ``supports`` is true."""
         self._functions = kernels.functions
-        self._sizes_of_step = (0, 0, 0)
-        self._of_step: tuple[Tensor, Tensor]
+        self.free_memory_of_step()
         self._kept: list[Tensor] = []  # that structures point to
         config = model.config
         self._encoder = self._stack(
@@ -295,6 +294,10 @@ class CompiledLayers:
     def _workspace(self, stack: _Stack, num_rows: int, longest: int) -> Tensor:
         stack.threads = torch.get_num_threads()
         return _floats(self._functions.workspace_size(ctypes.addressof(stack), num_rows, longest))
+
+    def free_memory_of_step(self) -> None:
+        """Free what the next step would use again."""
+        self._sizes_of_step, self._of_step = (0, 0, 0), (_floats(0), _floats(0))
 
     def _memory_of_step(self, num_rows: int, longest: int) -> tuple[Tensor, Tensor]:
         """Return the rows and the workspace of a step; the next step overwrites them."""

@@ -1,8 +1,9 @@
 """Several processes that translate one stream of lines, in order and in bounded memory.
 
 A task is a window of lines, so that the translations are those of one process with the
-same windows, to the last bit. A worker that dies is replaced, and its task is given to another
-one. A task with which two workers died is halved; if it is a single line, that line fails.
+same windows, to the last bit; or a part of one, if workers share a window. A worker that dies is
+replaced, and its task is given to another one. A task with which two workers died is halved; if it
+is a single line, that line fails.
 
 If the number of workers is left to the pool, one worker gets all threads as long as few lines wait,
 as in a service or with a short text. While a long window waits for each process, they share the
@@ -17,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple, Protocol
 
@@ -62,6 +64,14 @@ class _Task(NamedTuple):
     lines: Sequence[str | Request]
     deaths: int = 0
 
+    def divided(self, number: int) -> list[_Task]:
+        """Return ``number`` parts, at most one for each line."""
+        bounds = [len(self.lines) * n // number for n in range(number + 1)]
+        return [
+            self._replace(first=self.first + begin, lines=self.lines[begin:end])
+            for begin, end in pairwise(bounds)
+        ]
+
 
 class _Worker:
     """A worker process; it is starting as long as it has sent no message."""
@@ -84,10 +94,12 @@ class WorkerPool:
         *,
         all_threads: int | None = None,
         when_shared: Callable[[], object] = lambda: None,
+        divides: bool = False,
     ) -> None:
         """Use ``num_workers``, or at most so many if ``all_threads`` are the threads of one alone.
 
-        ``when_shared`` is called when lines are shared for the first time.
+        ``when_shared`` is called when lines are shared for the first time. With ``divides``,
+        workers share a window if no other waits for them.
         """
         self.chosen: dict[str, str] = {}  # of the workers' translators
         self._starter = starter
@@ -98,7 +110,7 @@ class WorkerPool:
         self._deaths_in_a_row = self._failed_starts = 0
         self._workers: list[_Worker] = []
         self._num_workers, self._all_threads = num_workers, all_threads
-        self._when_shared = when_shared
+        self._when_shared, self._divides = when_shared, divides
 
     def open(self) -> None:
         """Start the workers that are needed at once, and wait for the first one.
@@ -171,6 +183,10 @@ class WorkerPool:
         return windows >= self._num_workers
 
     def _give_to_all(self, threads: int | None) -> None:
+        missing = sum(worker.task is None for worker in self._workers) - len(self._tasks)
+        if self._divides and self._tasks and missing > 0:
+            last = self._tasks.pop()
+            self._tasks += last.divided(max(1, min(1 + missing, len(last.lines))))
         for worker in self._workers:
             if self._tasks and worker.task is None and not worker.is_starting:
                 self._give(worker, threads)
@@ -253,11 +269,8 @@ class WorkerPool:
             error = f"the worker processes that translated it have died ({reason})"
             self._settle(task, [Translation(error=error)])
         else:
-            half = len(task.lines) // 2
-            left, right = task.lines[:half], task.lines[half:]
-            deaths = MOST_DEATHS - 1  # one more death with a half is enough
-            self._tasks.appendleft(_Task(task.window, task.first + half, right, deaths))
-            self._tasks.appendleft(_Task(task.window, task.first, left, deaths))
+            halves = task._replace(deaths=MOST_DEATHS - 1).divided(2)  # one more is enough
+            self._tasks.extendleft(reversed(halves))
 
 
 class _WindowReader:
