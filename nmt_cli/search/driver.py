@@ -96,8 +96,7 @@ class Driver(Generic[Ticket, Item]):
     A search begins with the first sentences and ends when none is left in it. The caches may keep
     the room of a long sentence that has left, so the longest sentence that was ever in the search
     limits how many it holds. When twice as many would fit into a new search, no sentence joins
-    until this one has ended; the next search begins with caches
-    of its own size.
+    until this one has ended; the next search begins with caches of its own size.
 
     The sentences that were in a search that failed are suspects. They are searched again in halves,
     until the sentences that fail alone are found; then the search continues with the others. If

@@ -34,9 +34,9 @@ from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverSta
 from nmt_cli.search.sentences import Sentence, SlotSearch
 from nmt_cli.search.top_k import log_normalizers
 
-# The number of slots is one of so many between two powers of two, if the model computes free ones:
-# each change of it copies the slots, and on a CPU oneDNN keeps compiled products for each number.
-# Otherwise it is a power of two.
+# The number of slots is one of so many between two powers of two: each change of it copies the
+# slots, and on a CPU oneDNN keeps compiled products for each number. If free slots cost nothing,
+# they are added up to a power of two, and dropped if half of them would do.
 STEPS_OF_SLOTS = 4
 
 
