@@ -42,7 +42,8 @@ class CompiledPast(GrowingPast):
     _inherited: NDArray[np.bool_]  # S K E, memory for the next ``is_past``
     _ends: NDArray[np.int64]
     _pointers: _Past
-    _fitting: range  # if there is one part: the ends for which its room stays
+    # If there is one part: the ends for which its room stays, in this version of the parts.
+    _fitting, _fitting_version = range(0), -1
 
     def __init__(
         self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor, kernels: Kernels
@@ -61,20 +62,18 @@ class CompiledPast(GrowingPast):
         end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
         inherited = self._inherited
         room = inherited.shape[2]
-        if end not in self._fitting:
+        if end not in self._fitting or self._fitting_version != self.parts.version:
             self._make_room(self._ends)
             room = max(self.rooms)
             if len(self.rooms) == 1:
                 self._fitting = range(ceil(room * self.parts.shrink_below), room + 1)
+            else:
+                self._fitting = range(0)
+            self._fitting_version = self.parts.version
         if room != inherited.shape[2]:
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
-
-    def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these, at least one."""
-        super().keep_slots(slots)
-        self._make_arrays()  # the room may be another one, even if the number of slots is not
 
     def _make_arrays(self) -> None:
         num_slots, beam_size, room = self.is_past.shape
@@ -82,7 +81,6 @@ class CompiledPast(GrowingPast):
         self._is_used = np.empty(room + beam_size, np.bool_)
         self._ends = np.empty(num_slots, np.int64)
         self.places = np.empty((num_slots, beam_size), np.int64)
-        self._fitting = range(0)
         arrays: list[NDArray[Any]] = [self.is_past, self._is_used, self.places, self._ends]
         self._pointers = _Past(*(each.ctypes.data for each in arrays), num_slots, beam_size, room)
 
