@@ -100,6 +100,7 @@ class Worker(asyncio.Protocol):
         self.number, self.process, self._hear = number, process, hear
         self._transport: asyncio.WriteTransport | None = None
         self._received = bytearray()
+        self._outgoing: list[tuple[int, Any]] = []  # until the event loop has run what is due
         self.lines: dict[int, _Line] = {}  # by the numbers under which they were sent
         self.is_starting = True
         self.device = "cpu"
@@ -113,11 +114,20 @@ class Worker(asyncio.Protocol):
             return not self.lines
         return len(self.lines) < LINES_OF_A_WORKER[self.device]
 
-    def send(self, message: Any) -> None:
-        """Send a message, without waiting until it is read; to nobody if the worker has died."""
+    def send(self, number: int, request: Request | AttentionOf | None) -> None:
+        """Send a line, or withdraw it, soon and together with others.
+
+        Nothing waits until it is read, and nobody gets it if the worker has died.
+        """
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._send_all)
+        self._outgoing.append((number, request))
+
+    def _send_all(self) -> None:
         assert self._transport is not None
+        outgoing, self._outgoing = self._outgoing, []
         if not self._transport.is_closing():
-            data = pickle.dumps(message)
+            data = pickle.dumps(outgoing)
             self._transport.write(LENGTH.pack(len(data)) + data)
 
     def close(self) -> None:
@@ -187,7 +197,7 @@ class ModelWorkers:
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()
         self._again: deque[_Line] = deque()  # lines of workers that have died
-        self._numbers = count()
+        self._numbers = count(1)  # of lines, which decide what is sampled
         self._failed_starts = 0
         self._num_lines = self._num_pieces = self._num_deaths = 0
         self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
@@ -248,7 +258,7 @@ class ModelWorkers:
         self._again = deque(line for line in self._again if line.batch is not batch)
         for worker in self.workers:
             for number in [n for n, line in worker.lines.items() if line.batch is batch]:
-                worker.send((number, None))
+                worker.send(number, None)
                 del worker.lines[number]
             self._note_work(worker)
         self._assign()
@@ -299,17 +309,19 @@ class ModelWorkers:
             if not self._ready.done():
                 self._ready.set_result(None)
         else:
-            number, answer = message
-            line = worker.lines.pop(number, None)  # None: it was withdrawn
-            if line is None:
-                return
-            if isinstance(answer, Bug):
-                logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
-                answer = Translation(error=BUG)
-            self._num_lines += 1
-            self._num_pieces += len(answer.tokens)
-            line.batch.answer(line.place, answer)
+            for number, answer in message:
+                self._note_answer(worker.lines.pop(number, None), answer)
         self._note_work(worker)
+
+    def _note_answer(self, line: _Line | None, answer: Translation | Bug) -> None:
+        if line is None:  # it was withdrawn
+            return
+        if isinstance(answer, Bug):
+            logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
+            answer = Translation(error=BUG)
+        self._num_lines += 1
+        self._num_pieces += len(answer.tokens)
+        line.batch.answer(line.place, answer)
 
     def _note_work(self, worker: Worker) -> None:
         """Note when a worker begins to have lines, and when it has none any more."""
@@ -358,5 +370,5 @@ class ModelWorkers:
                     self._waiting.append(batch)
             number = next(self._numbers)
             worker.lines[number] = line
-            worker.send((number, line.batch.requests[line.place]))
+            worker.send(number, line.batch.requests[line.place])
             self._note_work(worker)

@@ -28,10 +28,11 @@ from nmt_cli.translating.ctranslate2_search import (
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
+from nmt_cli.translating.line_search import Line, Lines, LineSearch, SlowLines
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.service import Service, SlowLines
+from nmt_cli.translating.service import Service
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
 from nmt_cli.translating.windows_ahead import WindowsAhead
@@ -285,6 +286,10 @@ class Translator:
         Raises queue.Full if ``most_waiting`` lines wait, and RuntimeError after ``close``.
         """
         return self._service.submit(line, most_waiting, timeout)
+
+    def line_search(self, lines: Lines[Line]) -> LineSearch[Line]:
+        """Return what translates ``lines`` as they come, while nothing else uses the translator."""
+        return LineSearch(self._jobs, self._engine, lines)
 
     def attention(self, source: str, target: str, name: str) -> Attention:
         """Return all attention of the first model between a sentence and its translation.

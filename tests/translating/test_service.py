@@ -6,10 +6,8 @@ import random
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from concurrent.futures import CancelledError, as_completed
-from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +20,6 @@ from nmt_cli.translating import service as service_module
 from nmt_cli.translating.request import AnyOf, Constraints, Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.workers.messages import Ready
-from nmt_cli.translating.workers.process import work_for_service
 from tests import fake_models
 from tests.fake_models import ByteTokenizer, copying, tiny_recipe
 
@@ -180,32 +176,22 @@ def test_a_cancelled_line_leaves_the_search_after_the_step(
     assert steps == sentences_in_steps
 
 
-def test_a_line_that_a_worker_is_told_to_withdraw_leaves_its_search(monkeypatch):
-    gate, steps = Gate(), []
+def test_a_line_that_is_cancelled_while_others_are_searched_again_leaves_too(monkeypatch):
+    lines, steps = [f"a long line, number {number}" for number in range(4)], []
 
     def fails(sources):
-        steps.append(texts_of(sources))
-        if len(steps) == 3:
-            gate(sources)
+        if len(inside := {*lines} & {*texts_of(sources)}) > 2:
+            raise ValueError("too many")
+        steps.append(inside)
+        if len(steps) == 2:
+            assert futures[3].cancel()
 
     translator, _ = copying(monkeypatch, fails)
-    ours, theirs = Pipe()
-    worker = threading.Thread(target=work_for_service, args=[theirs, lambda: translator])
-    worker.start()
-    assert isinstance(ours.recv(), Ready)
-    ours.send((1, Request("a line of many pieces")))
-    assert gate.reached.wait(SECONDS)
-    ours.send((1, None))
-    ours.send((2, Request("b")))
-    while translator._service._num_submitted < 2:  # then the first line is withdrawn
-        time.sleep(0.001)
-    gate.opened.set()
-    number, translation = ours.recv()
-    assert (number, translation.text) == (2, "b")
-    translator.close()
-    assert len(steps) == 4
-    ours.close()
-    worker.join(SECONDS)
+    with translator:
+        with translator._service.paused():
+            futures = [translator.submit(line) for line in lines]
+        assert [future.result(SECONDS).text for future in futures[:3]] == lines[:3]
+    assert sum(lines[3] in inside for inside in steps) == 1
 
 
 def test_close_waits_or_cancels_and_then_no_line_is_taken(monkeypatch):

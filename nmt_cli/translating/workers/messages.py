@@ -14,7 +14,7 @@ class WorkerModel(NamedTuple):
     threads: int | None  # None: as many as a process uses that is alone
     on_gpus: bool  # worker n uses GPU n
     quiet: bool
-    of_service: bool = False  # workers get single lines, at any time, in place of windows
+    of_service: bool = False  # workers get numbered lines, at any time, in place of windows
 
 
 class AttentionOf(NamedTuple):

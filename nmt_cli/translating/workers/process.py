@@ -11,11 +11,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -30,6 +28,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.pictures.page import as_html
 from nmt_cli.translating.request import Request
+from nmt_cli.translating.service import IDLE_SECONDS
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import (
@@ -41,6 +40,7 @@ from nmt_cli.translating.workers.messages import (
     Refused,
     WorkerModel,
 )
+from nmt_cli.translating.workers.service_lines import ServiceLines
 
 
 class LineTranslator(Protocol):
@@ -94,38 +94,20 @@ def _answer(translator: LineTranslator, lines: Sequence[str | Request]) -> Done 
 def work_for_service(connection: Connection, load: Callable[[], Translator]) -> None:
     """Translate lines in one search, which each joins when it comes, until the other end is closed.
 
-    A line comes as its number and a request; a number with None withdraws the line. Each line is
-    answered by its number and its translation, or a ``Bug``, unless it is withdrawn in time.
+    ``ServiceLines`` documents the messages.
     """
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         translator = _announced(connection, load)
         if translator is None:
             return
-        futures: dict[int, Future[Translation]] = {}
-        drawing = ThreadPoolExecutor(1)  # it waits until no line is in the search
-        sending = threading.Lock()
-
-        def answer(number: int, future: Future[Translation]) -> None:
-            futures.pop(number, None)
-            if future.cancelled():
-                return
-            error, message = future.exception(), None
-            if error is not None:
-                message = Bug(0, 0, [], "".join(traceback.format_exception(error)))
-            with sending, suppress(OSError):  # the command has ended
-                connection.send((number, message or future.result()))
-
-        while True:
-            number, request = connection.recv()
-            if request is not None:
-                if isinstance(request, AttentionOf):
-                    future = drawing.submit(attention_page, translator, request)
-                else:
-                    future = translator.submit(request)
-                futures[number] = future
-                future.add_done_callback(partial(answer, number))
-            elif (withdrawn := futures.get(number)) is not None:
-                withdrawn.cancel()
+        lines = ServiceLines(connection, partial(attention_page, translator))
+        search = translator.line_search(lines)
+        while not lines.have_ended:
+            if not lines.wait(IDLE_SECONDS):
+                search.free_caches()
+                lines.wait()
+            search.run()
+            lines.draw_page()
 
 
 def attention_page(translator: Translator, wanted: AttentionOf) -> Translation:

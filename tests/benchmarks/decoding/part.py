@@ -61,7 +61,7 @@ TRAININGS = {
 LINES = {"S": 1_000, "base": 256}
 CAPTIONS_OF_NEWS = (1, 2, 3, 4)
 # Rates of a turn differ by up to a quarter on machines that share their memory with others.
-ROUNDS = speed.Rounds(warm_up=1, counted=1, max_rounds=10, seconds=1_800)
+ROUNDS = speed.Rounds(warm_up=1, counted=1, max_rounds=10, seconds=2_400)
 
 
 class Contender(NamedTuple):

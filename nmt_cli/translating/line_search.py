@@ -1,0 +1,207 @@
+"""Lines that join one search when they come, and reports of slow lines."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Generic, Protocol, TypeVar
+
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.messages.figures import counted
+from nmt_cli.search.sentences import Outcome, Sentence
+from nmt_cli.translating.line_jobs import LineJob, LineJobs, Ticket
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+
+FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
+
+Line = TypeVar("Line")  # what its source recognizes a line by
+
+
+class SentenceDriver(Protocol):
+    """Searches sentences; ``search.driver.Driver`` documents it."""
+
+    def run(  # noqa: D102
+        self,
+        take: Callable[[], tuple[Ticket, Sentence] | None],
+        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
+    ) -> Iterator[tuple[Ticket, Outcome]]: ...
+    def run_window(  # noqa: D102
+        self,
+        sentences: Iterable[tuple[Ticket, Sentence]],
+        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
+    ) -> Iterator[tuple[Ticket, Outcome]]: ...
+
+
+class Engine(Protocol):
+    """What a translator needs of what searches: ``SearchEngine`` has it."""
+
+    @property
+    def driver(self) -> SentenceDriver:
+        """What is used within ``computing``."""
+        ...
+
+    @property
+    def chosen(self) -> Mapping[str, str]:
+        """What options became, for a record of how a text was translated."""
+        ...
+
+    def computing(self, *, of_submitted_lines: bool = False) -> AbstractContextManager[None]:
+        """Return the context in which sentences are searched."""
+        ...
+
+    def free_caches(self) -> None:
+        """Free the memory that searches of submitted lines keep for the next ones."""
+        ...
+
+
+class Lines(Protocol[Line]):
+    """Where lines come from, and where their translations go; lines are hashable."""
+
+    def take(self) -> tuple[Line, Request] | None:
+        """Return the next line; None if there is none now."""
+        ...
+
+    def withdrawn(self, inside: Collection[Line]) -> Collection[Line]:
+        """Return those lines ``inside`` that leave without an answer.
+
+        This is called after each step of the search.
+        """
+        ...
+
+    def answer(self, line: Line, answer: Translation | BaseException) -> None:
+        """Take the translation of a line, or the bug that it met."""
+        ...
+
+
+class LineSearch(Generic[Line]):
+    """Translates lines in one search, which each joins when it comes.
+
+    Not to be shared between threads.
+    """
+
+    def __init__(self, jobs: LineJobs, engine: Engine, lines: Lines[Line]) -> None:
+        """Translate ``lines`` in ``run``."""
+        self._jobs, self._engine, self._lines = jobs, engine, lines
+        self._inside: dict[LineJob, Line] = {}  # lines that were taken, and have no answer yet
+
+    def run(self) -> None:
+        """Translate until there is no line to take, and all that were taken are answered.
+
+        An error becomes the answer of the lines that have no other.
+        """
+        try:
+            with self._engine.computing(of_submitted_lines=True):
+                self._translate()
+        except BaseException as error:
+            while self._inside:
+                _, line = self._inside.popitem()
+                with suppress(BaseException):  # a callback raised SystemExit or the like
+                    self._lines.answer(line, error)
+
+    def free_caches(self) -> None:
+        """Free the memory that is kept for the next ``run``."""
+        self._engine.free_caches()
+
+    def _translate(self) -> None:
+        waiting = deque[tuple[Ticket, Sentence]]()  # the sentences of the newest line
+        slow_lines = SlowLines()
+
+        def take() -> tuple[Ticket, Sentence] | None:
+            while not waiting and (taken := self._lines.take()) is not None:
+                waiting.extend(self._begun(*taken))
+            return waiting.popleft() if waiting else None
+
+        def watch(inside: Iterable[Ticket]) -> list[Ticket]:
+            tickets = list(inside)
+            slow_lines.look(tickets)
+            unwanted = [ticket for job in self._withdrawn() for ticket, _ in job.entries()]
+            if unwanted and waiting:
+                kept = [entry for entry in waiting if entry[0] not in unwanted]
+                waiting.clear()
+                waiting.extend(kept)
+            # After a failure sentences are searched in halves, and were not there to be withdrawn.
+            return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
+
+        for (job, place), outcome in self._engine.driver.run(take, watch):
+            if job not in self._inside:  # it was withdrawn while a search failed
+                continue
+            job.outcomes[place] = outcome
+            if job.is_done:
+                if again := self._jobs.again(job):
+                    waiting.extendleft(reversed(again))
+                else:
+                    self._answer(job)
+
+    def _withdrawn(self) -> list[LineJob]:
+        """Return the lines inside that are no longer wanted, each once."""
+        lines = self._lines.withdrawn(self._inside.values())
+        if not lines:
+            return []
+        jobs = [job for job, line in self._inside.items() if line in lines]
+        for job in jobs:
+            del self._inside[job]
+        return jobs
+
+    def _begun(self, line: Line, request: Request) -> list[tuple[Ticket, Sentence]]:
+        """Return the sentences of ``line``; answer it if it has none."""
+        try:
+            (job,) = self._jobs.prepare([request])
+        except Exception as error:
+            self._lines.answer(line, _bug_of(error))
+            return []
+        self._inside[job] = line
+        if not job.sentences:
+            self._answer(job)
+        return job.entries()
+
+    def _answer(self, job: LineJob) -> None:
+        line = self._inside.pop(job)
+        try:
+            (translation,) = self._jobs.answers([job])
+        except LinesFailedError as error:
+            self._lines.answer(line, _bug_of(error))
+        else:
+            self._lines.answer(line, translation)
+
+
+def _bug_of(error: Exception) -> BaseException:
+    """Return what a LinesFailedError was raised from; any other error itself."""
+    return (isinstance(error, LinesFailedError) and error.__cause__) or error
+
+
+class SlowLines:
+    """Reports a line when nothing but its sentences was searched for 10 s, 20 s, 40 s ...
+
+    One object is for the lines that are translated together.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._job: LineJob | None = None
+        self._since = self._next_look = clock()
+        self._next_report = FIRST_REPORT_SECONDS
+
+    def look(self, inside: Iterable[Ticket]) -> None:
+        """Report a line if it is due; call it after each step with what is in the search."""
+        now = self._clock()
+        if now < self._next_look:
+            return
+        self._next_look = now + SECONDS_BETWEEN_LOOKS
+        jobs = {job for job, _ in inside}
+        job = jobs.pop() if len(jobs) == 1 else None
+        if job is None or job is not self._job:
+            self._job, self._since, self._next_report = job, now, FIRST_REPORT_SECONDS
+        elif now - self._since >= self._next_report:
+            self._next_report *= 2
+            logs.info(f"{_described(job)} takes long, {now - self._since:.0f} s by itself so far.")
+
+
+def _described(job: LineJob) -> str:
+    sentences = {tuple(each.tokens) for each in job.sentences}  # not each sample
+    pieces = counted(sum(map(len, sentences)), "piece")
+    parts = f" in {len(sentences):,} parts" if len(sentences) > 1 else ""
+    return f"line {job.wanted.line:,} with {pieces}{parts}"

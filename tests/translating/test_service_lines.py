@@ -1,0 +1,152 @@
+"""A worker of a service: its lines join one search, and are answered after each step."""
+
+import threading
+from contextlib import contextmanager
+from multiprocessing import Pipe
+from typing import Any
+
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers import process
+from nmt_cli.translating.workers.messages import AttentionOf, Bug, Ready
+from nmt_cli.translating.workers.process import work_for_service
+from tests.fake_models import copying
+from tests.translating.test_service import SECONDS, Gate, texts_of
+
+PAGE = AttentionOf("a", "b", "model")
+
+
+@contextmanager
+def worker_of(translator):
+    """Run a worker in a thread; the value is the command's end of the connection to it."""
+    ours, theirs = Pipe()
+    arguments = theirs, lambda: translator
+    worker = threading.Thread(target=work_for_service, args=arguments, daemon=True)
+    worker.start()
+    try:
+        assert isinstance(ours.recv(), Ready)
+        yield ours
+    finally:
+        ours.close()
+    worker.join(SECONDS)
+    assert not worker.is_alive()
+
+
+def message_from(connection):
+    assert connection.poll(SECONDS)
+    return connection.recv()
+
+
+def answers_from(connection, number):
+    """Return so many answers, in their order."""
+    found = list[Any]()
+    while len(found) < number:
+        found += message_from(connection)
+    return found
+
+
+def gated(monkeypatch, step):
+    """Return a translator that waits in a step, its gate, and the texts in each step so far."""
+    gate, steps = Gate(), []
+
+    def fails(sources):
+        steps.append(texts_of(sources))
+        if len(steps) == step:
+            gate(sources)
+
+    return copying(monkeypatch, fails)[0], gate, steps
+
+
+def test_a_line_joins_while_another_one_is_translated(monkeypatch):
+    translator, gate, _ = gated(monkeypatch, step=3)
+    with worker_of(translator) as connection:
+        connection.send([(1, Request("a line of many pieces"))])
+        assert gate.reached.wait(SECONDS)
+        connection.send([(2, Request("b"))])
+        gate.opened.set()
+        found = answers_from(connection, 2)
+    assert [(n, each.text) for n, each in found] == [(2, "b"), (1, "a line of many pieces")]
+
+
+def test_the_lines_that_a_step_ends_are_answered_together(monkeypatch):
+    with worker_of(copying(monkeypatch)[0]) as connection:
+        connection.send([(1, Request("a")), (2, Request("b")), (3, Request("longer"))])
+        messages = [message_from(connection) for _ in range(2)]
+    found = [[(n, each.text) for n, each in message] for message in messages]
+    assert found == [[(1, "a"), (2, "b")], [(3, "longer")]]
+
+
+def test_a_blank_line_is_answered(monkeypatch):
+    with worker_of(copying(monkeypatch)[0]) as connection:
+        connection.send([(7, Request(" "))])
+        assert answers_from(connection, 1) == [(7, Translation())]
+
+
+def test_a_withdrawn_line_leaves_the_search(monkeypatch):
+    translator, gate, steps = gated(monkeypatch, step=3)
+    with worker_of(translator) as connection:
+        connection.send([(1, Request("a line of many pieces"))])
+        assert gate.reached.wait(SECONDS)
+        connection.send([(1, None), (2, Request("never")), (3, Request("b")), (2, None)])
+        gate.opened.set()
+        ((number, translation),) = answers_from(connection, 1)
+        assert (number, translation.text) == (3, "b")
+        assert not connection.poll()
+    assert len(steps) == 4
+
+
+def test_a_page_is_drawn_between_the_lines_before_it_and_those_after_it(monkeypatch):
+    translator, gate, _ = gated(monkeypatch, step=1)
+    monkeypatch.setattr(process, "attention_page", lambda _, wanted: Translation(wanted.model))
+    with worker_of(translator) as connection:
+        connection.send([(1, Request("first"))])
+        assert gate.reached.wait(SECONDS)
+        connection.send([(2, PAGE), (3, Request("c")), (4, PAGE), (5, PAGE), (5, None)])
+        gate.opened.set()
+        found = answers_from(connection, 4)
+    expected = [(1, "first"), (2, "model"), (3, "c"), (4, "model")]
+    assert [(n, each.text) for n, each in found] == expected
+
+
+def test_a_bug_is_the_answer_of_the_line_or_the_page_that_meets_it(monkeypatch):
+    def fails(sources):
+        if "bad" in texts_of(sources):
+            raise TypeError("a bug of ours")
+
+    def attention_page(translator, wanted):
+        raise ValueError("another bug")
+
+    monkeypatch.setattr(process, "attention_page", attention_page)
+    with worker_of(copying(monkeypatch, fails)[0]) as connection:
+        connection.send([(1, Request("bad")), (2, Request("good")), (3, PAGE)])
+        found = dict(answers_from(connection, 3))
+    assert found[2].text == "good"
+    for number, error in ((1, "TypeError: a bug of ours"), (3, "ValueError: another bug")):
+        assert isinstance(found[number], Bug)
+        assert error in found[number].traceback
+
+
+def test_an_idle_worker_frees_its_caches_and_goes_on(monkeypatch):
+    monkeypatch.setattr(process, "IDLE_SECONDS", 0.0)
+    translator, _ = copying(monkeypatch)
+    freed = threading.Event()
+    monkeypatch.setattr(translator._engine, "is_compiled", True)  # else each search frees them
+    monkeypatch.setattr(translator._engine, "free_caches", freed.set)
+    with worker_of(translator) as connection:
+        for text in ("a line", "another one"):
+            assert freed.wait(SECONDS)
+            freed.clear()
+            connection.send([(1, Request(text))])
+            assert answers_from(connection, 1)[0][1].text == text
+
+
+def test_a_worker_whose_command_has_ended_ends_after_the_step(monkeypatch):
+    translator, gate, steps = gated(monkeypatch, step=2)
+    pages: list[Any] = []
+    monkeypatch.setattr(process, "attention_page", lambda *asked: pages.append(asked))
+    with worker_of(translator) as connection:
+        connection.send([(1, Request("a line of many pieces")), (2, PAGE), (3, Request("c"))])
+        assert gate.reached.wait(SECONDS)
+        connection.close()
+        gate.opened.set()
+    assert (len(steps), pages) == (2, [])
