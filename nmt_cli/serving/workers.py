@@ -301,6 +301,7 @@ class ModelWorkers:
 
     def _take(self, worker: Worker, message: Any) -> None:
         if isinstance(message, Refused):
+            self._leave(worker)  # it ends, and so would another one
             self._fail(UserError(message.message))
         elif isinstance(message, Ready):
             worker.is_starting, self._failed_starts = False, 0

@@ -37,7 +37,8 @@ def choose_attention(
 
     It is that of the checkpoint with the facts ``before``, if they name one. Otherwise it is the
     faster one for the batches from ``first_index`` on, cut by ``cut`` or smaller; one line reports
-    it. On a CPU there is no choice.
+    it. With ``--deterministic`` it is varlen, because two runs may find different ways faster. On a
+    CPU there is no choice.
     """
     machine = objective.machine
     if machine.device.type != "cuda":
@@ -46,6 +47,8 @@ def choose_attention(
     if not all(machine.ranks.gather(_supports_varlen(objective))):
         return machine._replace(attention="padded")
     kept: Attention | None = (before or {}).get("attention")
+    if kept is None and machine.is_deterministic:
+        kept = "varlen"
     if kept is None:
         batches = list(_first_batches(corpus, plan, first_index))
         kept = _faster(objective, batches, cut, corpus.longest)

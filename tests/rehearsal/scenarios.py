@@ -228,7 +228,8 @@ def choose_attention(
     run_dir: Path,
     *,
     costs: list[dict[str, float]],
-    forgets: int,
+    forgets: int = 0,
+    is_deterministic: bool = False,
 ) -> dict[str, Any]:
     """Train a step in each of several sessions, in which kernels have these ``costs``.
 
@@ -246,6 +247,7 @@ def choose_attention(
         return facts(machine._replace(attention=None))
 
     machine, cut = Machine(torch.device("cuda"), "bf16"), BatchCut(80)
+    machine = machine._replace(is_deterministic=is_deterministic)
     recipe = changed(recipe, validation={"bleu": "off"}, checkpoints={"every_steps": 1})
     _marked(mode, Trainer, "_step_ahead", "step")
     for step, mode.costs in enumerate(costs, 1):

@@ -108,6 +108,12 @@ def test_the_faster_attention_is_measured_once_in_a_run(rehearse):
     assert ", by varlen attention 3000.0 ms." in again
 
 
+def test_no_measurement_decides_where_equal_bits_are_asked_for(rehearse):
+    slow = {VARLEN: 1.0, PADDED: 1e-6}
+    report = rehearse("choose attention", costs=[slow], is_deterministic=True)
+    assert report.result == {"lines": [], "attention": ["varlen"]}
+
+
 def test_products_of_fp32_stay_in_fp32(rehearse):
     report = rehearse("train", precision="fp32", changes={"validation": {"bleu": "off"}})
     assert (report.illegal, report.error) == ([], None)

@@ -1,5 +1,6 @@
 """The command: workers, their deaths, and the end after a signal."""
 
+import asyncio
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,11 @@ import requests
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.serving.workers import ModelWorkers
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.messages import Refused
 from tests.serving.conftest import REVERSING
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
@@ -168,3 +174,32 @@ def test_a_model_must_name_its_languages():
     result = CliRunner().invoke(cli.main, ["serve", str(path)])
     assert result.exit_code == 2
     assert f"such as {path}=en:de." in result.stderr
+
+
+def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
+    warnings, started = list[str](), list[int]()
+    monkeypatch.setattr(logs, "warning", warnings.append)
+
+    class Starter:
+        def start(self, number):
+            ours, theirs = Pipe()
+            with theirs:
+                theirs.send(Refused("the GPU is too small", 1))
+            started.append(number)
+            return ours, 0
+
+        def status_of(self, process):
+            return 0
+
+        def close(self):
+            pass
+
+    async def open_workers():
+        workers = ModelWorkers(Starter(), 1)
+        with pytest.raises(UserError, match="the GPU is too small"):
+            await workers.opened()
+        await asyncio.sleep(0.05)  # its end would be heard
+        workers.close()
+
+    asyncio.run(open_workers())
+    assert (started, warnings) == ([0], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import traceback
 from collections.abc import Callable, Collection
 from multiprocessing.connection import Connection
@@ -23,6 +24,9 @@ class ServiceLines:
         """``draw`` returns a page."""
         self.have_ended = False  # the other end was closed
         self._connection, self._draw = connection, draw
+        # ``Connection.poll`` makes such an object each time, which a step would feel.
+        self._arrivals = select.poll()
+        self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
         self._withdrawn: set[int] = set()  # since the last step
         self._answers: list[tuple[int, Translation | Bug]] = []  # that were not sent yet
@@ -77,13 +81,14 @@ class ServiceLines:
             if self._answers:
                 self._connection.send(self._answers)
                 self._answers = []
-            while self._connection.poll(0 if self._waiting else seconds):
+            milliseconds = None if seconds is None else 1_000 * seconds
+            while self._arrivals.poll(0 if self._waiting else milliseconds):
                 for number, request in self._connection.recv():
                     if request is not None:
                         self._waiting[number] = request
                     elif self._waiting.pop(number, None) is None:
                         self._withdrawn.add(number)
-                seconds = 0
+                milliseconds = 0
         except (EOFError, OSError):
             self._waiting.clear()
             self.have_ended = True
