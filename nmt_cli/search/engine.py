@@ -119,19 +119,19 @@ class SearchEngine:
         )
 
     @contextmanager
-    def computing(self, *, of_submitted_lines: bool = False) -> Iterator[None]:
+    def computing(self, *, of_single_lines: bool = False) -> Iterator[None]:
         """Compute as the options ask for in this block; after it only CUDA graphs keep memory.
 
-        After ``of_submitted_lines`` compiled layers keep their caches, so that the next line need
+        After ``of_single_lines`` compiled layers keep their caches, so that the next line need
         not wait for new ones.
 
-        In the attention of submitted lines, which come a few at a time, MKL multiplies: oneDNN
+        In the attention of single lines, of which a few come at a time, MKL multiplies: oneDNN
         takes 15 to 20 µs more for each product, compiles it for each size, and is faster only with
         many long sentences. Layers that have products of their own keep them.
         """
         no_autocast = torch.autocast(self._device.type, enabled=False)
         have_own = all(model.output_projection is not None for model in self.models)
-        is_mkl = of_submitted_lines and have_own
+        is_mkl = of_single_lines and have_own
         products = use_fp32_products("mkl" if is_mkl else self._fp32_products)
         kernels = use_kernels(self._kernels)
         try:
@@ -143,7 +143,7 @@ class SearchEngine:
             raise
         if self._graphed is not None:
             self._graphed.wait()
-        if not (of_submitted_lines and self.is_compiled):
+        if not (of_single_lines and self.is_compiled):
             self.free_caches()
 
     def free_caches(self) -> None:

@@ -100,7 +100,7 @@ class Worker(asyncio.Protocol):
         self.number, self.process, self._hear = number, process, hear
         self._transport: asyncio.WriteTransport | None = None
         self._received = bytearray()
-        self._outgoing: list[tuple[int, Any]] = []  # until the event loop has run what is due
+        self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
         self.lines: dict[int, _Line] = {}  # by the numbers under which they were sent
         self.is_starting = True
         self.device = "cpu"
@@ -115,9 +115,9 @@ class Worker(asyncio.Protocol):
         return len(self.lines) < LINES_OF_A_WORKER[self.device]
 
     def send(self, number: int, request: Request | AttentionOf | None) -> None:
-        """Send a line, or withdraw it, soon and together with others.
+        """Send a line, or None to withdraw it; nobody gets it if the worker has died.
 
-        Nothing waits until it is read, and nobody gets it if the worker has died.
+        What is sent in one turn of the event loop is one message, so that the worker wakes once.
         """
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._send_all)
@@ -197,7 +197,7 @@ class ModelWorkers:
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()
         self._again: deque[_Line] = deque()  # lines of workers that have died
-        self._numbers = count(1)  # of lines, which decide what is sampled
+        self._numbers = count(1)  # of lines, which reports of slow lines name
         self._failed_starts = 0
         self._num_lines = self._num_pieces = self._num_deaths = 0
         self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
@@ -287,9 +287,10 @@ class ModelWorkers:
         await loop.create_unix_connection(lambda: worker, sock=end)
 
     def _fail(self, error: UserError) -> None:
-        future = self.broken if self._ready.done() else self._ready
-        if not future.done():
-            future.set_exception(error)
+        if not self._ready.done():
+            self._ready.set_exception(error)
+        elif not (self._ready.cancelled() or self._ready.exception() or self.broken.done()):
+            self.broken.set_exception(error)
 
     def _hear(self, worker: Worker, messages: Sequence[Any] | None) -> None:
         if messages is None:
@@ -301,7 +302,7 @@ class ModelWorkers:
 
     def _take(self, worker: Worker, message: Any) -> None:
         if isinstance(message, Refused):
-            self._leave(worker)  # it ends, and so would another one
+            self._leave(worker)  # another one would refuse too
             self._fail(UserError(message.message))
         elif isinstance(message, Ready):
             worker.is_starting, self._failed_starts = False, 0

@@ -37,8 +37,8 @@ def choose_attention(
 
     It is that of the checkpoint with the facts ``before``, if they name one. Otherwise it is the
     faster one for the batches from ``first_index`` on, cut by ``cut`` or smaller; one line reports
-    it. With ``--deterministic`` it is varlen, because two runs may find different ways faster. On a
-    CPU there is no choice.
+    it. With ``--deterministic`` nothing is measured, because two runs may find different ways
+    faster: it is varlen where the model and the GPU suit it. On a CPU there is no choice.
     """
     machine = objective.machine
     if machine.device.type != "cuda":

@@ -175,7 +175,7 @@ def _begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -
 def _require_same_training(
     recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary], machine: Machine
 ) -> None:
-    """Raise UserError if the ranks' text, recipe or precision differ."""
+    """Raise UserError if the ranks' text, recipe or options differ."""
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
     augmentation = [
@@ -190,6 +190,7 @@ def _require_same_training(
         f"prepared text in {corpus.directory}": files,
         "recipe": section_hash(recipe, *sorted(sections)),
         "--precision": machine.precision,
+        "--deterministic": machine.is_deterministic,
     }
     ranks = machine.ranks
     for what, value in compared.items():

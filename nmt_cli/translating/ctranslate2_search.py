@@ -73,9 +73,9 @@ class CTranslate2Search:
         """Return ``entries`` in the groups that are searched one after another: a single one."""
         return [entries]
 
-    def computing(self, *, of_submitted_lines: bool = False) -> AbstractContextManager[None]:
+    def computing(self, *, of_single_lines: bool = False) -> AbstractContextManager[None]:
         """Return the context in which sentences are searched: nothing has to be set."""
-        del of_submitted_lines
+        del of_single_lines
         return nullcontext()
 
     def free_caches(self) -> None:

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import count
 
+from nmt_cli.translating.continuous_search import ContinuousSearch, Engine
 from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.line_search import Engine, LineSearch
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
 
@@ -55,7 +55,7 @@ class Service:
 
     The thread starts with the first line. It ends if no line comes for ``IDLE_SECONDS``, and the
     next line starts another one. At the exit of the interpreter it ends after the step that it is
-    in; lines that have no translation then get RuntimeError.
+    in: lines in the search get RuntimeError, and those that wait are cancelled.
 
     Submitted lines and callers of ``paused`` use the model in the order in which they came.
     """
@@ -155,7 +155,7 @@ class Service:
             for line in late:  # callbacks of futures run without the lock
                 self.answer(line, Translation(error=TOO_LATE))
 
-    def withdrawn(self, inside: Collection[SubmittedLine]) -> Collection[SubmittedLine]:
+    def take_withdrawn(self, inside: Collection[SubmittedLine]) -> Collection[SubmittedLine]:
         """Return the lines ``inside`` that were cancelled; all of them at the exit."""
         if self._is_stopped:
             self._left += inside
@@ -195,7 +195,7 @@ class Service:
         atexit.register(self._stop)
 
     def _run(self) -> None:
-        search = LineSearch(self._jobs, self._engine, self)
+        search = ContinuousSearch(self._jobs, self._engine, self)
         while self._wait():
             search.run()
             with self._changed:

@@ -20,6 +20,7 @@ from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import naming_lines
 from nmt_cli.translating.answers import AnswerOptions, Answers
+from nmt_cli.translating.continuous_search import ContinuousSearch, Key, LineSource, SlowLines
 from nmt_cli.translating.ctranslate2_search import (
     CTranslate2Model,
     CTranslate2Search,
@@ -28,7 +29,6 @@ from nmt_cli.translating.ctranslate2_search import (
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
-from nmt_cli.translating.line_search import Line, Lines, LineSearch, SlowLines
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
@@ -287,9 +287,9 @@ class Translator:
         """
         return self._service.submit(line, most_waiting, timeout)
 
-    def line_search(self, lines: Lines[Line]) -> LineSearch[Line]:
+    def continuous_search(self, lines: LineSource[Key]) -> ContinuousSearch[Key]:
         """Return what translates ``lines`` as they come, while nothing else uses the translator."""
-        return LineSearch(self._jobs, self._engine, lines)
+        return ContinuousSearch(self._jobs, self._engine, lines)
 
     def attention(self, source: str, target: str, name: str) -> Attention:
         """Return all attention of the first model between a sentence and its translation.

@@ -108,7 +108,7 @@ def test_the_faster_attention_is_measured_once_in_a_run(rehearse):
     assert ", by varlen attention 3000.0 ms." in again
 
 
-def test_no_measurement_decides_where_equal_bits_are_asked_for(rehearse):
+def test_deterministic_training_takes_varlen_attention_without_measuring(rehearse):
     slow = {VARLEN: 1.0, PADDED: 1e-6}
     report = rehearse("choose attention", costs=[slow], is_deterministic=True)
     assert report.result == {"lines": [], "attention": ["varlen"]}

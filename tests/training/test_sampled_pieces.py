@@ -23,7 +23,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
-from nmt_cli.training.starting import plan_batches
+from nmt_cli.training.starting import plan_batches, prepare_training
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
@@ -220,6 +220,23 @@ def test_ranks_of_different_augmentation_do_not_train_together(augmented, sample
             tmp_path,
             lambda ranks: train((augmented, sampled)[ranks.rank], tmp_path / "x", 1, ranks=ranks),
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "bf16"}, "the --precision of rank 0 and of rank 1 differ"),
+        ({"is_deterministic": True}, "the --deterministic of rank 0 and of rank 1 differ"),
+    ],
+)
+def test_ranks_of_different_options_do_not_train_together(sampled, tmp_path, options, message):
+    def start(ranks):
+        machine = CPU._replace(ranks=ranks, **(options if ranks.is_main else {}))
+        cut = BatchCut(MAX_TOKENS, ranks.size)
+        prepare_training(sampled.recipe, sampled.corpus, tmp_path / "x", machine, cut)
+
+    with pytest.raises(UserError, match=message):
+        run_ranks(2, tmp_path, start)
 
 
 def test_validation_never_samples(sampled):

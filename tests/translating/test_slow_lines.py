@@ -2,8 +2,8 @@
 
 from nmt_cli.messages import logs
 from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.continuous_search import SlowLines
 from nmt_cli.translating.line_jobs import LineJob
-from nmt_cli.translating.line_search import SlowLines
 from nmt_cli.translating.wanted_output import Wanted
 
 

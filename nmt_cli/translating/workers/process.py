@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 import traceback
@@ -28,7 +29,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.pictures.page import as_html
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.service import IDLE_SECONDS
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import (
@@ -40,7 +40,9 @@ from nmt_cli.translating.workers.messages import (
     Refused,
     WorkerModel,
 )
-from nmt_cli.translating.workers.service_lines import ServiceLines
+from nmt_cli.translating.workers.worker_lines import WorkerLines
+
+IDLE_SECONDS = 5.0  # without a line, until a worker of a service frees its caches
 
 
 class LineTranslator(Protocol):
@@ -92,17 +94,17 @@ def _answer(translator: LineTranslator, lines: Sequence[str | Request]) -> Done 
 
 
 def work_for_service(connection: Connection, load: Callable[[], Translator]) -> None:
-    """Translate lines in one search, which each joins when it comes, until the other end is closed.
+    """Translate lines and draw pages until the other end is closed.
 
-    ``ServiceLines`` documents the messages.
+    Each line joins the search in progress. ``WorkerLines`` documents the messages.
     """
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with suppress(BrokenPipeError, ConnectionResetError):
         translator = _announced(connection, load)
         if translator is None:
             return
-        lines = ServiceLines(connection, partial(attention_page, translator))
-        search = translator.line_search(lines)
-        while not lines.have_ended:
+        lines = WorkerLines(connection, partial(attention_page, translator))
+        search = translator.continuous_search(lines)
+        while not lines.is_closed:
             if not lines.wait(IDLE_SECONDS):
                 search.free_caches()
                 lines.wait()
@@ -160,6 +162,7 @@ def _be_worker(
     status = 1
     try:
         die_with_parent()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command ends its workers
 
         def load() -> Translator:
             if loaded is not None:

@@ -1,10 +1,10 @@
-"""Lines that join one search when they come, and reports of slow lines."""
+"""A search that lines join when they come, and reports of slow lines."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from nmt_cli.translating.translation import Translation
 
 FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 
-Line = TypeVar("Line")  # what its source recognizes a line by
+Key = TypeVar("Key")  # identifies a line
 
 
 class SentenceDriver(Protocol):
@@ -29,77 +29,67 @@ class SentenceDriver(Protocol):
         take: Callable[[], tuple[Ticket, Sentence] | None],
         watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
     ) -> Iterator[tuple[Ticket, Outcome]]: ...
-    def run_window(  # noqa: D102
-        self,
-        sentences: Iterable[tuple[Ticket, Sentence]],
-        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
-    ) -> Iterator[tuple[Ticket, Outcome]]: ...
 
 
 class Engine(Protocol):
-    """What a translator needs of what searches: ``SearchEngine`` has it."""
+    """What searches, such as ``SearchEngine``."""
 
     @property
     def driver(self) -> SentenceDriver:
         """What is used within ``computing``."""
         ...
 
-    @property
-    def chosen(self) -> Mapping[str, str]:
-        """What options became, for a record of how a text was translated."""
-        ...
-
-    def computing(self, *, of_submitted_lines: bool = False) -> AbstractContextManager[None]:
+    def computing(self, *, of_single_lines: bool = False) -> AbstractContextManager[None]:
         """Return the context in which sentences are searched."""
         ...
 
     def free_caches(self) -> None:
-        """Free the memory that searches of submitted lines keep for the next ones."""
+        """Free the memory that searches of single lines keep for the next ones."""
         ...
 
 
-class Lines(Protocol[Line]):
-    """Where lines come from, and where their translations go; lines are hashable."""
+class LineSource(Protocol[Key]):
+    """Where lines come from, and where their translations go."""
 
-    def take(self) -> tuple[Line, Request] | None:
+    def take(self) -> tuple[Key, Request] | None:
         """Return the next line; None if there is none now."""
         ...
 
-    def withdrawn(self, inside: Collection[Line]) -> Collection[Line]:
-        """Return those lines ``inside`` that leave without an answer.
+    def take_withdrawn(self, inside: Collection[Key]) -> Collection[Key]:
+        """Return the lines that leave the search without an answer; others are ignored.
 
-        This is called after each step of the search.
+        This is called after each step, with the lines ``inside``.
         """
         ...
 
-    def answer(self, line: Line, answer: Translation | BaseException) -> None:
+    def answer(self, line: Key, answer: Translation | BaseException) -> None:
         """Take the translation of a line, or the bug that it met."""
         ...
 
 
-class LineSearch(Generic[Line]):
-    """Translates lines in one search, which each joins when it comes.
+class ContinuousSearch(Generic[Key]):
+    """Translates lines in one search, which each joins when it comes (continuous batching).
 
     Not to be shared between threads.
     """
 
-    def __init__(self, jobs: LineJobs, engine: Engine, lines: Lines[Line]) -> None:
+    def __init__(self, jobs: LineJobs, engine: Engine, lines: LineSource[Key]) -> None:
         """Translate ``lines`` in ``run``."""
         self._jobs, self._engine, self._lines = jobs, engine, lines
-        self._inside: dict[LineJob, Line] = {}  # lines that were taken, and have no answer yet
+        self._inside: dict[LineJob, Key] = {}  # lines that were taken, and have no answer yet
 
     def run(self) -> None:
         """Translate until there is no line to take, and all that were taken are answered.
 
-        An error becomes the answer of the lines that have no other.
+        An error that ends the search becomes the answer of all lines inside.
         """
         try:
-            with self._engine.computing(of_submitted_lines=True):
+            with self._engine.computing(of_single_lines=True):
                 self._translate()
         except BaseException as error:
             while self._inside:
                 _, line = self._inside.popitem()
-                with suppress(BaseException):  # a callback raised SystemExit or the like
+                with suppress(BaseException):  # ``answer`` may run a caller's code
                     self._lines.answer(line, error)
 
     def free_caches(self) -> None:
@@ -118,12 +108,13 @@ class LineSearch(Generic[Line]):
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             tickets = list(inside)
             slow_lines.look(tickets)
-            unwanted = [ticket for job in self._withdrawn() for ticket, _ in job.entries()]
+            unwanted = [ticket for job in self._withdraw() for ticket, _ in job.entries()]
             if unwanted and waiting:
                 kept = [entry for entry in waiting if entry[0] not in unwanted]
                 waiting.clear()
                 waiting.extend(kept)
-            # After a failure sentences are searched in halves, and were not there to be withdrawn.
+            # After a failure halves are searched, and a line may have been withdrawn while its
+            # sentences were in the other half.
             return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
 
         for (job, place), outcome in self._engine.driver.run(take, watch):
@@ -136,9 +127,9 @@ class LineSearch(Generic[Line]):
                 else:
                     self._answer(job)
 
-    def _withdrawn(self) -> list[LineJob]:
-        """Return the lines inside that are no longer wanted, each once."""
-        lines = self._lines.withdrawn(self._inside.values())
+    def _withdraw(self) -> list[LineJob]:
+        """Remove the lines that are withdrawn now; return them."""
+        lines = self._lines.take_withdrawn(self._inside.values())
         if not lines:
             return []
         jobs = [job for job, line in self._inside.items() if line in lines]
@@ -146,7 +137,7 @@ class LineSearch(Generic[Line]):
             del self._inside[job]
         return jobs
 
-    def _begun(self, line: Line, request: Request) -> list[tuple[Ticket, Sentence]]:
+    def _begun(self, line: Key, request: Request) -> list[tuple[Ticket, Sentence]]:
         """Return the sentences of ``line``; answer it if it has none."""
         try:
             (job,) = self._jobs.prepare([request])

@@ -12,8 +12,8 @@ from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf, Bug
 
 
-class ServiceLines:
-    """The lines of a worker for ``LineSearch``, and pages, which are drawn while none is searched.
+class WorkerLines:
+    """The lines of a worker, and pages, which are drawn while no line is searched.
 
     They come in messages, which are lists of numbers and requests: a number with None withdraws
     what came under this number. The answers are lists of numbers and translations, or bugs. Both
@@ -22,9 +22,9 @@ class ServiceLines:
 
     def __init__(self, connection: Connection, draw: Callable[[AttentionOf], Translation]) -> None:
         """``draw`` returns a page."""
-        self.have_ended = False  # the other end was closed
+        self.is_closed = False  # the other end was closed
         self._connection, self._draw = connection, draw
-        # ``Connection.poll`` makes such an object each time, which a step would feel.
+        # ``Connection.poll`` makes such an object each time: 30 µs a step.
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
@@ -32,26 +32,26 @@ class ServiceLines:
         self._answers: list[tuple[int, Translation | Bug]] = []  # that were not sent yet
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Send the answers, and wait for lines; return whether there is something to do.
+        """Send the answers, and wait for a message; return False if ``seconds`` passed without one.
 
-        Waits at most ``seconds``; None: for ever. No line may be in the search.
+        None waits for ever. Does not wait if a line is left. No line may be in the search.
         """
-        self._exchange(seconds)
-        self._withdrawn.clear()  # what is here no longer
-        return bool(self._waiting) or self.have_ended
+        has_come = self._exchange(seconds)
+        self._withdrawn.clear()  # these were answered before
+        return has_come or bool(self._waiting)
 
     def take(self) -> tuple[int, Request] | None:
         """Return the next line; None if there is none, or if a page comes before it."""
-        number, request = next(iter(self._waiting.items()), (0, None))
+        number, request = self._first()
         if not isinstance(request, Request):
             return None
         del self._waiting[number]
         return number, next(numbered([request], first=number))
 
-    def withdrawn(self, inside: Collection[int]) -> Collection[int]:
-        """Return the lines ``inside`` that nobody waits for any more."""
+    def take_withdrawn(self, inside: Collection[int]) -> Collection[int]:
+        """Exchange messages; return the lines that were withdrawn, all if the end was closed."""
         self._exchange(0)
-        if self.have_ended:
+        if self.is_closed:
             return list(inside)
         withdrawn, self._withdrawn = self._withdrawn, set()
         return withdrawn
@@ -66,7 +66,7 @@ class ServiceLines:
 
     def draw_page(self) -> None:
         """Draw a page if one is next; no line may be in the search."""
-        number, request = next(iter(self._waiting.items()), (0, None))
+        number, request = self._first()
         if not isinstance(request, AttentionOf):
             return
         del self._waiting[number]
@@ -75,20 +75,28 @@ class ServiceLines:
         except Exception as error:
             self.answer(number, error)
 
-    def _exchange(self, seconds: float | None) -> None:
-        """Send the answers and receive what has come; wait for that if no line waits here."""
+    def _first(self) -> tuple[int, Request | AttentionOf | None]:
+        return next(iter(self._waiting.items()), (0, None))
+
+    def _exchange(self, seconds: float | None) -> bool:
+        """Send the answers and receive what has come; return whether anything has.
+
+        Waits for that, at most ``seconds``, if no line is left.
+        """
+        has_come = False
         try:
             if self._answers:
                 self._connection.send(self._answers)
                 self._answers = []
             milliseconds = None if seconds is None else 1_000 * seconds
-            while self._arrivals.poll(0 if self._waiting else milliseconds):
+            while self._arrivals.poll(0 if self._waiting or has_come else milliseconds):
                 for number, request in self._connection.recv():
                     if request is not None:
                         self._waiting[number] = request
                     elif self._waiting.pop(number, None) is None:
                         self._withdrawn.add(number)
-                milliseconds = 0
+                has_come = True
         except (EOFError, OSError):
             self._waiting.clear()
-            self.have_ended = True
+            has_come = self.is_closed = True
+        return has_come
