@@ -116,6 +116,18 @@ def test_the_http_process_imports_no_torch(command):
     assert "libtorch" not in Path(f"/proc/{command.process.pid}/maps").read_text()
 
 
+def test_an_interrupt_of_workers_changes_nothing(command):
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(translated, command, [" ".join(WORDS)] * 500)
+        while not metric(command, "nmt_cli_worker_lines"):
+            time.sleep(0.01)
+        before = command.workers()
+        for worker in before.values():
+            os.kill(worker, signal.SIGINT)
+        assert len(set(future.result())) == 1
+    assert command.workers() == before
+
+
 def test_what_was_accepted_is_finished_after_a_signal(command):
     text = " ".join(WORDS)
     with ThreadPoolExecutor(1) as pool:
