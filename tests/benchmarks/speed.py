@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import duration_text
+from tests.benchmarks.cpu_time import TICKS
 from tests.benchmarks.processes import Toolkit, Worker, WorkerError
 
 MIN_ROUNDS = 3
@@ -106,11 +107,13 @@ def _figures(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "rate": median(rates),
         "rates": rates,
+        "cpu_rate": median(rate_of(steps, "cpu_seconds") for steps in counted),
         "wait_share": waited / seconds,
         "memory": answers[-1]["memory"],
     }
 
 
-def rate_of(steps: Sequence[dict[str, Any]]) -> float:
-    """Return real target tokens a second of these steps."""
-    return sum(step["target_tokens"] for step in steps) / sum(step["seconds"] for step in steps)
+def rate_of(steps: Sequence[dict[str, Any]], key: str = "seconds") -> float:
+    """Return real target tokens a second of these steps; ``cpu_seconds`` are those of the CPU."""
+    seconds = sum(step[key] for step in steps) or 1 / TICKS  # a short step may have no CPU time
+    return sum(step["target_tokens"] for step in steps) / seconds

@@ -34,7 +34,8 @@ class FakeWorker:
             raise WorkerError("no memory left")
         seconds = [1.0] + [self.seconds] * (count - 1)
         step = {"target_tokens": 100, "loss": 1.0, "wait_seconds": 0.0}
-        return {"steps": [{**step, "seconds": s} for s in seconds], "memory": 7}
+        steps = [{**step, "seconds": s, "cpu_seconds": 2 * s} for s in seconds]
+        return {"steps": steps, "memory": 7}
 
 
 def measured_with(workers):
@@ -63,7 +64,9 @@ def test_all_rows_train_on_the_same_batches_and_the_first_step_of_a_turn_is_not_
     workers = {OURS: FakeWorker(0.1), HUGGING_FACE: FakeWorker(0.2)}
     measured = measured_with(workers)
     assert measured["rounds"] == 4
-    assert measured["rows"]["nmt-cli"]["fp32"]["rates"] == pytest.approx([1000.0] * 4)
+    of_fp32 = measured["rows"]["nmt-cli"]["fp32"]
+    assert of_fp32["rates"] == pytest.approx([1000.0] * 4)
+    assert (of_fp32["rate"], of_fp32["cpu_rate"]) == pytest.approx((1000.0, 500.0))
     turns = {
         worker: [turn for turn in worker.turns if turn[0] == "bf16"] for worker in workers.values()
     }

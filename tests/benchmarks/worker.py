@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from tests.benchmarks.cpu_time import cpu_seconds_of_all
 from tests.benchmarks.memory_of_a_step import free_memory
 from tests.benchmarks.shapes import Setup
 
@@ -87,10 +88,12 @@ def proportional_memory() -> int:
 
 
 def _timed(loop: Loop, variant: str, index: int) -> dict[str, Any]:
-    started = time.perf_counter()
+    before, started = cpu_seconds_of_all(os.getpid()), time.perf_counter()
     step = loop.step(variant, index)
     seconds = time.perf_counter() - started
-    return step._replace(seconds=seconds if step.seconds is None else step.seconds)._asdict()
+    cpu_seconds = cpu_seconds_of_all(os.getpid()) - before
+    counted = step._replace(seconds=seconds if step.seconds is None else step.seconds)
+    return {**counted._asdict(), "cpu_seconds": cpu_seconds}  # of the whole step
 
 
 def _give_memory_back() -> None:

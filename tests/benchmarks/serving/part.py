@@ -6,7 +6,6 @@ that clients see, against CTranslate2 behind Starlette, which gets the same clie
 """
 
 import asyncio
-import os
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.messages import logs
 from tests.benchmarks import targets
+from tests.benchmarks.cpu_time import cpu_seconds, cpu_seconds_of_all, with_children
 from tests.benchmarks.decoding.sample import EXPORTED
 from tests.benchmarks.targets import verdict
 from tests.serving.load import Client, translate_all
@@ -32,7 +32,6 @@ OURS = {
     f"{targets.OUR_COMPILED} fp32": ("--precision=fp32", "--compile"),
     f"{targets.OUR_COMPILED} int8": ("--precision=int8", "--compile"),
 }
-TICKS = os.sysconf("SC_CLK_TCK")
 SECONDS_BETWEEN_LOOKS = 0.02  # at the CPU time of processes
 
 Figures = dict[str, Any]
@@ -46,7 +45,7 @@ class Server(NamedTuple):
 
     def cpu_seconds(self) -> float:
         """Return what all of its processes have used so far."""
-        return sum(map(_cpu_seconds, _with_children(self.process)))
+        return cpu_seconds_of_all(self.process)
 
 
 def measure(
@@ -160,7 +159,7 @@ def _cpu_rate_of_translate(
             # The kernel does not add up the time of processes that are killed, as workers are.
             while process.poll() is None:
                 with suppress(OSError):
-                    found |= {each: _cpu_seconds(each) for each in _with_children(process.pid)}
+                    found |= {each: cpu_seconds(each) for each in with_children(process.pid)}
                 time.sleep(SECONDS_BETWEEN_LOOKS)
         assert process.returncode == 0
         return sum(found.values())
@@ -205,18 +204,6 @@ def _alone(model: Path, options: Sequence[str], lines: Sequence[str]) -> Figures
         "translator": median(by_translator),
         "more": median(one - other for one, other in found),
     }
-
-
-def _with_children(process: int) -> Iterator[int]:
-    yield process
-    for path in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in path.read_text().split():
-            yield from _with_children(int(child))
-
-
-def _cpu_seconds(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def markdown(measured: Figures, write_table: Callable[[list[str], list[list[str]]], str]) -> str:
