@@ -181,7 +181,8 @@ def advice_on_load(
         return None
     fewer, remedy = max(1, int(free) // processes), ""
     if option == "--workers" and processes > 1 and int(free) <= 1:
-        remedy = ", or give --threads 1"  # a single worker is a process with all threads
+        # A single worker is a process with all threads, unless --threads says how many.
+        remedy = ", or give --workers 1 --threads 1"
     elif processes > max(1, int(free)):
         remedy = f", or give {option} {max(1, int(free))}"
     elif fewer < threads:

@@ -186,7 +186,7 @@ def texts_of(fields: Mapping[str, Any], key: str) -> list[str]:
     values = value if isinstance(value, list) else [value]
     texts = [text for text in values if isinstance(text, str)]
     if not texts or len(texts) < len(values):
-        raise RefusedError(400, f"{key} must be a text or a list of texts")
+        raise RefusedError(400, f"{key} must be a text or a list of texts that is not empty")
     return texts
 
 

@@ -127,7 +127,7 @@ def test_a_busy_machine_is_named_with_what_helps(others, cores, threads, process
 
 def test_a_single_worker_is_no_advice_because_it_has_all_threads():
     found = advice_on_load(1.0, Cores(2), 1, 2, option="--workers")
-    assert (found or "").endswith("end them, or give --threads 1.")
+    assert (found or "").endswith("end them, or give --workers 1 --threads 1.")
 
 
 FACTS = {

@@ -98,9 +98,9 @@ def test_libretranslate_in_forms(running_service, expected):
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"source": "en", "target": "de"}, "q must be a text or a list of texts"),
-        ({"q": ["a", 1]}, "q must be a text or a list of texts"),
-        ({"q": []}, "q must be a text or a list of texts"),
+        ({"source": "en", "target": "de"}, "q must be a text or a list of texts that is not empty"),
+        ({"q": ["a", 1]}, "q must be a text or a list of texts that is not empty"),
+        ({"q": []}, "q must be a text or a list of texts that is not empty"),
         ({"q": "a", "source": "xx", "target": "de"}, "there is no model with source 'xx', target"),
         ({"q": "a", "source": "en", "target": "fr"}, "there is no model with source 'en', target"),
         ({"q": "a", "source": "en", "target": "de", "format": "md"}, "format must be text or html"),

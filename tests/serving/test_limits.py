@@ -148,4 +148,4 @@ def test_forms_that_cannot_be_read_are_refused(silent):
         assert (answer.status_code, answer.json()) == (400, {"error": "the body is not UTF-8"})
     several = {"Content-Type": "multipart/form-data; boundary=x"}
     answer = post(silent, "/translate", data=b"--x\r\nnothing", headers=several)
-    assert answer.json() == {"error": "q must be a text or a list of texts"}
+    assert answer.json() == {"error": "q must be a text or a list of texts that is not empty"}

@@ -122,8 +122,8 @@ def test_an_interrupt_of_workers_changes_nothing(command):
         while not metric(command, "nmt_cli_worker_lines"):
             time.sleep(0.01)
         before = command.workers()
-        for worker in before.values():
-            os.kill(worker, signal.SIGINT)
+        for process in [*children(command.process.pid), *before.values()]:
+            os.kill(process, signal.SIGINT)
         assert len(set(future.result())) == 1
     assert command.workers() == before
 

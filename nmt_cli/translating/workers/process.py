@@ -162,7 +162,6 @@ def _be_worker(
     status = 1
     try:
         die_with_parent()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command ends its workers
 
         def load() -> Translator:
             if loaded is not None:
@@ -182,4 +181,5 @@ def _be_worker(
 def main() -> None:
     """Serve the command at the other end of the connection that the argument names."""
     die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of workers too: the command ends them
     _serve(Connection(int(sys.argv[1])))
