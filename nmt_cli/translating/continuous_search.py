@@ -18,7 +18,11 @@ from nmt_cli.translating.translation import Translation
 
 FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 
+# Lines of which some sentences are in the search and others wait; no line joins beside so many.
+MOST_DIVIDED_LINES = 32
+
 Key = TypeVar("Key")  # identifies a line
+Entry = tuple[Ticket, Sentence]
 
 
 class SentenceDriver(Protocol):
@@ -97,33 +101,25 @@ class ContinuousSearch(Generic[Key]):
         self._engine.free_caches()
 
     def _translate(self) -> None:
-        waiting = deque[tuple[Ticket, Sentence]]()  # the sentences of the newest line
-        slow_lines = SlowLines()
-
-        def take() -> tuple[Ticket, Sentence] | None:
-            while not waiting and (taken := self._lines.take()) is not None:
-                waiting.extend(self._begun(*taken))
-            return waiting.popleft() if waiting else None
+        turns, slow_lines = _Turns(self._next_line), SlowLines()
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             tickets = list(inside)
             slow_lines.look(tickets)
             unwanted = [ticket for job in self._withdraw() for ticket, _ in job.entries()]
-            if unwanted and waiting:
-                kept = [entry for entry in waiting if entry[0] not in unwanted]
-                waiting.clear()
-                waiting.extend(kept)
+            if unwanted:
+                turns.remove(unwanted)
             # After a failure halves are searched, and a line may have been withdrawn while its
             # sentences were in the other half.
             return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
 
-        for (job, place), outcome in self._engine.driver.run(take, watch):
+        for (job, place), outcome in self._engine.driver.run(turns.take, watch):
             if job not in self._inside:  # it was withdrawn while a search failed
                 continue
             job.outcomes[place] = outcome
             if job.is_done:
                 if again := self._jobs.again(job):
-                    waiting.extendleft(reversed(again))
+                    turns.add(again)
                 else:
                     self._answer(job)
 
@@ -137,7 +133,14 @@ class ContinuousSearch(Generic[Key]):
             del self._inside[job]
         return jobs
 
-    def _begun(self, line: Key, request: Request) -> list[tuple[Ticket, Sentence]]:
+    def _next_line(self) -> list[Entry]:
+        """Return the sentences of the next line that has some; none if there is no such line."""
+        while (taken := self._lines.take()) is not None:
+            if entries := self._begun(*taken):
+                return entries
+        return []
+
+    def _begun(self, line: Key, request: Request) -> list[Entry]:
         """Return the sentences of ``line``; answer it if it has none."""
         try:
             (job,) = self._jobs.prepare([request])
@@ -157,6 +160,46 @@ class ContinuousSearch(Generic[Key]):
             self._lines.answer(line, _bug_of(error))
         else:
             self._lines.answer(line, translation)
+
+
+class _Turns:
+    """Which sentence joins next: those of new lines and those that wait take turns.
+
+    So a line of many sentences does not stop the lines after it.
+    """
+
+    def __init__(self, next_line: Callable[[], list[Entry]]) -> None:
+        """``next_line`` returns the sentences of a new line; none if there is none now."""
+        self._next_line = next_line
+        self._waiting = deque[deque[Entry]]()  # of each line whose first sentence was taken
+        self._is_turn_of_new = True
+
+    def take(self) -> Entry | None:
+        """Return the next sentence; None if there is none now."""
+        for is_new in (self._is_turn_of_new, not self._is_turn_of_new):
+            entries = self._new() if is_new else self._oldest()
+            if entries:
+                self._is_turn_of_new = not is_new
+                entry = entries.popleft()
+                if entries:
+                    self._waiting.append(entries)
+                return entry
+        return None
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Let sentences of a line wait that were searched before."""
+        self._waiting.appendleft(deque(entries))
+
+    def remove(self, unwanted: Collection[Ticket]) -> None:
+        """Let sentences with these tickets wait no longer."""
+        lines = [[entry for entry in line if entry[0] not in unwanted] for line in self._waiting]
+        self._waiting = deque(deque(line) for line in lines if line)
+
+    def _new(self) -> deque[Entry]:
+        return deque(self._next_line() if len(self._waiting) < MOST_DIVIDED_LINES else ())
+
+    def _oldest(self) -> deque[Entry]:
+        return self._waiting.popleft() if self._waiting else deque()
 
 
 def _bug_of(error: Exception) -> BaseException:

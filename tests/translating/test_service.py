@@ -194,6 +194,19 @@ def test_a_line_that_is_cancelled_while_others_are_searched_again_leaves_too(mon
     assert sum(lines[3] in inside for inside in steps) == 1
 
 
+def test_a_line_of_many_sentences_does_not_stop_those_after_it(monkeypatch):
+    translator, _ = copying(monkeypatch, split_sentences=True, max_tokens_per_device=1)
+    sentences, done = [f"Sentence {number}." for number in range(20)], []
+    with translator:
+        with translator._service.paused():
+            texts = [" ".join(sentences), " ".join(sentences[::-1]), "b", "c", "d"]
+            futures = [translator.submit(text) for text in texts]
+            for future, text in zip(futures, texts, strict=True):
+                future.add_done_callback(lambda _, text=text: done.append(text))
+        assert [future.result(SECONDS).text for future in futures] == texts
+    assert done[:3] == ["b", "c", "d"]
+
+
 def test_close_waits_or_cancels_and_then_no_line_is_taken(monkeypatch):
     gate = Gate()
     translator, _ = copying(monkeypatch, gate, max_tokens_per_device=1)
