@@ -125,7 +125,7 @@ class SearchEngine:
         After ``of_single_lines`` compiled layers keep their caches, so that the next line need
         not wait for new ones.
 
-        In the attention of single lines, of which a few come at a time, MKL multiplies: oneDNN
+        A search of single lines holds few of them. Its attention is then computed by MKL: oneDNN
         takes 15 to 20 µs more for each product, compiles it for each size, and is faster only with
         many long sentences. Layers that have products of their own keep them.
         """

@@ -312,12 +312,12 @@ class ModelWorkers:
                 self._ready.set_result(None)
         else:
             for number, answer in message:
-                self._note_answer(worker.lines.pop(number, None), answer)
+                line = worker.lines.pop(number, None)  # None: it was withdrawn
+                if line is not None:
+                    self._note_answer(line, answer)
         self._note_work(worker)
 
-    def _note_answer(self, line: _Line | None, answer: Translation | Bug) -> None:
-        if line is None:  # it was withdrawn
-            return
+    def _note_answer(self, line: _Line, answer: Translation | Bug) -> None:
         if isinstance(answer, Bug):
             logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
             answer = Translation(error=BUG)

@@ -11,18 +11,17 @@ from typing import Generic, Protocol, TypeVar
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.messages.figures import counted
-from nmt_cli.search.sentences import Outcome, Sentence
-from nmt_cli.translating.line_jobs import LineJob, LineJobs, Ticket
+from nmt_cli.search.sentences import Outcome
+from nmt_cli.translating.line_jobs import Entry, LineJob, LineJobs, Ticket
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
 FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 
-# Lines of which some sentences are in the search and others wait; no line joins beside so many.
+# If so many lines have sentences that wait for room, no further line is taken.
 MOST_DIVIDED_LINES = 32
 
 Key = TypeVar("Key")  # identifies a line
-Entry = tuple[Ticket, Sentence]
 
 
 class SentenceDriver(Protocol):
@@ -30,7 +29,7 @@ class SentenceDriver(Protocol):
 
     def run(  # noqa: D102
         self,
-        take: Callable[[], tuple[Ticket, Sentence] | None],
+        take: Callable[[], Entry | None],
         watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
     ) -> Iterator[tuple[Ticket, Outcome]]: ...
 

@@ -62,17 +62,18 @@ class LineJob:
         """Whether all its sentences have an outcome."""
         return len(self.outcomes) == len(self.sentences)
 
-    def entries(self) -> list[tuple[Ticket, Sentence]]:
+    def entries(self) -> list[Entry]:
         """Return its sentences as the driver of the search takes them."""
         return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]
 
 
 Ticket = tuple[LineJob, int]  # a line, and which of its sentences
+Entry = tuple[Ticket, Sentence]  # as the driver of the search takes it
 
 
 def longest_first(
-    entries: Iterable[tuple[Ticket, Sentence]],
-) -> list[tuple[Ticket, Sentence]]:
+    entries: Iterable[Entry],
+) -> list[Entry]:
     """Return the sentences of lines, the longest one first."""
     return sorted(entries, key=lambda entry: len(entry[1].tokens), reverse=True)
 
@@ -213,7 +214,7 @@ class LineJobs:
             are_samples=are_samples,
         )
 
-    def again(self, job: LineJob) -> list[tuple[Ticket, Sentence]]:
+    def again(self, job: LineJob) -> list[Entry]:
         """Return sentences to search again: those without any output that copies their text."""
         places = {
             place

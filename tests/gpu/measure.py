@@ -21,6 +21,7 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.translating.translator import Translator
 from tests import conftest
+from tests.benchmarks.cpu_time import with_children
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop, model_config
 from tests.benchmarks.shapes import SHAPES, Setup, Shape
@@ -138,7 +139,7 @@ def killed_rank() -> None:
         process = subprocess.Popen([*command, *map(str, options), *steps])
         try:
             _wait_for_metrics(run_dir / "metrics.jsonl")
-            victim = max(_workers(process.pid))
+            victim = max(each for each in with_children(process.pid) if each != process.pid)
             os.kill(victim, signal.SIGKILL)
             killed = time.monotonic()
             status = process.wait(SECONDS_TO_NOTICE)
@@ -155,14 +156,6 @@ def _wait_for_metrics(path: Path) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("training did not begin")
         time.sleep(0.1)
-
-
-def _workers(process: int) -> list[int]:
-    """Return the children of ``process`` and theirs, which train."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(child) for child in children] + [
-        each for child in children for each in _workers(int(child))
-    ]
 
 
 def _toy(folder: Path) -> tuple[Recipe, PreparedCorpus]:
