@@ -146,18 +146,19 @@ class Driver(Generic[Ticket, Item]):
         search began, it ends and the next one begins. Raises BugError for a bug, with the tickets
         of the fewest sentences that halving finds.
         """
-        waiting = deque(sentences)
-
-        def num_slots() -> int:
-            return self.size.num_slots(self._tokens_of(waiting[0][1]))
-
+        waiting, most_like = deque(sentences), self.most_like
         while waiting:
-            too_many = 2 * num_slots()
+            too_many = 2 * most_like(waiting[0][1])
 
             def take(too_many: int = too_many) -> tuple[Ticket, Item] | None:
-                return waiting.popleft() if waiting and num_slots() < too_many else None
+                fits = bool(waiting) and most_like(waiting[0][1]) < too_many
+                return waiting.popleft() if fits else None
 
             yield from self._run(deque(), _Supply(take, watch, is_window=True))
+
+    def most_like(self, item: Item) -> int:
+        """Return how many sentences as long as ``item`` are searched at a time."""
+        return self.size.num_slots(self._tokens_of(item))
 
     def founds(self, sentences: Iterable[Item]) -> Iterator[Found]:
         """Yield what is found for ``sentences``, by their numbers, until an error is raised."""

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.messages.figures import counted
-from nmt_cli.search.sentences import Outcome
+from nmt_cli.search.sentences import Outcome, Sentence
 from nmt_cli.translating.line_jobs import Entry, LineJob, LineJobs, Ticket
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -20,6 +20,9 @@ FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 
 # If so many lines have sentences that wait for room, no further line is taken.
 MOST_DIVIDED_LINES = 32
+# Of the room for sentences, what those of lines with several of them take. A long sentence takes
+# seconds, and a line that comes meanwhile needs room.
+DIVIDED_SHARE = 3 / 4
 
 Key = TypeVar("Key")  # identifies a line
 
@@ -32,6 +35,8 @@ class SentenceDriver(Protocol):
         take: Callable[[], Entry | None],
         watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
     ) -> Iterator[tuple[Ticket, Outcome]]: ...
+
+    def most_like(self, item: Sentence) -> int: ...  # noqa: D102
 
 
 class Engine(Protocol):
@@ -100,7 +105,8 @@ class ContinuousSearch(Generic[Key]):
         self._engine.free_caches()
 
     def _translate(self) -> None:
-        turns, slow_lines = _Turns(self._next_line), SlowLines()
+        driver, slow_lines = self._engine.driver, SlowLines()
+        turns = _Turns(self._next_line, driver.most_like)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             tickets = list(inside)
@@ -112,7 +118,9 @@ class ContinuousSearch(Generic[Key]):
             # sentences were in the other half.
             return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
 
-        for (job, place), outcome in self._engine.driver.run(turns.take, watch):
+        for ticket, outcome in driver.run(turns.take, watch):
+            turns.leave(ticket)
+            job, place = ticket
             if job not in self._inside:  # it was withdrawn while a search failed
                 continue
             job.outcomes[place] = outcome
@@ -164,13 +172,20 @@ class ContinuousSearch(Generic[Key]):
 class _Turns:
     """Which sentence joins next: those of new lines and those that wait take turns.
 
-    So a line of many sentences does not stop the lines after it.
+    A line of many sentences does not stop the lines after it: they need not wait until all its
+    sentences have joined, nor until one of these is done.
     """
 
-    def __init__(self, next_line: Callable[[], list[Entry]]) -> None:
-        """``next_line`` returns the sentences of a new line; none if there is none now."""
-        self._next_line = next_line
+    def __init__(
+        self, next_line: Callable[[], list[Entry]], most_like: Callable[[Sentence], int]
+    ) -> None:
+        """``next_line`` returns the sentences of a new line; none if there is none now.
+
+        ``most_like`` returns how many sentences as long as one are searched at a time.
+        """
+        self._next_line, self._most_like = next_line, most_like
         self._waiting = deque[deque[Entry]]()  # of each line whose first sentence was taken
+        self._divided = dict[Ticket, int]()  # pieces of taken sentences of divided lines
         self._is_turn_of_new = True
 
     def take(self) -> Entry | None:
@@ -179,18 +194,26 @@ class _Turns:
             entries = self._new() if is_new else self._oldest()
             if entries:
                 self._is_turn_of_new = not is_new
-                entry = entries.popleft()
+                ticket, sentence = entries.popleft()
+                if entries or not is_new:
+                    self._divided[ticket] = len(sentence.tokens)
                 if entries:
                     self._waiting.append(entries)
-                return entry
+                return ticket, sentence
         return None
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Let sentences of a line wait that were searched before."""
         self._waiting.appendleft(deque(entries))
 
+    def leave(self, ticket: Ticket) -> None:
+        """Know that a sentence has left the search."""
+        self._divided.pop(ticket, None)
+
     def remove(self, unwanted: Collection[Ticket]) -> None:
-        """Let sentences with these tickets wait no longer."""
+        """Let sentences with these tickets leave, or wait no longer."""
+        for ticket in unwanted:
+            self.leave(ticket)
         lines = [[entry for entry in line if entry[0] not in unwanted] for line in self._waiting]
         self._waiting = deque(deque(line) for line in lines if line)
 
@@ -198,7 +221,20 @@ class _Turns:
         return deque(self._next_line() if len(self._waiting) < MOST_DIVIDED_LINES else ())
 
     def _oldest(self) -> deque[Entry]:
-        return self._waiting.popleft() if self._waiting else deque()
+        for number, entries in enumerate(self._waiting):
+            if self._has_room(entries[0][1]):
+                del self._waiting[number]
+                return entries
+        return deque()
+
+    def _has_room(self, sentence: Sentence) -> bool:
+        """Return whether ``sentence`` leaves room for other lines.
+
+        Much shorter sentences are not counted, because they will be done much sooner.
+        """
+        shortest = len(sentence.tokens) / 2
+        num_divided = sum(num_pieces >= shortest for num_pieces in self._divided.values())
+        return num_divided < max(1, int(DIVIDED_SHARE * self._most_like(sentence)))
 
 
 def _bug_of(error: Exception) -> BaseException:

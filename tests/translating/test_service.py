@@ -207,6 +207,25 @@ def test_a_line_of_many_sentences_does_not_stop_those_after_it(monkeypatch):
     assert done[:3] == ["b", "c", "d"]
 
 
+def test_a_line_that_comes_need_not_wait_for_a_sentence_of_divided_lines(monkeypatch):
+    sentences, steps, later = [f"{'A long' + 'er' * n} sentence." for n in range(5)], [], []
+    texts = [" ".join(sentences * 4), " ".join(sentences[::-1] * 4)]
+
+    def fails(sources):
+        steps.append(texts_of(sources))
+        if len(steps) == 3:
+            later.append(translator.submit("b"))
+
+    options = {"split_sentences": True, "beam_size": 2, "max_tokens_per_device": 2 * 8 * 32}
+    translator, _ = copying(monkeypatch, fails, **options)
+    with translator:
+        assert [each.text for each in submitted(translator, texts)] == texts
+        assert later[0].result(SECONDS).text == "b"
+    joined = next(number for number, inside in enumerate(steps) if "b" in inside)
+    assert joined < len(sentences[0])  # before any sentence was done
+    assert sum(text in sentences for text in steps[joined]) == 6
+
+
 def test_close_waits_or_cancels_and_then_no_line_is_taken(monkeypatch):
     gate = Gate()
     translator, _ = copying(monkeypatch, gate, max_tokens_per_device=1)
