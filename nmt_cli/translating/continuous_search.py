@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,8 +21,8 @@ FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 
 # If so many lines have sentences that wait for room, no further line is taken.
 MOST_DIVIDED_LINES = 32
-# Of the room for sentences, what those of lines with several of them take. A long sentence takes
-# seconds, and a line that comes meanwhile needs room.
+# When sentences of divided lines fill this share of the room, no further ones of these join: a long
+# one takes seconds, and a line that comes meanwhile needs room.
 DIVIDED_SHARE = 3 / 4
 
 Key = TypeVar("Key")  # identifies a line
@@ -173,7 +174,7 @@ class _Turns:
     """Which sentence joins next: those of new lines and those that wait take turns.
 
     A line of many sentences does not stop the lines after it: they need not wait until all its
-    sentences have joined, nor until one of these is done.
+    sentences have joined, and these leave room for others.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class _Turns:
         """
         self._next_line, self._most_like = next_line, most_like
         self._waiting = deque[deque[Entry]]()  # of each line whose first sentence was taken
-        self._divided = dict[Ticket, int]()  # pieces of taken sentences of divided lines
+        self._divided = dict[Ticket, int]()  # pieces of sentences that were taken
         self._is_turn_of_new = True
 
     def take(self) -> Entry | None:
@@ -221,16 +222,20 @@ class _Turns:
         return deque(self._next_line() if len(self._waiting) < MOST_DIVIDED_LINES else ())
 
     def _oldest(self) -> deque[Entry]:
+        most = math.inf  # pieces of a sentence that may overtake those before it
         for number, entries in enumerate(self._waiting):
-            if self._has_room(entries[0][1]):
+            sentence = entries[0][1]
+            if len(sentence.tokens) < most and self._has_room(sentence):
                 del self._waiting[number]
                 return entries
+            most = min(most, len(sentence.tokens) / 2)
         return deque()
 
     def _has_room(self, sentence: Sentence) -> bool:
         """Return whether ``sentence`` leaves room for other lines.
 
-        Much shorter sentences are not counted, because they will be done much sooner.
+        Those of less than half its length are not counted: they will be done much sooner, and so
+        may overtake it.
         """
         shortest = len(sentence.tokens) / 2
         num_divided = sum(num_pieces >= shortest for num_pieces in self._divided.values())

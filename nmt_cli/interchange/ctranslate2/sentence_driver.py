@@ -150,9 +150,9 @@ class CTranslate2Driver(Generic[Ticket]):
         return self.outcomes(self.begin(list(sentences)))
 
     def most_like(self, item: Sentence) -> int:
-        """Return how many sentences as long as ``item`` are translated at a time."""
-        tokens = max(1, len(item.tokens)) * self._group_of(item).beam_size
-        return max(1, min(SENTENCES_OF_A_BATCH, self._max_tokens // tokens))
+        """Return how many sentences as long as ``item`` are taken at a time, in any batches."""
+        del item
+        return SENTENCES_OF_A_BATCH
 
     def begin(self, entries: Sequence[Entry[Ticket]]) -> list[Batch]:
         """Let CTranslate2 translate sentences, longest first, without waiting for it."""
@@ -167,7 +167,9 @@ class CTranslate2Driver(Generic[Ticket]):
             members.sort(key=lambda entry: len(entry[1].tokens), reverse=True)
             start = 0
             while start < len(members):
-                end = start + min(most, self.most_like(members[start][1]))
+                longest = max(1, len(members[start][1].tokens))
+                number = self._max_tokens // (longest * group.beam_size)
+                end = start + max(1, min(most, number))
                 batches.append(self._batch(members[start:end], group))
                 start = end
         return batches
