@@ -157,8 +157,7 @@ def test_a_cancelled_line_is_not_translated(monkeypatch):
 def test_a_cancelled_line_leaves_the_search_after_the_step(
     monkeypatch, max_tokens, sentences_in_steps
 ):
-    sentences, steps = ["It goes on.", "Another sentence.", "A third."], []
-    others = ["b", "One more. And more."]
+    sentences, others, steps = ["It goes on.", "Another sentence.", "A third."], ["b", "c"], []
 
     def fails(sources):
         steps.append(len({*sentences} & {*texts_of(sources)}))
@@ -174,9 +173,23 @@ def test_a_cancelled_line_leaves_the_search_after_the_step(
         assert [each.result(SECONDS).text for each in futures] == others
         assert [*as_completed([future], timeout=SECONDS)] == [future]
     assert future.cancelled()
-    num_steps = len(sentences_in_steps)
-    assert steps[:num_steps] == sentences_in_steps
-    assert not any(steps[num_steps:])
+    assert steps == sentences_in_steps
+
+
+def test_a_cancelled_line_leaves_its_room_to_other_divided_lines(monkeypatch):
+    steps, other = [], "One more. And more."
+
+    def fails(sources):
+        steps.append(sources)
+        if len(steps) == 3:
+            assert future.cancel()
+
+    translator, _ = copying(monkeypatch, fails, split_sentences=True, max_tokens_per_device=1)
+    with translator:
+        with translator._service.paused():
+            future = translator.submit("It goes on. Another sentence.")
+            later = translator.submit(other)
+        assert later.result(SECONDS).text == other
 
 
 def test_a_line_that_is_cancelled_while_others_are_searched_again_leaves_too(monkeypatch):
