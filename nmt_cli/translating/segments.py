@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.protection import Protection
+
+PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
+WINDOW = 20_000  # characters that sentencex gets at a time; its time is quadratic for some texts
 
 
 class SegmentsError(ValueError):
@@ -116,8 +122,11 @@ def sentences(text: str, language: str, protection: Protection | None = None) ->
     """
     with importing("text", "sentences are cut"):
         import sentencex
-    segments = sentencex.segment(language, text)
-    assert "".join(segments) == text, "sentencex has changed the text"
+
+    cut = partial(sentencex.segment, base_of(language))
+    # Version 1.0.32 loses breaks between paragraphs of a text of more than 10,240 bytes.
+    paragraphs = PARAGRAPH_BREAK.split(text)  # and the breaks
+    segments = [segment for each in paragraphs for segment in _cut_in_windows(each, cut)]
     if protection is not None:
         segments = list(_joined_within(segments, [m[:2] for m in protection.found_in(text)]))
     texts, gaps = list[str](), [""]
@@ -131,6 +140,34 @@ def sentences(text: str, language: str, protection: Protection | None = None) ->
         texts.append(sentence)
         gaps.append(segment[start + len(sentence) :])
     return Segments(texts, gaps)
+
+
+def _cut_in_windows(text: str, cut: Callable[[str], list[str]]) -> Iterator[str]:
+    """Yield the segments of ``text``, which ``cut`` returns for each window of it.
+
+    The last segment of a window may continue in the next window, so it is cut again there.
+    """
+    begin = window = 0  # of the next segment, and of the window
+    while window < len(text):
+        is_last = window + WINDOW >= len(text)
+        *found, last = _unchanged(text[window : window + WINDOW], cut)
+        for each in [*found, last] if is_last else found:
+            window += len(each)
+            yield text[begin:window]
+            begin = window
+        if not found:  # the segment may be longer than a window
+            window += len(last)
+
+
+def _unchanged(text: str, cut: Callable[[str], list[str]]) -> list[str]:
+    """Return the segments that ``cut`` returns, or ``text`` alone if it fails or changes it."""
+    try:
+        found = [segment for segment in cut(text) if segment]
+        return found if "".join(found) == text else [text]
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:  # a panic of Rust is no Exception
+        return [text]
 
 
 def _joined_within(segments: Iterable[str], places: Sequence[tuple[int, int]]) -> Iterator[str]:

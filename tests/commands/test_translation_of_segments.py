@@ -107,6 +107,17 @@ def test_workers_and_shards_write_what_one_process_writes(model, monkeypatch):
     assert b"".join(shards) == whole
 
 
+def test_a_document_of_many_paragraphs(model):
+    text = "cat Ant.\n\n" * 1_100
+    lines = [json.dumps({"text": each, "split": True}) for each in ("cat Ant.", text)]
+    asked = piped(model, lines, "--input-format", "jsonl", "--format", "jsonl")
+    lines = [json.dumps({"text": each}) for each in ("cat Ant.", text)]
+    options = ["--input-format", "jsonl", "--format", "jsonl", "--split-sentences"]
+    assert (asked.exit_code, asked.stdout) == (0, piped(model, lines, *options).stdout)
+    one, document = [json.loads(line)["text"] for line in asked.stdout.splitlines()]
+    assert document == f"{one}\n\n" * 1_100
+
+
 def test_an_interrupted_translation_goes_on(model, source, monkeypatch):
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
     whole, add = translated(model, source, "whole"), ResumableOutput.add

@@ -88,6 +88,17 @@ def test_sentences_and_gaps_are_the_text(running_service):
     assert joined == text
 
 
+def test_a_document_of_many_paragraphs(running_service):
+    text = "ant bee.\n\n" * 1_100
+    assert len(text) > 10_240  # where sentencex loses line ends
+    answer = post(running_service, "/v1/sentences", {"text": text, "source": "en"})
+    assert answer == {"sentences": ["ant bee."] * 1_100, "gaps": ["", *["\n\n"] * 1_100]}
+    record = {"text": ["ant bee.", text], "source": "en", "split": True}
+    one, document = post(running_service, "/v1/translate", record)["translations"]
+    assert one["text"]
+    assert document["text"] == f"{one['text']}\n\n" * 1_100
+
+
 def test_models_and_health(running_service):
     answer = requests.get(f"{running_service.url}/v1/models", timeout=30).json()
     assert [(m["name"], m["source"], m["target"]) for m in answer["models"]] == [

@@ -13,6 +13,7 @@ from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.beams import Hypothesis
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating import segments
 from nmt_cli.translating.answers import Ranked, best_sums
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.segmenter import LANGUAGE_MISSING
@@ -78,6 +79,56 @@ def test_sentences_and_gaps_are_the_text(parts):
         assert found.filled([Output(each) for each in found.texts]) == text
         assert all(each == each.strip() and not is_blank(each) for each in found.texts)
         assert all(is_blank(gap) for gap in found.gaps)
+
+
+@given(
+    length=st.integers(10_200, 10_250),
+    filler=st.sampled_from(["A dog runs.\n\n", "A dog runs. ", "a", "狗跑了。", "กา", "\u0301"]),
+    gap=st.sampled_from(["\n\n", "\r\n\r\n", "\n\r\r\n", "\n\n\n", "\u2028", "\r", " ", ""]),
+    rest=st.text(st.sampled_from('aB .!?。؟\n\r\u2028\u0301\u200dกم"()')),
+)
+def test_documents_keep_every_character(length, filler, gap, rest):
+    text = (filler * length).encode()[:length].decode(errors="ignore") + gap + rest + filler * 9
+    found = sentences(text, "en")
+    assert found.filled([Output(each) for each in found.texts]) == text
+
+
+def test_long_documents_are_cut_as_their_paragraphs_are(monkeypatch):
+    quoted = 'Mr. Smith said: "Go. Now." He left at 3.5 (or so). '
+    paragraphs = [quoted * 3, "One. Two! ", "word " * 900 + "end. ", quoted * 300, "他跑了。" * 900]
+    alone = [text for each in paragraphs for text in sentences(each, "en").texts]
+    assert len(alone) == 6 + 2 + 1 + 600 + 900
+    assert sentences("\n\n".join(paragraphs), "en").texts == alone
+    for window in range(200, 252):  # it ends at each place of a sentence
+        monkeypatch.setattr(segments, "WINDOW", window)
+        found = sentences("He left (at 3.5). Who is Mr. Smith? " * 50, "en")
+        assert found.texts == ["He left (at 3.5).", "Who is Mr. Smith?"] * 50
+
+
+def test_a_text_without_an_end_of_a_sentence_is_one_segment():
+    for text in ("a" * 100_000, "word " * 20_000, "ก" * 5_000):
+        assert sentences(text, "en").texts == [text.strip()]
+
+
+class PanicError(BaseException):
+    """A panic of Rust is no Exception."""
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        lambda _, text: ["One.", "Two."],  # without what is between them
+        lambda _, text: [],
+        lambda _, text: [1],
+        lambda _, text: text.index("Three"),
+        lambda _, text: (_ for _ in ()).throw(PanicError),
+    ],
+)
+def test_a_text_that_is_changed_or_refused_is_one_segment(monkeypatch, segment):
+    import sentencex
+
+    monkeypatch.setattr(sentencex, "segment", segment)
+    assert sentences(" One. Two. ", "en") == (["One. Two."], [" ", " "])
 
 
 def test_ten_thousand_sentences_of_one_line(monkeypatch):
