@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from nmt_cli.corpus.text.characters import base_of, label_of, subtags_of
+
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
@@ -113,6 +115,8 @@ zh Chinese
 zu Zulu""".splitlines()
 )
 
+BY_CHANCE = 1.01  # a confidence that is not above 1 / (number of languages) means nothing
+
 
 class Detected(NamedTuple):
     """A language that a text may be in."""
@@ -123,48 +127,61 @@ class Detected(NamedTuple):
 
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if the name is not known."""
-    return NAMES.get(base_of(code), code)
+    return NAMES.get(code.lower()) or NAMES.get(base_of(code), code)
 
 
-def base_of(code: str) -> str:
-    """Return the language of a code without its region or script: "pt" of "pt-BR"."""
-    return code.replace("_", "-").partition("-")[0].lower()
+def distance(asked: str, code: str) -> tuple[int, bool, bool] | None:
+    """Return how far language ``code`` of a model is from the one that a request asks for.
+
+    A code without a region or script is the language of any. None: they are different languages.
+    """
+    one, other = subtags_of(asked), subtags_of(code)
+    shared = min(len(one), len(other))
+    if one[:shared] != other[:shared]:
+        return None
+    is_unusual = "hant" in other and "hant" not in one  # Chinese without a script is simplified
+    is_alias = asked.replace("_", "-").lower() != code.replace("_", "-").lower()
+    return abs(len(one) - len(other)), is_unusual, is_alias
 
 
 def fits(asked: str, code: str) -> bool:
-    """Return whether a model of language ``code`` is one for ``asked``.
-
-    A code without a region is the language of any region.
-    """
-    one, other = (each.replace("_", "-").lower() for each in (asked, code))
-    return one == other or (base_of(one) == base_of(other) and base_of(one) in {one, other})
+    """Return whether a model of language ``code`` is one for ``asked``."""
+    return distance(asked, code) is not None
 
 
 class Detector:
-    """Finds the language of a text among ``languages``."""
+    """Finds the language of a text among ``languages``; of those with regions the first."""
 
     def __init__(self, languages: Iterable[str]) -> None:
-        self._languages = {base_of(code): code for code in languages}
+        self._languages = dict[str, str]()  # by the label that py3langid has for it
+        for code in languages:
+            self._languages.setdefault(label_of(code), code)
 
     @cached_property
-    def _identifier(self) -> LanguageIdentifier | None:
-        """The statistics of the languages that it knows, which take a second to load."""
+    def _identifier(self) -> LanguageIdentifier:
+        """The statistics of languages, which take a second to load.
+
+        If it knows all languages, it chooses only among these. What it does not know would
+        otherwise be taken for one of the others.
+        """
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-        known = set(self._languages) & set(identifier.labels)
-        if not known:
-            return None
-        identifier.set_languages(known)
+        if self._languages.keys() <= set(identifier.labels):
+            identifier.set_languages(set(self._languages))
         return identifier
 
     def detect(self, text: str) -> list[Detected]:
-        """Return the languages that ``text`` may be in, the most probable one first."""
+        """Return the languages that ``text`` may be in, the most probable one first.
+
+        The confidence is 0 if nothing in the text belongs to a language, such as in "12:30", and
+        for languages that cannot be detected.
+        """
         if len(self._languages) == 1:
             return [Detected(code, 1.0) for code in self._languages.values()]
-        if self._identifier is None:
-            return [Detected(code, 0.0) for code in self._languages.values()]
-        return [
-            Detected(self._languages[base], confidence)
-            for base, confidence in self._identifier.rank(text)
-        ]
+        ranked = dict(self._identifier.rank(text))
+        found = [Detected(code, ranked.get(label, 0.0)) for label, code in self._languages.items()]
+        found.sort(key=lambda each: -each.confidence)
+        if found[0].confidence * len(ranked) < BY_CHANCE:
+            return [each._replace(confidence=0.0) for each in found]
+        return found

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, find_model
 from nmt_cli.corpus.text.glossary import Glossary
@@ -15,7 +15,7 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, read_settings
-from nmt_cli.serving.languages import fits
+from nmt_cli.serving.languages import distance, fits
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")
@@ -141,21 +141,29 @@ class Models(NamedTuple):
     def find(self, source: str | None, target: str | None, name: str | None = None) -> Model:
         """Return the model of this name and languages; what is None is left to the model.
 
+        The target, and then the source, is the nearest: "pt-BR" before "pt" for one of Brazil.
         Raises UnknownModelError if there is none, or if the languages of several differ.
         """
-        fitting = [
-            model
-            for model in self.models
-            if name in {None, model.name}
-            and (source is None or fits(source, model.source))
-            and (target is None or fits(target, model.target))
-        ]
-        asked = {"model": name, "source": source, "target": target}
-        shown = ", ".join(f"{key} {value!r}" for key, value in asked.items() if value is not None)
+        fitting = list[tuple[list[Any], Model]]()
+        for model in self.models:
+            codes = (target, model.target), (source, model.source)
+            distances = [distance(asked, code) for asked, code in codes if asked is not None]
+            if name in {None, model.name} and None not in distances:
+                fitting.append((distances, model))
+        wanted = {"model": name, "source": source, "target": target}
+        shown = ", ".join(f"{key} {value!r}" for key, value in wanted.items() if value is not None)
         if not fitting:
-            pairs = ", ".join(f"{m.name} ({m.source} to {m.target})" for m in self.models)
-            raise UnknownModelError(f"there is no model with {shown}; the models are {pairs}")
-        if len({(model.source, model.target) for model in fitting}) > 1:
+            message = f"there is no model with {shown}; the models are {_listed(self.models)}"
+            raise UnknownModelError(message)
+        nearest = min(distances for distances, _ in fitting)
+        found = [model for distances, model in fitting if distances == nearest]
+        if len({(model.source, model.target) for model in found}) > 1:
             with_what = f"several models have {shown}" if shown else "there are several models"
-            raise UnknownModelError(f"{with_what}; name the source and the target language")
-        return fitting[0]
+            raise UnknownModelError(
+                f"{with_what}: {_listed(found)}; name the source and the target of one of them"
+            )
+        return found[0]
+
+
+def _listed(models: Sequence[Model]) -> str:
+    return ", ".join(f"{model.name} ({model.source} to {model.target})" for model in models)

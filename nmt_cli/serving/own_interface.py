@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import CODE, Endpoint, RefusedError, refuse_wrong_keys
 from nmt_cli.serving.service import Service
@@ -60,8 +61,9 @@ async def cut(service: Service, http: Request) -> Response:
     record = await service.record(http)
     refuse_wrong_keys(record, CUT)
     text, source = record["text"], record["source"]
-    if source not in service.models.sources:
-        raise RefusedError(400, "source must be the language of a model")
+    known = service.models.sources
+    if not any(fits(source, code) for code in known):
+        raise RefusedError(400, f"no model has the source {source!r}; known: {', '.join(known)}")
     try:
         segments = sentences(text, source)
     except UserError as error:
@@ -150,7 +152,7 @@ ANSWER = {
 }
 CUT = {
     "text": Key("a string", "what to cut", STRING, is_needed=True),
-    "source": CODE._replace(meaning="the language of a model"),
+    "source": CODE._replace(meaning="its language, which is that of a model"),
 }
 PARTS = {
     "sentences": Key("a list of strings", "each sentence", list_of(STRING), is_needed=True),

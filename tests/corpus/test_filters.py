@@ -181,11 +181,13 @@ def test_urls_that_differ_and_their_share():
 
 ENGLISH = "The committee will publish its report at the end of the month."
 GERMAN = "Der Ausschuss wird seinen Bericht am Ende des Monats veröffentlichen."
+NORWEGIAN = "Utvalget vil offentliggjøre sin rapport ved slutten av måneden."
 
 
 def test_the_language_of_each_side():
     pairs = [(ENGLISH, GERMAN), (GERMAN, ENGLISH), (ENGLISH, ENGLISH), (GERMAN, GERMAN)]
     assert dropped(pairs, "en-GB", "de", min_language=0.5) == [False, True, True, True]
+    assert dropped([(NORWEGIAN, GERMAN), pairs[0]], "nb", "de", min_language=0.5) == [False, True]
 
 
 def test_a_language_that_is_not_known_is_named():

@@ -59,7 +59,7 @@ def test_wrong_requests_have_a_reason(running_service):
     def error(record, status):
         return post(running_service, "/v1/translate", record, status)["error"]
 
-    assert "name the source and the target" in error({"text": WORDS}, 400)
+    assert "name the source and the target of one" in error({"text": WORDS}, 400)
     assert error({"text": WORDS, "source": "xx"}, 400).startswith(
         "there is no model with source 'xx'; the models are sentencepiece (en to de), "
     )

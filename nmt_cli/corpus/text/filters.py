@@ -20,6 +20,7 @@ from nmt_cli.corpus.text.characters import (
     base_of,
     count_kinds,
     kinds_of_characters,
+    label_of,
     scripts_of,
 )
 from nmt_cli.messages.errors import UserError
@@ -169,7 +170,7 @@ def _identifier() -> LanguageIdentifier:
 
 
 def _probability(text: str, language: str) -> float:
-    return dict(_identifier().rank(text))[base_of(language)]
+    return dict(_identifier().rank(text))[label_of(language)]
 
 
 # The filters in the order in which they are applied; each gets its limit in the recipe.
@@ -231,7 +232,7 @@ class TextFilters:
 
 def _refuse_unknown_languages(languages: Iterable[str]) -> None:
     for language in languages:
-        if base_of(language) not in _identifier().labels:
+        if label_of(language) not in _identifier().labels:
             raise UserError(
                 f"data.filters.min_language: py3langid cannot identify the language {language}; "
                 "leave min_language out."
