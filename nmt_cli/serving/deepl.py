@@ -8,8 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
-from nmt_cli.serving.languages import base_of, name_of
+from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
 from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, texts_of
 from nmt_cli.serving.service import Service, Texts
@@ -30,27 +31,31 @@ async def translate(service: Service, http: Request) -> Response:
     """Translate texts, also in HTML or XML.
 
     Each line of a text without markup is translated by itself. Keys that only change how a request
-    is processed, such as `model_type`, are ignored.
+    is processed, such as `model_type`, are ignored. Without `source_lang`, a text whose language is
+    not certain has that of the other texts, as in the interface of LibreTranslate.
     """
     fields = await service.fields(http)
-    asked = _asked(service, fields)
+    asked, languages = _asked(service, fields)
     found = await service.translate_texts(http, asked)
     return JSONResponse(
         {
             "translations": [
                 {
-                    "detected_source_language": base_of(model.source).upper(),
+                    "detected_source_language": base_of(language).upper(),
                     "text": best,
                     "billed_characters": len(text),
                 }
-                for text, model, (best, *_) in zip(asked.texts, asked.models, found, strict=True)
+                for text, language, (best, *_) in zip(asked.texts, languages, found, strict=True)
             ]
         }
     )
 
 
-def _asked(service: Service, fields: Mapping[str, Any]) -> Texts:
-    """Return what the fields ask for. Raises RefusedError if no model can do it."""
+def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]:
+    """Return what the fields ask for, and the language of each text.
+
+    Raises RefusedError if no model can do it.
+    """
     texts = texts_of(fields, "text")
     for key in REFUSED:
         if fields.get(key):
@@ -61,11 +66,17 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> Texts:
     if markup not in (None, "html", "xml"):  # any value of JSON
         raise RefusedError(400, "tag_handling must be html or xml")
     source, target = fields.get("source_lang"), str(fields.get("target_lang", ""))
-    languages = [source or service.detector.detect(text)[0].language for text in texts]
-    models = [service.model(str(language), target) for language in languages]
     name, cuts = fields.get("glossary_id"), str(fields.get("split_sentences", "1")) != "0"
-    glossary = service.glossary(str(name), models[0]) if name else None
-    return Texts(texts, models, markup, cuts=cuts, glossary=glossary)
+    if not source:
+        if name:
+            raise RefusedError(400, "glossary_id needs source_lang, the language of the glossary")
+        choices = service.choices(texts, target)
+        models = [each.model for each in choices]
+        return Texts(texts, models, markup, cuts=cuts), [each.detected.language for each in choices]
+    model = service.model(str(source), target)
+    glossary = service.glossary(str(name), model) if name else None
+    asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary)
+    return asked, [model.source] * len(texts)
 
 
 async def languages(service: Service, http: Request) -> Response:
@@ -142,12 +153,16 @@ def _described(glossary: ServedGlossary) -> dict[str, Any]:
 REQUEST = {
     "text": Key("a string or a list of strings", "what to translate", TEXTS, is_needed=True),
     "source_lang": CODE._replace(
-        meaning="code of the language of the texts; by default it is detected", is_needed=False
+        meaning="code of the language of the texts; by default it is detected for each; a glossary "
+        "needs it",
+        is_needed=False,
     ),
     "target_lang": CODE._replace(meaning="code of the language of the translations"),
     "tag_handling": Key("html or xml", "what the texts are written in", {"enum": ["html", "xml"]}),
     "split_sentences": Key("0, 1 or nonewlines", "0: a text is one sentence", STRING),
-    "glossary_id": Key("a string", "name of a glossary of the service", STRING),
+    "glossary_id": Key(
+        "a string", "name of a glossary of the service for the two languages", STRING
+    ),
     "formality": Key(
         ", ".join(IMPARTIAL),
         "ignored; others are refused",

@@ -22,7 +22,9 @@ async def translate(service: Service, http: Request) -> Response:
     """Translate a text or a list of texts.
 
     Each line of a text is translated by itself, unless it is HTML. Where `q` is a list, so is each
-    value of the answer.
+    value of the answer. With the source auto, a text whose language is not certain, such as "OK" or
+    a number, has the language of the other texts, or that of the only model for the target; if
+    there is no such language, and if a text is in the target language already, it stays as it is.
     """
     fields = await service.fields(http)
     texts = texts_of(fields, "q")
@@ -31,14 +33,13 @@ async def translate(service: Service, http: Request) -> Response:
     if form not in FORMATS:
         raise RefusedError(400, "format must be text or html")
     num_alternatives = whole_number(fields, "alternatives", 0)
-    detected = [service.detector.detect(text)[0] for text in texts] if source == "auto" else []
-    languages = [found.language for found in detected] or [source] * len(texts)
-    models = [service.model(language, target) for language in languages]
+    choices = service.choices(texts, target) if source == "auto" else []
+    models = [each.model for each in choices] or [service.model(source, target)] * len(texts)
     asked = Texts(texts, models, FORMATS[form], num_alternatives)
     found = await service.translate_texts(http, asked)
     answer: dict[str, Any] = {"translatedText": [each[0] for each in found]}
-    if detected:
-        answer["detectedLanguage"] = [_shown(each) for each in detected]
+    if choices:
+        answer["detectedLanguage"] = [_shown(each.detected) for each in choices]
     if num_alternatives:
         answer["alternatives"] = [each[1:] for each in found]
     if not isinstance(fields["q"], list):

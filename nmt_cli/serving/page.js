@@ -5,6 +5,7 @@
 const PAUSE = 300; // milliseconds without a key until the text is translated
 const MOST_ALTERNATIVES = 5;
 const MOST_KEPT = 2000; // sentences
+const CERTAIN = 80; // % of a detected language, as the service has it
 const DETECT = "auto";
 const byId = (id) => document.getElementById(id);
 const [source, target, status] = ["source", "target", "status"].map(byId);
@@ -83,8 +84,11 @@ function showChoices() {
 async function modelFor(text, signal) {
   const [from, to] = [chosenSource(), byId("target-language").value];
   if (from !== DETECT) return models.find((model) => model.name === byId("model").value);
-  const [found] = await ask("detect", { q: text }, signal);
-  const model = fitting(found?.language, to)[0];
+  const detected = await ask("detect", { q: text }, signal);
+  const [found] = detected;
+  // A text like "OK" may be in any language: it is in the first that has a model.
+  const likely = found?.confidence < CERTAIN ? detected : [found];
+  const model = likely.flatMap((each) => fitting(each?.language, to))[0];
   if (model) return model;
   const language = found ? languageName.of(found.language) : "This language";
   throw new Error(`${language} cannot be translated to ${languageName.of(to)} here.`);

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
+from nmt_cli.corpus.text.characters import label_of
 from nmt_cli.messages import logs
-from nmt_cli.serving.languages import Detector
+from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelError
 from nmt_cli.serving.operation import Figures
 from nmt_cli.serving.requests import (
@@ -29,17 +31,25 @@ from nmt_cli.translating.workers.messages import AttentionOf
 
 KEY_FIELDS = ("api_key", "auth_key")
 KEY_SCHEMES = ("bearer", "deepl-auth-key")
+DECIDED = 0.8  # the confidence of a detected language; a text with less follows the other texts
 
 
 class Texts(NamedTuple):
     """Texts of several lines, or markup, and the model for each."""
 
     texts: Sequence[str]
-    models: Sequence[Model]
+    models: Sequence[Model | None]  # None: the text stays as it is
     markup: Any = None  # "html", "xml"
     num_alternatives: int = 0
     cuts: bool = True  # whether each sentence is translated by itself
     glossary: ServedGlossary | None = None
+
+
+class Choice(NamedTuple):
+    """The language of a text, and the model for it; None: the text stays as it is."""
+
+    detected: Detected
+    model: Model | None
 
 
 class Service:
@@ -109,6 +119,50 @@ class Service:
         except UnknownModelError as error:
             raise RefusedError(400, str(error)) from None
 
+    def choices(self, texts: Sequence[str], target: str) -> list[Choice]:
+        """Return the language of each text and the model that translates it into ``target``.
+
+        A text with no certain language has that of the others, or of the only model. It stays as
+        it is where nothing decides, and so does a text in the target language. Raises RefusedError
+        if no model translates into ``target``, or a text of a certain language.
+        """
+        possible = dict[str, str]()  # sources by their labels
+        for model in self.models.models:
+            if fits(target, model.target):
+                possible.setdefault(label_of(model.source), model.source)
+        if not possible:
+            self.model(None, target)  # raises
+        ranked = [self.detector.detect(text) for text in texts]
+        certain = Counter[str]()  # characters
+        for text, (first, *_) in zip(texts, ranked, strict=True):
+            if first.confidence >= DECIDED and label_of(first.language) in possible:
+                certain[label_of(first.language)] += len(text)
+        usual = max(possible, key=certain.__getitem__) if certain or len(possible) == 1 else None
+        return [self._choice(each, possible, usual, target) for each in ranked]
+
+    def _choice(
+        self,
+        ranked: Sequence[Detected],
+        possible: Mapping[str, str],
+        usual: str | None,
+        target: str,
+    ) -> Choice:
+        """Return the choice for a text; if its language is not certain, it is ``usual``."""
+        first = ranked[0]
+        is_certain = first.confidence >= DECIDED
+        if is_certain:
+            candidates = [first]
+        elif usual is not None:
+            candidates = [each for each in ranked if label_of(each.language) == usual]
+        else:
+            candidates = [each for each in ranked if each.confidence > 0]
+        for each in candidates:
+            if (source := possible.get(label_of(each.language))) is not None:
+                return Choice(each, self.model(source, target))
+        if is_certain and label_of(first.language) != label_of(target):
+            self.model(first.language, target)  # raises
+        return Choice(first, None)
+
     def glossary(self, name: str, model: Model | None = None) -> ServedGlossary:
         """Return the glossary of this name, for ``model``. Raises RefusedError if there is none."""
         for glossary in self.glossaries:
@@ -123,6 +177,9 @@ class Service:
         """
         lines, models, counts = list[Line](), list[Model](), list[int]()
         for text, model in zip(asked.texts, asked.models, strict=True):
+            if model is None:
+                counts.append(0)
+                continue
             of_text = [text] if asked.markup else text.split("\n")
             n_best = min(1 + asked.num_alternatives, model.beam_size)
             for each in of_text:
@@ -133,7 +190,10 @@ class Service:
             models += [model] * len(of_text)
             counts.append(len(of_text))
         translations = iter(await self.translate(http, models, lines))
-        return [_joined([next(translations) for _ in range(count)]) for count in counts]
+        return [
+            _joined([next(translations) for _ in range(count)]) if count else [text]
+            for text, count in zip(asked.texts, counts, strict=True)
+        ]
 
     async def translate(
         self, http: Request, models: Sequence[Model], lines: Sequence[Line]

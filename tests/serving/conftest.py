@@ -86,6 +86,20 @@ class Instant(Silent):
         return batch
 
 
+class Naming(Silent):
+    """Answers at once which model translates a line."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def submit(self, requests):
+        batch = super().submit(requests)
+        for place, request in enumerate(requests):
+            batch.answer(place, Translation(f"{request.text} by {self.name}", -1.0))
+        return batch
+
+
 class Running:
     """A service that listens; ``url`` is its address."""
 
@@ -104,15 +118,16 @@ def running(
     arguments: Sequence[str] = ARGUMENTS,
     origins: Sequence[str] = (),
     limits: Limits = LIMITS,
-    here: Any = None,
+    here: Any = None,  # what translates, or what returns it for each model
     **service_options: Any,
 ) -> Iterator[Running]:
     models = Models(models_of(arguments))
     if here is None:
         options: Any = {"device": "cpu", "precision": "fp32", "token_scores": True}
         here = TranslatorHere(Translator.load(REVERSING, **options))
+    each = here if callable(here) else lambda _: here
     service = Service(
-        models, {model.name: here for model in models.models}, limits, **service_options
+        models, {model.name: each(model) for model in models.models}, limits, **service_options
     )
     service.state = "ready"
     listener = listening_socket("127.0.0.1", 0)
