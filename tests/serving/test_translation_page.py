@@ -127,6 +127,18 @@ def test_languages_are_chosen_by_the_keyboard(page):
     type_text(page, FIRST, 1)
 
 
+def test_a_text_of_no_certain_language_is_translated(page):
+    page.evaluate("document.getElementById('source-language').focus()")
+    page.press("End")  # Detect language
+    page.evaluate("document.getElementById('target-language').focus()")
+    page.press("End")
+    shown = "['source', 'target'].map((side) => document.getElementById(`${side}-language`).value)"
+    assert page.evaluate(shown) == ["auto", "fr"]
+    tab_to(page, "#source")
+    page.write("ok.")  # de and en are as likely, and only de has a model
+    page.wait_for(f"{SENTENCES}.length === 1 && {STATUS} === 'Translated from German.'")
+
+
 def test_terms_are_used_and_wrong_ones_named(page, translated):
     type_text(page, FIRST, 1)
     page.evaluate("document.querySelector('details').open = true")
