@@ -31,6 +31,7 @@ from nmt_cli.translating.translator import Translator
 
 ALL = "all"
 DEFAULT_OUTPUT = Path("attention.html")
+REMEDY = "choose fewer --layers or --heads, one --kind, or a shorter sentence"
 FORMATS = {".html": "html", ".htm": "html", ".png": "png", ".json": "json"}
 
 
@@ -73,7 +74,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         if layers is None and output_format == "png":
             layers = [range(num_layers, num_layers + 1)]
         shown = Shown(
-            kinds, _chosen(layers, num_layers, "layers"), _chosen(heads, num_heads, "heads")
+            kinds, _chosen(layers, num_layers, "layers"), _chosen(heads, num_heads, "heads"), REMEDY
         )
         if target is None:
             refuse_too_long(settings, tokenizer.encode(source, "source"), "source")

@@ -73,7 +73,11 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             starters[model.name].load(
                 WorkerModel(
                     model.path,
-                    {**on_device, "device": device if gpus else "cpu"},
+                    {
+                        **on_device,
+                        "device": device if gpus else "cpu",
+                        "source_language": model.source,
+                    },
                     threads or (1 if number > 1 else None),
                     on_gpus=bool(gpus),
                     quiet=logs.are_quiet(),

@@ -63,7 +63,7 @@ Outcome = tuple[Hypothesis, ...] | Failure
 IMPOSSIBLE = Failure(Cause.IMPOSSIBLE, "the model gives every translation probability 0")
 NO_MEMORY = Failure(
     Cause.NO_MEMORY,
-    "the memory is full even for this line alone; lower --beam-size, or end other programs",
+    "the memory is full even for this line alone; shorten it, or end other programs",
 )
 
 

@@ -60,7 +60,8 @@ async def attention(service: Service, http: Request) -> Response:
     if is_blank(text) or is_blank(translation):
         raise RefusedError(400, "text and translation must not be blank")
     model = service.model(None, None, name)
-    shown = await service.attention(http, model, AttentionOf(text, translation, model.name))
+    wanted = AttentionOf(text, translation, model.name, model.source, model.target)
+    shown = await service.attention(http, model, wanted)
     # The page names the only script that it may run.
     return HTMLResponse(shown, headers={"X-Frame-Options": "SAMEORIGIN"})
 

@@ -32,6 +32,7 @@ class Shown(NamedTuple):
     kinds: Sequence[str]
     layers: Sequence[int]
     heads: Sequence[int]
+    remedy: str = "give a shorter sentence"  # where this is too much for a page
 
     @classmethod
     def everything(cls, architecture: ModelConfig) -> Shown:
@@ -117,6 +118,5 @@ def _refuse_too_many(shown: Shown, source: int, target: int) -> None:
     count = num_heads * sum(pairs[kind] for kind in shown.kinds)
     if count > MOST_WEIGHTS:
         raise UserError(
-            f"{count:,} weights are more than a page can show ({MOST_WEIGHTS:,}); choose fewer "
-            "--layers or --heads, one --kind, or a shorter sentence."
+            f"{count:,} weights are more than a page can show ({MOST_WEIGHTS:,}); {shown.remedy}."
         )

@@ -40,7 +40,7 @@ NOTHING_FOUND = "the search found no translation that all its rules allow"
 NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
 NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
-PARSES = "this model parses; of all rules about the output only --max-length is possible"
+PARSES = "this model parses; the only rule possible is one about the longest output"
 
 
 Encoded = tuple[TargetPhrase, ...]

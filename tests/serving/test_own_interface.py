@@ -5,6 +5,7 @@ import re
 import requests
 
 from nmt_cli.pictures.page import as_html
+from nmt_cli.translating import shown_attention
 from nmt_cli.translating.line_records import record_of
 from nmt_cli.translating.request import Request
 from tests.serving.conftest import REVERSING
@@ -123,6 +124,16 @@ def test_attention_is_a_page_of_its_own(running_service):
     ):
         answer = requests.post(url, data={**fields, key: wrong}, timeout=30)
         assert (answer.status_code, answer.json()["error"][: len(reason)]) == (400, reason)
+
+
+def test_reasons_advise_what_a_client_can_do(running_service, monkeypatch):
+    monkeypatch.setattr(shown_attention, "MOST_WEIGHTS", 10)
+    fields = {"text": WORDS, "translation": WORDS, "model": "sentencepiece"}
+    answer = requests.post(f"{running_service.url}/v1/attention", data=fields, timeout=30)
+    assert answer.status_code == 400
+    assert answer.json()["error"].endswith(
+        "weights are more than a page can show (10); give a shorter sentence."
+    )
 
 
 def test_the_page_loads_nothing_from_elsewhere(running_service):

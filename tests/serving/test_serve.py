@@ -25,6 +25,7 @@ from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import Refused
 from tests.serving.conftest import REVERSING
 
+IMPORTED = REVERSING.parents[3] / "format_4/imported_separate/run/average"
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
 TEXTS = [f"{one} {other} {one}" for one in WORDS for other in WORDS]
 CACHE = tempfile.TemporaryDirectory()  # of what is compiled
@@ -81,8 +82,8 @@ def command():
     found.close()
 
 
-def translated(command, texts):
-    record = {"text": texts, "source": "en"}
+def translated(command, texts, source="en"):
+    record = {"text": texts, "source": source}
     answer = requests.post(f"{command.url}/v1/translate", json=record, timeout=60)
     assert answer.status_code == 200, answer.text
     return [each["text"] for each in answer.json()["translations"]]
@@ -182,10 +183,9 @@ def test_wrong_options_are_refused(tmp_path, monkeypatch, arguments, status, mes
 
 
 def test_a_model_must_name_its_languages():
-    path = REVERSING.parents[3] / "format_4/imported_separate/run/average"
-    result = CliRunner().invoke(cli.main, ["serve", str(path)])
+    result = CliRunner().invoke(cli.main, ["serve", str(IMPORTED)])
     assert result.exit_code == 2
-    assert f"such as {path}=en:de." in result.stderr
+    assert f"such as {IMPORTED}=en:de." in result.stderr
 
 
 def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
@@ -215,3 +215,41 @@ def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
 
     asyncio.run(open_workers())
     assert (sorted(started), warnings) == ([0, 1], [])
+
+
+# "usw." is an abbreviation in German.
+PARTS = {
+    "en": ["Eel usw.", "Gnu hen ibis.", "Cat."],
+    "de": ["Eel usw. Gnu hen ibis.", "Cat."],
+}
+
+
+def test_a_model_has_the_languages_that_it_is_served_under():
+    """All interfaces cut by their rules; the first model names no languages, the second others."""
+    models = f"{IMPORTED}=en:de", f"{REVERSING}=de:fr"
+    found = Command(*models, "--workers=1", "--precision=fp32", "--device=cpu")
+    try:
+        found.url = found.wait_for(r"http://\S+").group()
+
+        def post(path, **fields):
+            answer = requests.post(f"{found.url}{path}", json=fields, timeout=60)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        for source, target in ("en", "de"), ("de", "fr"):
+            text = " ".join(PARTS[source])
+            assert post("/v1/sentences", text=text, source=source)["sentences"] == PARTS[source]
+            whole, joined = (
+                " ".join(translated(found, PARTS[code], source)) for code in (source, "en")
+            )
+            libre = post("/translate", q=text, source=source, target=target)["translatedText"]
+            own = post("/v1/translate", text=text, source=source, split=True)["translations"]
+            deepl = post("/v2/translate", text=text, source_lang=source, target_lang=target)
+            others = [own[0]["text"], deepl["translations"][0]["text"]]
+            assert [libre, *others] == [whole] * 3
+        assert joined != whole  # the rules of English would give something else
+        attention = {"text": "ant", "translation": "bee", "model": "imported_separate"}
+        page = requests.post(f"{found.url}/v1/attention", data=attention, timeout=60).text
+        assert all(f'lang="{code}"' in page for code in ("en", "de"))
+    finally:
+        found.close()

@@ -225,7 +225,7 @@ def failing_for(bad, error):
             "the memory is full even",
         ),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "the memory is full even"),
-        (MemoryError(), "the memory is full even for this line alone; lower --beam-size"),
+        (MemoryError(), "the memory is full even for this line alone; shorten it"),
     ],
 )
 def test_a_line_that_fails_by_its_own_fault_is_isolated(monkeypatch, error, reason):

@@ -13,7 +13,7 @@ from nmt_cli.translating.workers.process import work_for_service
 from tests.fake_models import copying
 from tests.translating.test_service import SECONDS, Gate, texts_of
 
-PAGE = AttentionOf("a", "b", "model")
+PAGE = AttentionOf("a", "b", "model", "en", "de")
 
 
 @contextmanager

@@ -23,6 +23,8 @@ class AttentionOf(NamedTuple):
     text: str
     translation: str
     model: str  # what the page calls it
+    source: str  # the codes of its languages
+    target: str
 
 
 class Loaded(NamedTuple):

@@ -115,10 +115,12 @@ def work_for_service(connection: Connection, load: Callable[[], Translator]) -> 
 def attention_page(translator: Translator, wanted: AttentionOf) -> Translation:
     """Return a translation whose text is the page that is wanted, or which has an error."""
     try:
-        attention = translator.attention(*wanted)
+        attention = translator.attention(wanted.text, wanted.translation, wanted.model)
     except UserError as error:
         return Translation(error=str(error))
-    return Translation(as_html(attention))
+    source, target = (code.replace("_", "-") for code in (wanted.source, wanted.target))
+    languages = {"source": source, "target_input": target, "target_output": target}
+    return Translation(as_html(attention._replace(languages=languages)))
 
 
 def _serve(control: Connection) -> None:

@@ -108,7 +108,7 @@ class Starter:
             self.close()
         raise UserError(
             "the process that holds the model for the workers was killed while it started; if the "
-            "memory is full, translate with --workers 1."
+            "memory is full, give --workers 1."
         )
 
     def _wait(self) -> Loaded:
