@@ -30,8 +30,8 @@ output_options = together(
         type=click.Choice(["text", "jsonl"]),
         default="text",
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, beam_size, length_penalty, required, banned, split, markup, glossary, protect, "
-        "protect_strict and alignments.",
+        "n_best, beam_size, length_penalty, no_repeat_ngram, required, banned, split, markup, "
+        "glossary, protect, protect_strict and alignments.",
     ),
     click.option(
         "--sample",

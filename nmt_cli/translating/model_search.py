@@ -53,8 +53,8 @@ def rules_for(search: SearchSettings, outputs: WantedOutputs) -> list[LogitsRule
     rules: list[LogitsRule] = [] if trees is None else [trees]
     if constraints.min_length:
         rules.append(MinimumLength(constraints.min_length, search.eos_id))
-    if constraints.no_repeat_ngram is not None:
-        rules.append(NoRepeatedNgrams(constraints.no_repeat_ngram))
+    if outputs.has_ngrams:
+        rules.append(NoRepeatedNgrams())
     if outputs.has_phrases:
         rules += [BannedPhrases(), ForcedPrefix()]
     return rules

@@ -1,4 +1,4 @@
-"""How long outputs may be, and whether they are only trees of the words of their source."""
+"""How long outputs may be, whether they are only trees, and the numbers that lines can ask for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES, NO_REPEAT_NGRAM
+from nmt_cli.search.beams import SearchSettings
+from nmt_cli.translating.request import Request
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
@@ -56,3 +59,43 @@ class OutputLimits(NamedTuple):
         if self.longest is not None:
             longest_output = min(longest_output, self.longest)
         return longest_output, rule_data
+
+
+class Bounds(NamedTuple):
+    """What lines ask for by default, and the most that they can ask for."""
+
+    n_best: int  # by default
+    most: int  # n best
+    beam_size: int | None  # None: lines cannot choose
+    prefix: int  # pieces
+
+    @classmethod
+    def of(cls, search: SearchSettings, n_best: int, prefix: int, *, is_sampled: bool) -> Bounds:
+        """Return the bounds for lines of a search; samples are ``n_best`` searches."""
+        if is_sampled:
+            return cls(n_best, MOST_SAMPLES, None, prefix)
+        return cls(n_best, search.beam_size, search.beam_size, prefix)
+
+    def why_not(self, request: Request) -> str | None:
+        """Return why the numbers that a line asks for are not possible; None if they are."""
+        beam_size, most = request.beam_size, self.most
+        if beam_size is not None:
+            if self.beam_size is None:
+                return "beam_size is not for samples"
+            if not 1 <= beam_size <= self.beam_size:
+                return (
+                    f"beam_size must be from 1 to that of all lines, {self.beam_size:,}, "
+                    f"but is {beam_size}"
+                )
+            most = beam_size
+        n_best = self.n_best if request.n_best is None else request.n_best
+        if not 1 <= n_best <= most:
+            of_beam = "" if self.beam_size is None else ", the beam size"
+            return f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}"
+        alpha = request.length_penalty
+        if alpha is not None and not LENGTH_PENALTY.holds(alpha):
+            return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"
+        n = request.no_repeat_ngram
+        if n is not None and not NO_REPEAT_NGRAM.holds(n):
+            return f"no_repeat_ngram must be {NO_REPEAT_NGRAM}, but is {n}"
+        return None

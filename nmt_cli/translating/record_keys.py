@@ -64,6 +64,11 @@ LINE: Mapping[str, Key] = {
     "n_best": Key("a whole number, at least 1", "how many translations", COUNT),
     "beam_size": Key("a whole number, at least 1", "hypotheses of its search", COUNT),
     "length_penalty": Key("a number", "exponent of the length penalty, from 0 to 10", NUMBER),
+    "no_repeat_ngram": Key(
+        "a whole number, at least 1",
+        "the translation never repeats a sequence of so many pieces",
+        COUNT,
+    ),
     "required": Key(
         "a list, in which each phrase is a string or a list of pieces, or an any_of of these",
         "phrases that occur in the translation",

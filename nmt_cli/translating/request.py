@@ -127,6 +127,7 @@ class Request(NamedTuple):
     # Patterns of text that is copied, beside those of all lines; whether it fails where it is not.
     protect: Sequence[str] = ()
     protect_strict: bool | None = None
+    no_repeat_ngram: int | None = None  # it never repeats a sequence of this many pieces
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

@@ -29,12 +29,12 @@ from nmt_cli.translating.ctranslate2_search import (
 )
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
-from nmt_cli.translating.output_limits import OutputLimits
+from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
+from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 from nmt_cli.translating.windows_ahead import WindowsAhead
 
 if TYPE_CHECKING:

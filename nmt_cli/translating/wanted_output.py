@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES
-from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.rules.phrases import (
     BANNED,
     FORCED_PREFIX,
+    NO_REPEATED_NGRAMS,
     REQUIRED,
     Constraint,
     Phrase,
@@ -22,7 +21,7 @@ from nmt_cli.search.rules.phrases import (
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
-from nmt_cli.translating.output_limits import OutputLimits
+from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import AnyOf, Constraints, Request
@@ -57,6 +56,7 @@ class Wanted(NamedTuple):
     prefix: Phrase = ()
     required: RequiredPhrases | None = None
     banned: Phrases | None = None
+    no_repeat_ngram: int | None = None
     # The phrases as they were encoded: to add those of terms, which each part of a line has.
     phrases: tuple[Encoded, tuple[OneOf, ...], Encoded] = ((), (), ())
     glossary: Glossary | None = None
@@ -67,50 +67,14 @@ class Wanted(NamedTuple):
 
     @property
     def rule_data(self) -> dict[str, Any]:
-        """The data of the rules about phrases."""
+        """The data of the rules about pieces."""
         data = {
             FORCED_PREFIX: self.prefix or None,
             REQUIRED: self.required,
             BANNED: self.banned,
+            NO_REPEATED_NGRAMS: self.no_repeat_ngram,
         }
         return {name: each for name, each in data.items() if each is not None}
-
-
-class Bounds(NamedTuple):
-    """What lines ask for by default, and the most that they can ask for."""
-
-    n_best: int  # by default
-    most: int  # n best
-    beam_size: int | None  # None: lines cannot choose
-    prefix: int  # pieces
-
-    @classmethod
-    def of(cls, search: SearchSettings, n_best: int, prefix: int, *, is_sampled: bool) -> Bounds:
-        """Return the bounds for lines of a search; samples are ``n_best`` searches."""
-        if is_sampled:
-            return cls(n_best, MOST_SAMPLES, None, prefix)
-        return cls(n_best, search.beam_size, search.beam_size, prefix)
-
-    def why_not(self, request: Request) -> str | None:
-        """Return why the numbers that a line asks for are not possible; None if they are."""
-        beam_size, most = request.beam_size, self.most
-        if beam_size is not None:
-            if self.beam_size is None:
-                return "beam_size is not for samples"
-            if not 1 <= beam_size <= self.beam_size:
-                return (
-                    f"beam_size must be from 1 to that of all lines, {self.beam_size:,}, "
-                    f"but is {beam_size}"
-                )
-            most = beam_size
-        n_best = self.n_best if request.n_best is None else request.n_best
-        if not 1 <= n_best <= most:
-            of_beam = "" if self.beam_size is None else ", the beam size"
-            return f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}"
-        alpha = request.length_penalty
-        if alpha is not None and not LENGTH_PENALTY.holds(alpha):
-            return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"
-        return None
 
 
 class Marks(NamedTuple):
@@ -152,15 +116,17 @@ class WantedOutputs:
             self._banned = self._phrases.encode_all(constraints.banned)
             self._banned_by_all = Phrases(phrase.ids for phrase in self._banned)
             self._prefix = self._phrases.encode_all(given_prefix(constraints.prefix))
-            self._for_all = self._checked(self._prefix, self._required, self._banned)
+            n = constraints.no_repeat_ngram
+            self._for_all = self._checked(self._prefix, self._required, self._banned, n)
             self._for_all = self._for_all._replace(
                 glossary=constraints.glossary,
                 protection=Protection(constraints.protect) if constraints.protect else None,
             )
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
-        # Whether the sentences made so far have required phrases, or a prefix or banned phrases.
-        self.has_required = self.has_phrases = False
+        # Whether the sentences made so far have required phrases, a prefix or banned phrases, or
+        # pieces that must not be repeated.
+        self.has_required = self.has_phrases = self.has_ngrams = False
         self._note(self._for_all)
 
     def wanted(self, request: Request) -> Wanted:
@@ -170,7 +136,7 @@ class WantedOutputs:
             return Wanted(error=error)
         wanted = self._for_all
         own = request.required or request.banned or request.glossary or request.protect
-        if request.prefix is not None or own:
+        if request.prefix is not None or request.no_repeat_ngram is not None or own:
             try:
                 wanted = self._for_line(request)
             except ContradictionError as contradiction:
@@ -246,7 +212,8 @@ class WantedOutputs:
         prefix, required, banned = wanted.phrases
         forms = [AnyOf(term.targets) for term in terms]
         required = (*required, *self._phrases.encode_constraints(forms))
-        checked = self._checked(prefix if is_first else (), required, banned, copies)
+        prefix = prefix if is_first else ()
+        checked = self._checked(prefix, required, banned, wanted.no_repeat_ngram, copies)
         return wanted._replace(
             shortest=checked.shortest, required=checked.required, prefix=checked.prefix
         )
@@ -254,16 +221,17 @@ class WantedOutputs:
     def _note(self, wanted: Wanted) -> None:
         self.has_required |= wanted.required is not None
         self.has_phrases |= bool(wanted.prefix or wanted.banned)
+        self.has_ngrams |= wanted.no_repeat_ngram is not None
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
-        rules = self.constraints.min_length, self.constraints.no_repeat_ngram, wanted.rule_data
-        return any(rules) or wanted.glossary is not None or wanted.protection is not None
+        rules = self.constraints.min_length or wanted.rule_data
+        return bool(rules) or wanted.glossary is not None or wanted.protection is not None
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:
             own = request.prefix or request.required or request.banned or request.glossary
-            if own or request.protect:
+            if own or request.protect or request.no_repeat_ngram:
                 raise ContradictionError(PARSES)
             return self._for_all
         prefix = self._prefix
@@ -271,7 +239,9 @@ class WantedOutputs:
             prefix = self._phrases.encode_all(given_prefix(request.prefix))
         required = (*self._required, *self._phrases.encode_constraints(request.required))
         banned = (*self._banned, *self._phrases.encode_all(request.banned))
-        return self._checked(prefix, required, banned)._replace(
+        n = self.constraints.no_repeat_ngram
+        n = n if request.no_repeat_ngram is None else request.no_repeat_ngram
+        return self._checked(prefix, required, banned, n)._replace(
             glossary=self._terms(request), protection=self._protection(request)
         )
 
@@ -305,6 +275,7 @@ class WantedOutputs:
         prefix: tuple[TargetPhrase, ...],  # one or none
         required: tuple[OneOf, ...],
         banned: tuple[TargetPhrase, ...],
+        no_repeat_ngram: int | None,
         copies: Sequence[Copy] = (),
     ) -> Wanted:
         """Return what is wanted. Raises ContradictionError if it contradicts itself."""
@@ -315,31 +286,19 @@ class WantedOutputs:
         refuse_many([*phrases, *(form.ids for forms in limits for form in forms)])
         start = prefix[0].ids if prefix else ()
         for phrase in prefix:
-            self._refuse_forbidden(f"the prefix {phrase.shown}", phrase, banned)
-        possible = tuple(self._possible(each, banned) for each in required)
+            _refuse_forbidden(f"the prefix {phrase.shown}", phrase, banned, no_repeat_ngram)
+        possible = tuple(_possible(each, banned, no_repeat_ngram) for each in required)
         for copy in copies:
-            self._possible(self._phrases_of(copy), banned)
+            _possible(self._phrases_of(copy), banned, no_repeat_ngram)
         all_required = self._required_phrases(possible, limits)
         return Wanted(
             shortest=self._shortest(start, all_required),
             prefix=start,
             required=all_required,
             banned=self._banned_phrases(banned),
+            no_repeat_ngram=no_repeat_ngram,
             phrases=(prefix, required, banned),
         )
-
-    def _possible(self, one_of: OneOf, banned: tuple[TargetPhrase, ...]) -> OneOf:
-        """Return the phrases that are not forbidden. Raises ContradictionError if all are."""
-        possible = []
-        for phrase in one_of:
-            try:
-                self._refuse_forbidden(f"the required phrase {phrase.shown}", phrase, banned)
-                possible.append(phrase)
-            except ContradictionError as error:
-                contradiction = error
-        if not possible:
-            raise contradiction
-        return tuple(possible)
 
     def _phrases_of(self, copy: Copy) -> OneOf:
         """Return the pieces of a copy as phrases. Raises ContradictionError if there are none."""
@@ -366,16 +325,6 @@ class WantedOutputs:
         is_shared = banned == self._banned
         return self._banned_by_all if is_shared else Phrases(phrase.ids for phrase in banned)
 
-    def _refuse_forbidden(
-        self, name: str, phrase: TargetPhrase, banned: tuple[TargetPhrase, ...]
-    ) -> None:
-        for other in banned:
-            if phrase.contains(other.ids):
-                raise ContradictionError(f"{name} contains the banned phrase {other.shown}")
-        n = self.constraints.no_repeat_ngram
-        if n is not None and phrase.repeats(n):
-            raise ContradictionError(f"{name} breaks the rule --no-repeat-ngram {n}")
-
     def _shortest(self, prefix: Phrase, required: RequiredPhrases | None) -> int:
         """Return how many pieces the shortest output has."""
         of_phrases = len(prefix)
@@ -398,3 +347,30 @@ class WantedOutputs:
                 "possible"
             )
         return max(of_phrases, self.constraints.min_length)
+
+
+def _possible(
+    one_of: OneOf, banned: tuple[TargetPhrase, ...], no_repeat_ngram: int | None
+) -> OneOf:
+    """Return the phrases that are not forbidden. Raises ContradictionError if all are."""
+    possible = []
+    for phrase in one_of:
+        try:
+            name = f"the required phrase {phrase.shown}"
+            _refuse_forbidden(name, phrase, banned, no_repeat_ngram)
+            possible.append(phrase)
+        except ContradictionError as error:
+            contradiction = error
+    if not possible:
+        raise contradiction
+    return tuple(possible)
+
+
+def _refuse_forbidden(
+    name: str, phrase: TargetPhrase, banned: tuple[TargetPhrase, ...], no_repeat_ngram: int | None
+) -> None:
+    for other in banned:
+        if phrase.contains(other.ids):
+            raise ContradictionError(f"{name} contains the banned phrase {other.shown}")
+    if no_repeat_ngram is not None and phrase.repeats(no_repeat_ngram):
+        raise ContradictionError(f"{name} breaks the rule no_repeat_ngram {no_repeat_ngram}")

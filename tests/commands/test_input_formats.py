@@ -50,8 +50,8 @@ def test_a_required_phrase_may_have_several_forms():
         (
             '{"text": "a", "\\u001b": 2}',
             'the key "\\u001b" is unknown; known keys: text, prefix, n_best, beam_size, '
-            "length_penalty, required, banned, split, markup, glossary, protect, protect_strict, "
-            "alignments",
+            "length_penalty, no_repeat_ngram, required, banned, split, markup, glossary, protect, "
+            "protect_strict, alignments",
         ),
         ('{"text": null}', "text must be a string"),
         ('{"text": "a", "n_best": true}', "n_best must be a whole number, at least 1"),

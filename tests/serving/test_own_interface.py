@@ -50,6 +50,17 @@ def test_a_text_alone_is_a_list_of_one(running_service):
     assert "token_scores" not in found
 
 
+def test_a_request_has_its_own_rule_about_repeated_pieces(running_service):
+    def pieces(**wishes):
+        record = {"text": "ant bee usw. Cat dog", "source": "en", **wishes}
+        return post(running_service, "/v1/translate", record)["translations"][0]["tokens"]
+
+    free, ruled = pieces(), pieces(no_repeat_ngram=1)
+    assert len(set(free)) < len(free)
+    assert len(set(ruled)) == len(ruled) > 0
+    assert pieces() == free
+
+
 def test_what_a_line_cannot_have_is_an_error_of_this_line(running_service):
     answer = post(running_service, "/v1/translate", {"text": WORDS, "source": "en", "n_best": 99})
     (found,) = answer["translations"]

@@ -1,6 +1,6 @@
 """Rules in beam search and in sampling: their outputs are exactly those that are allowed."""
 
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.model_search import choice_for, rules_for
-from nmt_cli.translating.output_limits import OutputLimits
+from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.request import Constraints, Request
-from nmt_cli.translating.wanted_output import Bounds, Marks, WantedOutputs
+from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
 
@@ -50,11 +50,11 @@ def occurs(text, tokens):
     return any(tokens[i : i + len(phrase)] == phrase for i in range(len(tokens)))
 
 
-def is_allowed(tokens, constraints):
+def is_allowed(tokens, constraints, longest=LONGEST):
     """Return what the constraints mean, by the words of their documentation."""
     n = constraints.no_repeat_ngram
     ngrams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)] if n else []
-    longest = LONGEST if constraints.max_length is None else constraints.max_length
+    longest = longest if constraints.max_length is None else constraints.max_length
     return (
         constraints.min_length <= len(tokens) <= longest
         and tokens[: len(ids(constraints.prefix))] == ids(constraints.prefix)
@@ -136,7 +136,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
 
 def test_sentences_with_and_without_wishes_share_a_search():
     """Slots of different lengths and wishes, in beams too narrow to see all."""
-    constraints = Constraints(no_repeat_ngram=2, banned=["d d"])
+    constraints = Constraints(no_repeat_ngram=2, banned=["c c"])
     outputs = wanted_outputs(constraints, extra_length=4)
     requests = [
         Request("x"),
@@ -145,6 +145,8 @@ def test_sentences_with_and_without_wishes_share_a_search():
         Request("x", banned=["a", ["<unk>"], "b c"]),
         Request("x", prefix="d", required=["d c b a"], banned=["b b"]),
         Request("x", prefix="", required=["c"]),
+        Request("x", no_repeat_ngram=1),
+        Request("x", prefix="d d", no_repeat_ngram=3),
     ] * 3
     sentences = [
         outputs.sentences([Part([3] * (n % 5), "")], (), outputs.wanted(request))[0]
@@ -162,10 +164,11 @@ def test_sentences_with_and_without_wishes_share_a_search():
             assert best.tokens[: len(prefix)] == prefix
             for phrase in request.required:
                 assert occurs(" ".join(phrase) if isinstance(phrase, list) else phrase, best.tokens)
-            for phrase in [each for each in request.banned if isinstance(each, str)] + ["d d"]:
+            for phrase in [each for each in request.banned if isinstance(each, str)] + ["c c"]:
                 assert not occurs(phrase, best.tokens)
             assert 0 not in best.tokens or ["<unk>"] not in request.banned
-            assert len(set(pairwise(best.tokens))) == max(0, len(best.tokens) - 1)
+            own = constraints._replace(no_repeat_ngram=request.no_repeat_ngram or 2, banned=())
+            assert is_allowed(best.tokens, own, longest=20)
 
 
 def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
@@ -203,8 +206,8 @@ CONTRADICTIONS = [
     (Request("x", prefix="a b d"), 'the prefix "a b d" contains the banned phrase "b d"'),
     (Request("x", required=["c b d"]), 'the required phrase "c b d" contains the banned'),
     (Request("x", required=["c"], banned=["c"]), 'the required phrase "c" contains the banned'),
-    (Request("x", prefix="a b a b"), 'the prefix "a b a b" breaks the rule --no-repeat-ngram 2'),
-    (Request("x", required=["c c c"]), 'the required phrase "c c c" breaks the rule --no-repeat'),
+    (Request("x", prefix="a b a b"), 'the prefix "a b a b" breaks the rule no_repeat_ngram 2'),
+    (Request("x", required=["c c c"]), 'the required phrase "c c c" breaks the rule no_repeat'),
     (
         Request("x", prefix="c a", required=["c c a d"]),
         "the prefix and the required phrases need 6 pieces, but an output has at most 5",
@@ -281,3 +284,24 @@ def test_a_model_that_parses_has_only_a_longest_output():
     assert parser.wanted(Request("x", prefix="")).error is None
     with pytest.raises(UserError, match="--min-length asks for 9 pieces, but an output has at mo"):
         wanted_outputs(Constraints(min_length=9), longest=8)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_line_has_its_own_rule_about_repeated_pieces(n):
+    outputs = wanted_outputs(Constraints())
+    plain, asked = outputs.wanted(Request("x")), outputs.wanted(Request("x", no_repeat_ngram=n))
+    sentences = [outputs.sentences([Part([3, 4], "")], (), each)[0] for each in (plain, asked)]
+    table, beam_size = random_table(7), len(EVERYTHING)
+    sentences = [each._replace(n_best=beam_size) for each in sentences]
+    found = search(table, sentences, settings(beam_size, n_best=beam_size), 2, rules_of(outputs))
+    assert [{each.tokens for each in hypotheses} for hypotheses in found] == [
+        {tokens for tokens in EVERYTHING if is_allowed(tokens, Constraints())},
+        {tokens for tokens in EVERYTHING if is_allowed(tokens, Constraints(no_repeat_ngram=n))},
+    ]
+    assert outputs.wanted(Request("x", prefix="a a", no_repeat_ngram=1)).error == (
+        'the prefix "a a" breaks the rule no_repeat_ngram 1'
+    )
+    error = outputs.wanted(Request("x", no_repeat_ngram=0)).error
+    assert error == "no_repeat_ngram must be at least 1, but is 0"
+    parser = wanted_outputs(Constraints(), is_parser=True)
+    assert parser.wanted(Request("x", no_repeat_ngram=n)).error is not None

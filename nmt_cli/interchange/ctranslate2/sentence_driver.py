@@ -48,8 +48,8 @@ UNKNOWN = math.nan  # a log-probability that CTranslate2 does not return with a 
 UNLIMITED_QUEUE = -1  # the caller decides how many lines wait
 NO_RULES = Failure(
     Cause.ITSELF,
-    "--engine ctranslate2 has no required and no banned phrases, no terms and no protected text; "
-    "leave them out, or translate without --engine",
+    "--engine ctranslate2 has no required and no banned phrases, no terms, no protected text and "
+    "no rule about repeated pieces; leave them out, or translate without --engine",
 )
 
 Ticket = TypeVar("Ticket")

@@ -20,6 +20,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt_cli.search.rules.phrases import NO_REPEATED_NGRAMS
+
 
 class SlotStates(NamedTuple):
     """The sentences in the slots of a search, as a rule reads them; it must not change them."""
@@ -125,23 +127,30 @@ class LongestOutput:
 
 
 class NoRepeatedNgrams:
-    """Forbids each piece with which the last n pieces would occur for a second time."""
+    """Forbids each piece with which the last n pieces would occur for a second time.
 
-    name = "no_repeated_ngrams"
+    ``Sentence.rule_data`` holds n.
+    """
 
-    def __init__(self, n: int) -> None:
-        self._n = n
+    name = NO_REPEATED_NGRAMS
 
     def apply(self, logits: Tensor, states: SlotStates) -> None:
         """Forbid the pieces that would repeat n pieces of their hypothesis."""
-        n, lengths = self._n, states.lengths
-        if states.prefixes.shape[2] < n:
-            return
-        ngrams = sliding_window_view(states.prefixes, n, axis=2)  # S K W n
-        is_written = np.arange(n, n + ngrams.shape[2]) <= lengths[:, None]  # S W
-        places = (lengths[:, None] - np.arange(n - 1, 0, -1)).clip(min=0)  # S n-1
-        ends = np.take_along_axis(states.prefixes, places[:, None], 2)  # S K n-1
-        would_repeat = (ngrams[..., :-1] == ends[:, :, None]).all(axis=3) & is_written[:, None]
-        slots, hypotheses, found = would_repeat.nonzero()
-        rows = slots * states.beam_size + hypotheses
-        forbid(logits, rows, ngrams[slots, hypotheses, found, -1])
+        for n in set(states.data.values()):
+            slots = np.array([slot for slot, own in states.data.items() if own == n])
+            rows, tokens = _repeating(n, states.of(slots))
+            forbid(logits, rows_of(slots, states).ravel()[rows], tokens)
+
+
+def _repeating(n: int, states: SlotStates) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the rows in which a token would repeat n pieces, and these tokens."""
+    lengths = states.lengths
+    if states.prefixes.shape[2] < n:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    ngrams = sliding_window_view(states.prefixes, n, axis=2)  # S K W n
+    is_written = np.arange(n, n + ngrams.shape[2]) <= lengths[:, None]  # S W
+    places = (lengths[:, None] - np.arange(n - 1, 0, -1)).clip(min=0)  # S n-1
+    ends = np.take_along_axis(states.prefixes, places[:, None], 2)  # S K n-1
+    would_repeat = (ngrams[..., :-1] == ends[:, :, None]).all(axis=3) & is_written[:, None]
+    slots, hypotheses, found = would_repeat.nonzero()
+    return slots * states.beam_size + hypotheses, ngrams[slots, hypotheses, found, -1]

@@ -17,6 +17,7 @@ from nmt_cli.search.beams import Array
 Phrase = tuple[int, ...]  # ids of pieces, at least one
 # The names of the rules about phrases.
 FORCED_PREFIX, REQUIRED, BANNED = "forced_prefix", "required_phrases", "banned_phrases"
+NO_REPEATED_NGRAMS = "no_repeated_ngrams"
 
 
 class Phrases:
