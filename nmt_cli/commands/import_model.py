@@ -62,8 +62,9 @@ def run(
         facts = {"program": program, "path": str(path)}
         with directory_appearing_whole(output, replace=force) as partial:
             write_model(partial, model, settings, facts)
-    kind = "pieces, with spaces between them" if model.sentencepiece is None else "plain text"
-    logs.info(f"Imported {path} into {output}. It reads {kind}.")
+    reads = "plain text" if model.sentencepiece else "pieces, with spaces between them"
+    joins = f", and joins those that end in {model.joiner}" if model.joiner else ""
+    logs.info(f"Imported {path} into {output}. It reads {reads}{joins}.")
     decoding = settings.decoding
     logs.info(
         "The search has nmt-cli's defaults, whatever those of the model were: beam size "

@@ -13,12 +13,29 @@ from nmt_cli.interchange.files import Array, TextFiles
 from nmt_cli.messages.errors import WrongUsageError
 
 JOINER = "@@"  # of subword-nmt and fastBPE, behind the pieces inside a word
+SEPARATORS = " \t\r\n"  # of the words of a text, for all programs
 
 
 def joiner_of(*vocabularies: Iterable[str]) -> str | None:
     """Return the joiner of text in these pieces; None if no piece has one."""
     has_joiner = any(piece.endswith(JOINER) for pieces in vocabularies for piece in pieces)
     return JOINER if has_joiner else None
+
+
+def unreachable(number: int) -> str:
+    """Return the name that a piece gets here if no text can have it."""
+    return f"<unreachable:{number}>"
+
+
+def without_white_space(pieces: Sequence[str]) -> list[str]:
+    """Return ``pieces`` with other names for those with white space, which separates pieces here.
+
+    For other programs only ``SEPARATORS`` separate them, so a piece may hold a no-break space.
+    """
+    return [
+        piece if piece.split() == [piece] else unreachable(number)
+        for number, piece in enumerate(pieces)
+    ]
 
 
 def list_of_texts(value: Any) -> list[str]:
@@ -49,7 +66,7 @@ def problems_of_pieces(pieces: Sequence[str], name: str, *, are_words: bool) -> 
     others = pieces[len(CONTROL) :]
     if len(set(others)) < len(others):
         problems.append(f"the {name} vocabulary holds a token twice")
-    wrong = next((piece for piece in others if piece.split() != [piece]), None)
+    wrong = next((piece for piece in others if not piece or set(piece) & set(SEPARATORS)), None)
     if are_words and wrong is not None:
         problems.append(
             f"the {name} vocabulary holds {wrong!r}, which is not one word, and there is no "

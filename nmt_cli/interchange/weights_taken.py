@@ -20,7 +20,7 @@ from nmt_cli.interchange.tensor_names import (
     Pair,
     StackNames,
 )
-from nmt_cli.interchange.vocabularies import NEVER, Vocabulary
+from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, joiner_of, without_white_space
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_config import NO_DROPOUT, ModelConfig
 
@@ -291,16 +291,23 @@ class WeightsTaken:
         self,
         vocabularies: Mapping[Side, Vocabulary],
         sentencepiece: Mapping[Side, bytes] | None,
-        joiner: str | None = None,
     ) -> ImportedModel:
-        """Return the model. Raises ValueError with all reasons if it cannot be represented."""
+        """Return the model. Raises ValueError with all reasons if it cannot be represented.
+
+        Without SentencePiece models it reads text in pieces, which are joined where they end in the
+        joiner of subword-nmt.
+        """
         self.tensors.refuse_wrong()
         self._leave_out_zeros()
-        own = "source_vocabulary_size" in self.options
+        source, target = vocabularies["source"].pieces, vocabularies["target"].pieces
+        joiner = None
+        if sentencepiece is None:
+            source, target = map(without_white_space, (source, target))
+            joiner = joiner_of(source, target)
         return ImportedModel(
             ModelConfig.model_validate(self.options | NO_DROPOUT),
-            vocabularies["target"].pieces,
-            vocabularies["source"].pieces if own else None,
+            target,
+            source if "source_vocabulary_size" in self.options else None,
             sentencepiece,
             self.weights,
             joiner,

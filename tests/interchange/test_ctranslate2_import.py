@@ -303,6 +303,15 @@ def test_vocabularies_that_do_not_fit_are_refused(tmp_path, tokens, reason):
         import_ctranslate2(tmp_path)
 
 
+def test_pieces_of_subword_nmt_are_joined(tmp_path):
+    imported({"output_bias": True}, tmp_path / "theirs")
+    tokens = ["a@@", "b@@", *TOKENS[2:]]
+    (tmp_path / "theirs/target_vocabulary.json").write_text(json.dumps(tokens))
+    assert run_import(tmp_path / "theirs", "--output", tmp_path / "ours").exit_code == 0
+    tokenizer = load_model(tmp_path / "ours").tokenizer
+    assert tokenizer.decode(tokenizer.encode("a@@ b@@ t5 t6", "target")) == "abt5 t6"
+
+
 def test_missing_vocabularies_are_the_only_reason(tmp_path):
     model = random_model({"output_bias": True}, SIZE).eval()
     write_folder(tmp_path, binary(variables_of(model)), {})

@@ -196,6 +196,30 @@ def test_marks_of_whitespace_vocabularies_come_first(tmp_path):
     assert sorted(output[3]) == sorted(tensors["decoder_ff_logit_out_Wt"][2])
 
 
+def test_pieces_of_subword_nmt_are_joined(tmp_path):
+    write_folder(tmp_path / "theirs")
+    pieces = [*TARGET[:2], *(f"{piece}@@" for piece in TARGET[2:-3]), *TARGET[-3:]]
+    write_vocabulary(tmp_path / "theirs/vocab.trg.yml", pieces)
+    assert run_import(tmp_path / "theirs", "--output", tmp_path / "ours").exit_code == 0
+    model = load_model(tmp_path / "ours")
+    ids = model.tokenizer.encode("t0@@ t1@@ t8 t9", "target")
+    assert model.tokenizer.decode(ids) == "t0t1t8 t9"
+
+
+def test_a_piece_with_white_space_that_separates_nothing_there_gets_a_name(tmp_path):
+    """Marian separates pieces at spaces only, so a word may hold a no-break space."""
+    write_folder(tmp_path / "theirs")
+    lines = [f"{piece}: {number}\n" for number, piece in enumerate(SOURCE[:-2])]
+    lines += ["10\u00a0000@@: 9\n", '? "\\u2581\\Nx"\n: 10\n']
+    (tmp_path / "theirs/vocab.src.yml").write_text("".join(lines))
+    assert run_import(tmp_path / "theirs", "--output", tmp_path / "ours").exit_code == 0
+    tokenizer = load_model(tmp_path / "ours").tokenizer
+    assert tokenizer.pieces([9, 10, 11], "source") == [
+        *(SOURCE[-3], "<unreachable:10>", "<unreachable:11>")
+    ]
+    assert tokenizer.encode("s6 10\u00a0000@@") == [9, tokenizer.unk_id, tokenizer.unk_id]
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

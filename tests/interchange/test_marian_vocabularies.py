@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nmt_cli.files import text_files
 from nmt_cli.interchange.marian.files import MarianFiles
@@ -34,6 +35,16 @@ def test_each_line_is_a_piece_and_its_number():
     text = "".join(f"{line}: {number}\n" for number, (line, _) in enumerate(LINES))
     found = parse_vocabulary(text, Path("vocab.yml"))
     assert found == {piece: number for number, (_, piece) in enumerate(LINES)}
+
+
+@pytest.mark.parametrize("options", [{}, {"allow_unicode": True}, {"width": 20}], ids=str)
+def test_pyyaml_writes_some_keys_in_several_lines(options):
+    """Long ones, and those with a character that ends a line for it."""
+    pieces = ["</s>", "<unk>", "a", "\u2581\x85\x84x", "\u2581\u2028", "yes", "- " * 70 + "x",
+              "y" * 130, "\u4e2d" * 90, "it's" * 40, "? x", ": x", "-", "\U0001f600"]  # fmt: skip
+    text = yaml.dump({piece: number for number, piece in enumerate(pieces)}, **options)
+    assert text.count("\n: ") >= 5
+    assert parse_vocabulary(text, Path("vocab.yml")) == yaml.safe_load(text)
 
 
 def test_u007f_stands_in_two_bytes_in_the_files(tmp_path):
@@ -77,7 +88,12 @@ def test_other_files_have_one_piece_a_line(tmp_path):
         ('"\\ud800": 1\n', "vocab.yml:1: "),
         ('"\\UFFFFFFFF": 1\n', "vocab.yml:1: "),
         ('"\\q": 1\n', "vocab.yml:1: "),
-        ("? a\n: 1\n", "vocab.yml:1: "),
+        ("? a\n: 1\na: 2\n", r"vocab\.yml:3: this line has a piece again"),
+        ("b: 0\n? a\nc: 1\n", r"vocab\.yml:2: this line is no piece with its number"),
+        ("? 'a\n  b'\n: x\n", "vocab.yml:1: "),
+        ("? &x a\n: 1\n", "vocab.yml:1: "),
+        ("? " + "[" * 50_000 + "\n: 1\n", "vocab.yml:1: "),
+        ("? a\n" * 600_000, "vocab.yml:1: "),
         ("\x00\x01\n", "vocab.yml:1: "),
         ("a:" * 50_000, "vocab.yml:1: "),
         ('"' + "\\" * 50_001 + ": 1", "vocab.yml:1: "),

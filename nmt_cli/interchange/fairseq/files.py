@@ -29,6 +29,7 @@ from nmt_cli.interchange.vocabularies import (
     Vocabulary,
     marks_first,
     problems_of_pieces,
+    unreachable,
 )
 from nmt_cli.messages.errors import DamagedError, UserError
 
@@ -193,9 +194,9 @@ def _read_symbols(path: Path) -> list[str]:
             shown = ascii(word)[:LONGEST]
             raise DamagedError(f"{path}:{number} holds {shown} again, without {OVERWRITE}.")
         if word in ids and word not in CONTROL:  # our marks are no spellings of text
-            symbols[ids[word]] = _name_of(ids[word])
+            symbols[ids[word]] = unreachable(ids[word])
         ids[word] = len(symbols)
-        symbols.append(word if word.split() == [word] else _name_of(ids[word]))
+        symbols.append(word if word.split() == [word] else unreachable(ids[word]))
     return symbols
 
 
@@ -212,7 +213,3 @@ def _word_of(line: str, place: str) -> tuple[str, bool]:
         text = f"{place} is {shown}; each line has a word, a space and a count."
         raise DamagedError(text) from None
     return word, is_new
-
-
-def _name_of(number: int) -> str:
-    return f"<unreachable:{number}>"

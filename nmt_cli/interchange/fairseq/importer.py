@@ -38,7 +38,7 @@ from nmt_cli.interchange.tensor_names import (
     names_of_layer,
     order_from_sines_first,
 )
-from nmt_cli.interchange.vocabularies import joiner_of, read_named_models
+from nmt_cli.interchange.vocabularies import read_named_models
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 
 NORMS = {
@@ -139,8 +139,7 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     _take_positions(taken, is_learned=config.is_learned)
     for side in SIDES:
         taken.take_stack(side, NAMES)
-    pieces = [each.pieces for each in vocabularies.values()]
-    return taken.model(vocabularies, models, joiner_of(*pieces) if models is None else None)
+    return taken.model(vocabularies, models)
 
 
 def _rows(tensors: TensorsTaken, side: Side, pieces: int) -> int:

@@ -1,11 +1,13 @@
 """The vocabularies of a model of Marian, in the order that ours have.
 
 Marian writes a line of YAML for each piece. A library for YAML reads some of these lines, such as
-"- : 7" and "yes: 8", as something else than a piece, so they are read one by one here.
+"- : 7" and "yes: 8", as something else than a piece, so they are read one by one here. Vocabularies
+that PyYAML wrote have keys of several lines as well.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, UNKNOWN, read_ids
@@ -22,8 +24,10 @@ from nmt_cli.interchange.vocabularies import (
 )
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError
+from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
+COMPLEX, NUMBER = "? ", re.compile(r"[0-9]{1,9}")  # of a key of several lines, and its number
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
 ESCAPED = {**dict(zip('"\\/ 0abtnvfre', '"\\/ \0\a\b\t\n\v\f\r\x1b', strict=True)), "N": "\x85",
            "_": "\xa0", "L": "\u2028", "P": "\u2029"}  # fmt: skip
@@ -104,21 +108,50 @@ def parse_vocabulary(text: str, path: Path) -> dict[str, int]:
     Raises DamagedError if a line is not a piece and a number, or has a piece again.
     """
     ids: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    lines = enumerate(text.split("\n"), start=1)
+    for number, line in lines:
         if not line.strip() or line in ("---", "---\r"):
             continue
-        entry = ENTRY.fullmatch(line)
-        try:
-            piece = None if entry is None else _unquoted(entry[1])
-        except (ValueError, KeyError, OverflowError):  # an escape without a character
-            piece = None
-        if entry is None or piece is None or piece in ids:
-            again = "has a piece again" if piece in ids else "is no piece with its number"
+        if line.startswith(COMPLEX):
+            piece, token = _complex(line, (following for _, following in lines))
+        else:
+            piece, token = _simple(line)
+        if piece is None or piece in ids:
+            again = "is no piece with its number" if piece is None else "has a piece again"
             raise DamagedError(
                 f"{path}:{number}: this line {again}; get the vocabulary again as Marian wrote it."
             )
-        ids[piece] = int(entry[2])
+        ids[piece] = token
     return ids
+
+
+def _simple(line: str) -> tuple[str | None, int]:
+    """Return the piece in a line and its number; None as the piece if the line has none."""
+    entry = ENTRY.fullmatch(line)
+    if entry is None:
+        return None, 0
+    with suppress(ValueError, KeyError, OverflowError):  # of an escape without a character
+        return _unquoted(entry[1]), int(entry[2])
+    return None, 0
+
+
+def _complex(first: str, following: Iterator[str]) -> tuple[str | None, int]:
+    """Return what ``_simple`` does, of several lines: a key behind "? ", its number behind ": ".
+
+    PyYAML writes long keys so, and those with a character that it takes for the end of a line.
+    """
+    entry = [first]
+    for line in following:
+        entry.append(line)
+        if line.startswith(":"):
+            break
+    text = "\n".join(entry)
+    found = parse_yaml(text, "").value if len(text) <= MAX_BYTES else None
+    if not isinstance(found, dict) or len(found) != 1:
+        return None, 0
+    ((piece, number),) = found.items()
+    is_number = isinstance(number, str) and NUMBER.fullmatch(number) is not None
+    return (piece, int(number)) if is_number else (None, 0)
 
 
 def _ids_of_lines(text: str, path: Path) -> dict[str, int]:

@@ -20,7 +20,7 @@ from nmt_cli.interchange.tensor_names import (
     known_sinusoids,
     order_from_sines_first,
 )
-from nmt_cli.interchange.vocabularies import Vocabulary, joiner_of, marks_first, problems_of_pieces
+from nmt_cli.interchange.vocabularies import Vocabulary, marks_first, problems_of_pieces
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 
 # The sinusoids by their names there, all from position 0.
@@ -102,8 +102,7 @@ def make_model(
         _compare_sinusoids(weights, names.sinusoids, embeddings.positions)
     for side in SIDES:
         weights.take_stack(side, names.stack, widths[side])
-    pieces = [each.pieces for each in vocabularies.values()]
-    return weights.model(vocabularies, models, joiner_of(*pieces) if models is None else None)
+    return weights.model(vocabularies, models)
 
 
 def _read_vocabularies(
