@@ -89,15 +89,14 @@ def language(text: str) -> str:
 @click.option("--output", type=PATH, required=True, help="Model directory to write.")
 @click.option(
     "--source-language",
-    default="und",
     callback=parsed_by(language),
-    help="Code of the language translated from, such as en; und means unknown.",
+    help="Code of the language translated from, such as en; und means unknown.  [default: that of "
+    "the model's files, or und]",
 )
 @click.option(
     "--target-language",
-    default="und",
     callback=parsed_by(language),
-    help="Code of the language translated into.",
+    help="Code of the language translated into.  [default: likewise]",
 )
 @click.option(
     "--source-vocabulary", type=PATH, help="Vocabulary of the source, if it is not beside PATH."

@@ -6,6 +6,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.file_names import CONFIG, CTRANSLATE2_MODEL
 from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
+from nmt_cli.interchange.ctranslate2.argos import is_package
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.fairseq.files import is_checkpoint as is_fairseq
 from nmt_cli.interchange.fairseq.importer import import_fairseq
@@ -39,17 +40,17 @@ def run(
     *,
     program: str,
     output: Path,
-    source_language: str,
-    target_language: str,
+    source_language: str | None = None,
+    target_language: str | None = None,
     files: TextFiles = NO_FILES,
     force: bool = False,
 ) -> None:
     """Write the model of ``program`` at ``path`` as the model directory ``output``.
 
     The program of ``auto`` is recognized by its files; ``files`` hold what the numbers of its
-    pieces mean. ``force`` replaces an imported model. Raises UserError if the model cannot be
-    imported, with all reasons, or if ``output`` exists otherwise, and DamagedError if a file is
-    damaged.
+    pieces mean. Languages that are not given are those that the model's files name, or unknown.
+    ``force`` replaces an imported model. Raises UserError if the model cannot be imported, with all
+    reasons, or if ``output`` exists otherwise, and DamagedError if a file is damaged.
     """
     with claimed(output, "--output"):
         refuse_output(output, IMPORTED, "an imported model", force=force)
@@ -86,7 +87,7 @@ def program_of(path: Path) -> str:
     if is_model(path) or is_run(path):
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     found = {
-        "ctranslate2": (path / CTRANSLATE2_MODEL).is_file(),
+        "ctranslate2": (path / CTRANSLATE2_MODEL).is_file() or is_package(path),
         "fairseq": is_fairseq(path),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
@@ -101,6 +102,6 @@ def program_of(path: Path) -> str:
     raise UserError(
         f"{path} is not recognized as a model: models of CTranslate2 have {CTRANSLATE2_MODEL}, "
         f"those of Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian "
-        f"a file that ends in {MARIAN}; give the folder that has one of them, or a checkpoint of "
-        "fairseq or OpenNMT-py, a file *.pt."
+        f"a file that ends in {MARIAN}; give the folder that has one of them, a checkpoint of "
+        "fairseq or OpenNMT-py, a file *.pt, or a package of Argos Translate."
     )

@@ -1,5 +1,6 @@
 """A model that was made by another program, in our names, and the folder that holds it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,11 +18,13 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings, TextSettings
 from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
 LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few
+# Of a language, as models of others name it; not a group such as ROMANCE.
+CODE = re.compile(r"[a-z]{2,3}([_-][A-Za-z0-9]{1,8}){0,3}")
 MAX_LENGTH: int = DataConfig.model_fields["max_length"].default  # pieces of the longest input
 
 
@@ -34,11 +37,21 @@ class ImportedModel(NamedTuple):
     sentencepiece: Mapping[Side, bytes] | None  # None for text in pieces
     weights: Mapping[str, Array]
     joiner: str | None = None  # of text in pieces
+    languages: tuple[str, str] = (UNKNOWN_LANGUAGE, UNKNOWN_LANGUAGE)  # of source and target
 
-    def settings(self, source_language: str, target_language: str) -> ModelSettings:
-        """Return the settings of the model directory; "und" is the code of an unknown language."""
+    def with_languages(self, source: object, target: object) -> "ImportedModel":
+        """Return the model with the languages that its files name, where they are codes."""
+        return self._replace(languages=(_code(source), _code(target)))
+
+    def settings(
+        self, source_language: str | None = None, target_language: str | None = None
+    ) -> ModelSettings:
+        """Return the settings of the model directory; its own languages stand for None."""
+        source, target = self.languages
         kind = "whitespace" if self.sentencepiece is None else "sentencepiece"
-        text = TextSettings(source_language, target_language, kind, self.joiner, Normalization())
+        text = TextSettings(
+            source_language or source, target_language or target, kind, self.joiner, Normalization()
+        )
         size = len(self.pieces)
         return ModelSettings(self.architecture, size, text, MAX_LENGTH, DecodingConfig())
 
@@ -77,6 +90,10 @@ def _refuse_unfit(tokenizer: Tokenizer) -> None:
                 f"the vocabulary has only {share:.0%} of the pieces of the {side}'s SentencePiece "
                 "model; put the SentencePiece model of its training into the folder."
             )
+
+
+def _code(name: object) -> str:
+    return name if isinstance(name, str) and CODE.fullmatch(name) else UNKNOWN_LANGUAGE
 
 
 def _ids(pieces: Sequence[str]) -> dict[str, int]:

@@ -13,6 +13,7 @@ import torch
 from nmt_cli.commands.import_model import program_of
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.fairseq_files import (
     TASK,
@@ -71,6 +72,7 @@ def test_log_probabilities_are_those_of_the_formula(tmp_path, changes):
     path, tensors = write_model(tmp_path / "theirs", options=options)
     result = run_import(path, "--output", tmp_path / "ours", program="fairseq")
     assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "ours").settings.text[:2] == ("aa", "bb")  # as its task says
     of_source = WORDS["target" if options["share_all_embeddings"] else "source"]
     source, target = f"{of_source[3]} {of_source[0]} never {of_source[5]}", "t6 t1 t1 other t0"
     (found,) = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32").rescore(

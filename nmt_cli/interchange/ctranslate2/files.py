@@ -24,7 +24,6 @@ from nmt_cli.interchange.vocabularies import (
     Vocabulary,
     list_of_texts,
     problems_of_pieces,
-    sentencepiece_files,
 )
 from nmt_cli.interchange.weights_taken import TensorsTaken
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -209,14 +208,18 @@ def marks_of(config: Mapping[str, Any], tensors: TensorsTaken) -> Marks:
 
 
 def read_vocabularies(
-    folder: Path, marks: Marks, sizes: Mapping[Side, int], reasons: list[str]
+    folder: Path,
+    marks: Marks,
+    sizes: Mapping[Side, int],
+    reasons: list[str],
+    *,
+    are_words: bool,
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; ``sizes`` are the rows of its matrix.
 
-    The reasons against them are added to ``reasons``.
+    The reasons against them are added to ``reasons``; ``are_words`` is true for text in pieces.
     """
-    shared = read_vocabulary(folder, "shared")
-    are_words, found = sentencepiece_files(folder) is None, {}
+    shared, found = read_vocabulary(folder, "shared"), {}
     single = [name for name in SENTENCEPIECE_FILES[0].values() if (folder / name).is_file()]
     if len(single) == 1:
         reasons.append(f"it has {single[0]}, but not both source.spm and target.spm")

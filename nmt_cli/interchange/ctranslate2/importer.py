@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CTRANSLATE2_MODEL
+from nmt_cli.interchange.ctranslate2 import argos
 from nmt_cli.interchange.ctranslate2.exporter import NAMES, OUTPUT
 from nmt_cli.interchange.ctranslate2.files import (
     Variables,
@@ -29,7 +30,7 @@ from nmt_cli.interchange.files import (
 )
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.tensor_names import AttentionNames, known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.vocabularies import Vocabulary, read_sentencepiece
+from nmt_cli.interchange.vocabularies import Vocabulary, read_named_models, read_sentencepiece
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
@@ -49,28 +50,38 @@ OFF = (
 TOLERANCE = 1e-5  # of sinusoids in fp32
 
 
-def import_ctranslate2(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
-    """Return the model of ``folder``.
+def import_ctranslate2(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
+    """Return the model at ``path``, a folder or a package of Argos Translate.
 
     Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
-    files.refuse_any("CTranslate2")
-    if not (folder / CTRANSLATE2_MODEL).is_file():
-        raise UserError(
-            f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
-        )
-    variables, config = read_variables(folder / CTRANSLATE2_MODEL), read_config(folder)
-    with refusing(folder):
-        if variables.spec not in {*HEADS_OF_SPECS, "TransformerSpec"}:
-            raise ValueError(f"it is a {variables.spec}, not a Transformer that translates")
-        if variables.revision not in REVISIONS:
-            raise ValueError(f"the revision {variables.revision} of its names is not known")
-        return _model(variables, config, folder)
+    files.refuse_vocabularies("CTranslate2")
+    with argos.unpacked(path) as unpacked:
+        package = argos.package_of(unpacked)
+        folder = unpacked if package is None else package / argos.MODEL
+        if not (folder / CTRANSLATE2_MODEL).is_file():
+            raise UserError(
+                f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
+            )
+        models = read_named_models(files) or read_sentencepiece(folder)
+        if models is None and folder.absolute().name == argos.MODEL:
+            models = read_sentencepiece(folder.absolute().parent)
+        with refusing(folder):
+            model = _read_model(folder, models)
+            if package is None:
+                return model
+            languages = argos.languages_of(package, is_cut=models is not None)
+            return model.with_languages(*languages)
 
 
-def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> ImportedModel:
+def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedModel:
     """Return the model. Raises ValueError with all reasons if it cannot be represented."""
+    variables, config = read_variables(folder / CTRANSLATE2_MODEL), read_config(folder)
+    if variables.spec not in {*HEADS_OF_SPECS, "TransformerSpec"}:
+        raise ValueError(f"it is a {variables.spec}, not a Transformer that translates")
+    if variables.revision not in REVISIONS:
+        raise ValueError(f"the revision {variables.revision} of its names is not known")
     tensors = TensorsTaken(variables.by_name)
     names: dict[Side, str] = {
         "source": _embeddings("encoder", tensors),
@@ -82,7 +93,9 @@ def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> Imp
     d_model = shapes["target"][1]
     marks = marks_of(config, tensors)
     sizes = {side: shape[0] for side, shape in shapes.items()}
-    vocabularies = read_vocabularies(folder, marks, sizes, tensors.reasons)
+    vocabularies = read_vocabularies(
+        folder, marks, sizes, tensors.reasons, are_words=models is None
+    )
     has_sides = variables.revision >= FIRST_WITH_SIDES
     positions = _take_positions(tensors, d_model)
     options = {
@@ -102,7 +115,7 @@ def _model(variables: Variables, config: Mapping[str, Any], folder: Path) -> Imp
     if "num_layers" in options:
         for side in SIDES:
             taken.take_stack(side, NAMES)
-    return taken.model(vocabularies, read_sentencepiece(folder))
+    return taken.model(vocabularies, models)
 
 
 def _embeddings(side: str, tensors: TensorsTaken) -> str:

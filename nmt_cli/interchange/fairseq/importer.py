@@ -139,7 +139,7 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     _take_positions(taken, is_learned=config.is_learned)
     for side in SIDES:
         taken.take_stack(side, NAMES)
-    return taken.model(vocabularies, models)
+    return taken.model(vocabularies, models).with_languages(*config.languages)
 
 
 def _rows(tensors: TensorsTaken, side: Side, pieces: int) -> int:
