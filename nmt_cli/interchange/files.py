@@ -2,7 +2,7 @@
 
 import json
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,11 +80,13 @@ def read_safetensors(path: Path) -> dict[str, Array]:
         raise DamagedError(f"{path} is damaged: {' '.join(str(error).split())}.") from None
 
 
-def read_parts(paths: Iterable[Path]) -> dict[str, Array]:
+def read_parts(
+    paths: Iterable[Path], read: Callable[[Path], dict[str, Array]] = read_safetensors
+) -> dict[str, Array]:
     """Return the tensors of several files; raises UserError if two hold one of the same name."""
     found: dict[str, Array] = {}
     for path in paths:
-        part = read_safetensors(path)
+        part = read(path)
         twice = sorted(found.keys() & part.keys())
         if twice:
             raise UserError(f"{path} holds {twice[0]}, which another part holds, too.")

@@ -45,6 +45,10 @@ class TensorsTaken:
         """Return whether there is such a tensor."""
         return name in self._tensors
 
+    def get(self, name: str) -> Array | None:
+        """Return a tensor without taking it, or None if there is none of this name."""
+        return self._tensors.get(name)
+
     def length(self, name: str) -> int:
         """Return the first size of a tensor; 0 if there is none of this name."""
         found = self._tensors.get(name)

@@ -46,7 +46,13 @@ def write_package(folder, pieces, **metadata):
     tokens = processor.id_to_piece(list(range(processor.get_piece_size())))
     model = random_model({"source_eos": False}, len(tokens)).eval()
     folder.mkdir()
-    write_folder(folder / "model", binary(variables_of(model)), {"shared": tokens})
+    write_folder(
+        folder / "model",
+        binary(variables_of(model)),
+        {"shared": tokens},
+        add_source_eos=False,
+        layer_norm_epsilon=model.config.norm_epsilon,
+    )
     (folder / "metadata.json").write_text(json.dumps(METADATA | metadata))
     (folder / "sentencepiece.model").write_bytes(pieces)
     (folder / "stanza").mkdir()

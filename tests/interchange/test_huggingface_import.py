@@ -21,6 +21,7 @@ from tests.interchange import import_command
 from tests.interchange.hostile_pickles import CALLS, assert_refuses_calls, zipped
 from tests.interchange.test_huggingface_layout import EXPORTABLE, marian_positions
 
+BIAS = "final_logits_bias"
 TEXTS = [("the cat sat", "a dog and"), ("", "mat"), ("on the mat", "")]
 run_import = partial(import_command.run_import, program="huggingface")
 # Heads narrower than d_model / num_heads come back as wide as those.
@@ -142,6 +143,122 @@ def test_a_start_that_is_no_zeros_is_a_piece(folder):
     assert (found.weights["output_weight"][-1] == 0.5).all()
 
 
+def same_weights(found, expected):
+    assert found.weights.keys() == expected.weights.keys()
+    for name, weight in expected.weights.items():
+        assert np.array_equal(found.weights[name], weight), name
+
+
+def test_an_output_matrix_of_its_own_is_kept_whatever_the_options_say(folder):
+    """Those of opus-mt-tc-big say that it is tied, and transformers 5 does not tie it then."""
+    tied = import_huggingface(folder)
+    own = torch.randn(301, 18, generator=torch.Generator().manual_seed(4))
+    with_tensors(folder, lambda tensors: {**tensors, "lm_head.weight": own})
+    found = import_huggingface(folder)
+    assert (tied.architecture.tied_embeddings, found.architecture.tied_embeddings) == (
+        *("all", "none"),
+    )
+    for side in ("source", "target"):
+        weight = found.weights[f"{side}_embedding.weight"]
+        assert np.array_equal(weight, tied.weights["output_weight"])
+    halves = [*range(0, 18, 2), *range(1, 18, 2)]
+    assert np.array_equal(found.weights["output_weight"][:, halves], own[:300])
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_weights_may_be_in_parts(folder, name):
+    whole = import_huggingface(folder)
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    save = safetensors.torch.save_file if name.endswith("s") else torch.save
+    names = sorted(tensors)
+    weights: dict[str, str] = {}
+    for number, part in enumerate((names[:9], names[9:])):
+        file = f"part-{number}-{name}"
+        save({each: tensors[each] for each in part}, folder / file)
+        weights |= dict.fromkeys(part, file)
+    index = folder / f"{name}.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": weights}))
+    same_weights(import_huggingface(folder), whole)
+    (folder / f"part-1-{name}").unlink()
+    with pytest.raises(UserError, match=f"part-1-{name} not found; it is one of 2 parts of"):
+        import_huggingface(folder)
+    first = f"part-0-{name}"
+    for wrong in ({"a": f"../theirs/{first}"}, {"a": ".."}, {"a": 3}, {}, [first], None):
+        index.write_text(json.dumps({"weight_map": wrong}))
+        with pytest.raises(DamagedError, match="json is damaged: its weight_map does not name"):
+            import_huggingface(folder)
+
+
+def widened(tensors, generator):
+    """Add three rows to the matrix, and numbers to the bias."""
+    more = torch.randn(3, 18, generator=generator)
+    matrix = torch.cat((tensors["model.shared.weight"], more))
+    bias = torch.cat((tensors["final_logits_bias"], torch.ones(1, 3)), 1)
+    return {**tensors, "model.shared.weight": matrix, "final_logits_bias": bias}
+
+
+def test_rows_without_a_token_are_left_out(folder, capsys):
+    whole = import_huggingface(folder)
+    with_tensors(folder, lambda tensors: widened(tensors, torch.Generator().manual_seed(2)))
+    changed(folder, vocab_size=304, decoder_vocab_size=304)
+    found = import_huggingface(folder)
+    assert found.pieces == whole.pieces
+    same_weights(found, whole)
+    with_tensors(  # transformers may forget to lengthen it
+        folder, lambda tensors: {**tensors, BIAS: tensors[BIAS][:, :302].clone()}
+    )
+    same_weights(import_huggingface(folder), whole)
+    text = "has 304 rows, one for each token, but the tokenizer has no token for 3 of them"
+    assert capsys.readouterr().err.count(text) == 2
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+@pytest.mark.parametrize("wrong", ["\ud800", "</s>", ""])
+def test_added_tokens_are_pieces(folder, capsys, is_old, wrong):
+    whole = import_huggingface(folder)
+    with_tensors(folder, lambda tensors: widened(tensors, torch.Generator().manual_seed(2)))
+    changed(folder, vocab_size=304, decoder_vocab_size=304)
+    added = {">>nob<<": 301, wrong: 302, "<name>": 303, "<unk>": 2, "beyond": 304}
+    if is_old:
+        (folder / "added_tokens.json").write_text(json.dumps(added))
+    else:
+        objects = {str(row): {"content": token} for token, row in added.items()}
+        changed(folder, "tokenizer_config.json", added_tokens_decoder=objects | {"x": ["y"]})
+    found = import_huggingface(folder)
+    assert found.pieces == [*whole.pieces, ">>nob<<", "<name>"]
+    tokenizer = found.tokenizer(found.settings())
+    assert tokenizer.encode(">>nob<< the cat")[0] == 300
+    assert len(found.weights["output_weight"]) == len(found.weights["output_bias"]) == 302
+    error = capsys.readouterr().err
+    assert "has added tokens ('<name>'), which are not cut out of text here" in error
+    assert "the tokenizer has no token for 1 of them" in error
+
+
+@pytest.mark.parametrize("is_zeros", [True, False])
+def test_the_start_may_be_a_row_without_a_token(folder, is_zeros):
+    def moved(tensors):
+        tensors = widened(tensors, torch.Generator().manual_seed(2))
+        tensors["model.shared.weight"][302] = 0.0 if is_zeros else 0.5
+        return tensors
+
+    with_tensors(folder, moved)
+    changed(folder, vocab_size=304, decoder_vocab_size=304, decoder_start_token_id=302)
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    names = [{"<s>": "start"}.get(piece, piece) for piece in vocabulary]
+    (folder / "vocab.json").write_text(json.dumps({n: place for place, n in enumerate(names)}))
+    found = import_huggingface(folder)
+    assert found.architecture.decoder_start == ("zeros" if is_zeros else "bos")
+    assert found.pieces == [*names, *([] if is_zeros else ["<s>"])]
+    assert is_zeros or (found.weights["output_weight"][-1] == 0.5).all()
+
+
+def test_languages_are_those_of_the_tokenizer(folder):
+    changed(folder, "tokenizer_config.json", source_lang="fr", target_lang="ROMANCE")
+    assert import_huggingface(folder).settings().text[:2] == ("fr", "und")
+    assert import_huggingface(folder).settings(None, "es").text[:2] == ("fr", "es")
+
+
 def test_all_reasons_are_listed_at_once(folder):
     changed(folder, model_type="marian", normalize_embedding=True, d_model="18",
             activation_function="quick_gelu", decoder_start_token_id=-1)  # fmt: skip
@@ -169,7 +286,7 @@ def test_every_tensor_is_used_and_none_is_missing(folder):
         tensors["model.decoder.layers.0.self_attn.out_proj.bias"] = torch.zeros(3)
         tensors["final_logits_bias"][0, 5] = torch.nan
         return {**tensors, "model.encoder.layers.2.fc1.bias": torch.zeros(11),
-                "lm_head.weight": torch.ones(301, 18)}  # fmt: skip
+                "model.encoder.embed_tokens.weight": torch.ones(301, 18)}  # fmt: skip
 
     with_tensors(folder, spoilt)
     (folder / "source.spm").unlink()
@@ -183,7 +300,7 @@ def test_every_tensor_is_used_and_none_is_missing(folder):
         "1 tensor unknown: model.encoder.layers.2.fc1.bias",
         "self_attn.out_proj.bias has the shape [3], not [18]",
         "final_logits_bias holds a number that is not finite",
-        "lm_head.weight is not model.shared.weight, as its options say",
+        "model.encoder.embed_tokens.weight is not model.shared.weight, as its options say",
         "it has no source.spm and target.spm, and no spiece.model",
         "vocab.json has 302 pieces, its matrix 301 rows",
     ):
@@ -199,7 +316,11 @@ def test_every_tensor_is_used_and_none_is_missing(folder):
             "it has 2 layers of the encoder, not 10,000,000",
         ),
         ("config.json", {"encoder_ffn_dim": 10**7}, "has the shape [11, 18], not [10000000, 18]"),
-        ("config.json", {"vocab_size": 10**7}, "vocab.json has 301 pieces, its matrix 10,000,000"),
+        (
+            "config.json",
+            {"vocab_size": 10**7},
+            "shared.weight has the shape [301, 18], not [10000000",
+        ),
         ("config.json", {"eos_token_id": 4}, "eos_token_id is 4, which is not </s> in vocab.json"),
         ("config.json", {"decoder_start_token_id": 9}, "which texts may have"),
         ("vocab.json", {"more": 7}, "the numbers in vocab.json are not 0 to 301, each once"),

@@ -131,6 +131,60 @@ def test_log_probabilities_are_those_of_transformers(tmp_path, options):
         assert (tmp_path / "last" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
+def save_larger(folder, theirs, *, of_old_versions):
+    """Save a model with added tokens, padded rows and an output matrix of its own, in parts.
+
+    Return it, with the number of its tokens.
+    """
+    model = random_model(folder, {"scale_embedding": True})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
+    tokenizer.add_tokens([">>nob<<", "<name>"])
+    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=8)
+    assert model.config.vocab_size > len(tokenizer)
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(model.config.vocab_size, 24))
+    model.config.tie_word_embeddings = False
+    padded = torch.zeros(1, model.config.vocab_size)
+    padded[:, : len(tokenizer)] = model.final_logits_bias
+    if not of_old_versions:
+        model.final_logits_bias = padded
+    model.save_pretrained(theirs, max_shard_size="8KB")
+    model.final_logits_bias = padded  # which transformers forgets to lengthen
+    tokenizer.save_pretrained(theirs)
+    config = json.loads((theirs / "config.json").read_text())
+    (theirs / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    if of_old_versions:
+        path = theirs / "tokenizer_config.json"
+        settings = json.loads(path.read_text())
+        added = settings.pop("added_tokens_decoder")
+        path.write_text(json.dumps(settings))
+        added = {token["content"]: int(row) for row, token in added.items()}
+        (theirs / "added_tokens.json").write_text(json.dumps(added))
+    return model, len(tokenizer)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("of_old_versions", [True, False])
+def test_added_tokens_padded_rows_and_parts(tmp_path, of_old_versions):
+    theirs = tmp_path / "theirs"
+    model, size = save_larger(tmp_path / "first", theirs, of_old_versions=of_old_versions)
+    assert (theirs / "model.safetensors.index.json").is_file()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(theirs))
+    source = tokenizer(f">>nob<<{SOURCE}", return_tensors="pt").input_ids
+    assert source[0, 0] == size - 2
+    target = tokenizer(text_target=TARGET, return_tensors="pt").input_ids[0]
+    start = torch.tensor([model.config.decoder_start_token_id])
+    read = torch.cat((start, target[:-1]))[None]
+    logits = model.eval()(input_ids=source, decoder_input_ids=read).logits[0]
+    logits[:, start] = -torch.inf
+    logits[:, size:] = -torch.inf  # rows that no token has
+    expected = logits.log_softmax(1).gather(1, target[:, None]).squeeze(1).tolist()
+    result = run_import(theirs, "--output", tmp_path / "ours")
+    assert result.exit_code == 0, result.output
+    rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
+    (found,) = rescorer.rescore([(f">>nob<< {SOURCE}", TARGET)])
+    assert found.token_scores == pytest.approx(expected, abs=1e-4)
+
+
 def test_the_pieces_of_pegasus_are_those_of_transformers(tmp_path):
     folder = tmp_path / "theirs"
     random_model(folder, {"pegasus": True, "rows": 103 + 18})

@@ -4,15 +4,14 @@ Its dimensions have the sines of all frequencies before the cosines, where ours 
 Biases that are all zero, which its classes always have, are left out.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, START, UNKNOWN, read_ids
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
 from nmt_cli.files.file_names import CONFIG, WEIGHTS
 from nmt_cli.interchange.files import (
     LARGEST,
@@ -24,6 +23,7 @@ from nmt_cli.interchange.files import (
     as_fp32,
     of_sides,
     read_config,
+    read_parts,
     read_safetensors,
     refuse,
     refusing,
@@ -38,14 +38,21 @@ from nmt_cli.interchange.huggingface.exporter import (
     POSITIONS,
     SHARED,
 )
+from nmt_cli.interchange.huggingface.vocabularies import (
+    Vocabularies,
+    read_vocabularies,
+    start_of_decoder,
+)
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece, rename
+from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, UserError
 
 PICKLED = "pytorch_model.bin"
+PART = re.compile(r"[A-Za-z][\w.-]{0,200}", re.ASCII)  # the name of a file beside its index
 ROUNDING = 5e-4  # of sinusoids that are stored in half precision
 TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms
 ACTIVATIONS = {
@@ -61,88 +68,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 IMPLIED = {"normalize_embedding": {"marian": False, "pegasus": False},
            "normalize_before": {"marian": False, "pegasus": True},
            "add_final_layer_norm": {"marian": False, "pegasus": True}}  # fmt: skip
-
-
-FILES: dict[Side, str] = {"source": "vocab.json", "target": "target_vocab.json"}
-# What Pegasus has behind <pad> and </s>, and before the other pieces of its SentencePiece model.
-MASKS = ("<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
-MARKS = {"unk": UNKNOWN, "eos": END, "pad": "<pad>"}  # unless tokenizer_config.json has others
-
-
-class Vocabularies(NamedTuple):
-    """The pieces of both sides by id, with our names of unknown pieces and of the end."""
-
-    pieces: dict[Side, list[str]]
-    pad: str
-    are_separate: bool
-
-
-def read_vocabularies(
-    folder: Path,
-    models: Mapping[Side, bytes] | None,
-    eos_id: int,
-    sizes: Mapping[Side, int],
-    reasons: list[str],
-) -> Vocabularies:
-    """Return the vocabularies; ``sizes`` are the rows of their matrices.
-
-    Without a file of their own, they are those of the SentencePiece model in ``models``. The
-    reasons against them are added to ``reasons``. Raises as ``read_ids`` does.
-    """
-    config = read_config(folder, "tokenizer_config.json")
-    names = {key: _name(config.get(f"{key}_token"), name) for key, name in MARKS.items()}
-    are_separate = bool(config.get("separate_vocabs", False))
-    model = None if (folder / FILES["source"]).exists() else (models or {}).get("source")
-    if model is not None and config.get("offset", len(MASKS)) != len(MASKS):
-        reasons.append(f"its tokenizer has the offset {config['offset']}, not {len(MASKS)}")
-    found: dict[Side, list[str]] = {}
-    for side, size in sizes.items():
-        file = FILES[side if are_separate else "source"] if model is None else PEGASUS_MODEL
-        ids = read_ids(folder / file) if model is None else _ids_of_pegasus(model, names)
-        pieces = sorted(ids, key=ids.__getitem__)
-        if sorted(ids.values()) != list(range(len(ids))):
-            reasons.append(f"the numbers in {file} are not 0 to {len(ids) - 1:,}, each once")
-        elif len(pieces) != size:
-            reasons.append(f"{file} has {len(pieces):,} pieces, its matrix {size:,} rows")
-        elif not 0 <= eos_id < size or pieces[eos_id] != names["eos"]:
-            reasons.append(f"eos_token_id is {eos_id:,}, which is not {names['eos']} in {file}")
-        elif names["unk"] not in pieces:
-            reasons.append(f"{file} has no {names['unk']}")
-        else:
-            rename(pieces, ids[names["unk"]], UNKNOWN, reasons)
-            rename(pieces, eos_id, END, reasons)
-        found[side] = pieces
-    return Vocabularies(found, names["pad"], are_separate)
-
-
-def _ids_of_pegasus(model: bytes, names: Mapping[str, str]) -> dict[str, int]:
-    processor = load_processor(model, PEGASUS_MODEL)
-    own = processor.id_to_piece(list(range(2, processor.get_piece_size())))
-    pieces = (names["pad"], names["eos"], *MASKS, *own)
-    return {piece: number for number, piece in enumerate(pieces)}
-
-
-def start_of_decoder(
-    vocabularies: Vocabularies, start_id: int, eos_id: int, reasons: list[str]
-) -> str:
-    """Return ``model.decoder_start`` of a decoder whose first vector is not zero."""
-    pieces = vocabularies.pieces["target"]
-    if start_id == eos_id:
-        return "eos"
-    if pieces[start_id] not in {vocabularies.pad, START}:
-        reasons.append(f"its decoder starts with {pieces[start_id]}, which texts may have")
-        return "bos"
-    rename(pieces, start_id, START, reasons)
-    if not vocabularies.are_separate:
-        vocabularies.pieces["source"][:] = pieces
-    return "bos"
-
-
-def _name(value: Any, default: str) -> str:
-    """Return the name of a mark; older files hold it in an object."""
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else default
 
 
 def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -168,21 +93,41 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
         _take_positions(taken)
         for side in SIDES:
             taken.take_stack(side, NAMES)
-        return taken.model(vocabularies, models)
+        return taken.model(vocabularies, models).with_languages(*found.languages)
 
 
 def read_tensors(folder: Path) -> dict[str, Array]:
-    """Return the weights of ``folder`` in fp32.
+    """Return the weights of ``folder`` in fp32, from one file or from the parts in an index.
 
     Raises UserError if a file cannot be read or holds other things, DamagedError if it is damaged.
     """
-    path = folder / WEIGHTS
-    if path.is_file():
-        return read_safetensors(path)
-    path = folder / PICKLED
-    if path.is_file():
-        return as_fp32(read_pickled_tensors(path), path)
+    for name, read in ((WEIGHTS, read_safetensors), (PICKLED, _read_pickled)):
+        path = folder / name
+        if path.is_file():
+            return read(path)
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            return read_parts(_parts(index), read)
     raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")
+
+
+def _read_pickled(path: Path) -> dict[str, Array]:
+    return as_fp32(read_pickled_tensors(path), path)
+
+
+def _parts(index: Path) -> list[Path]:
+    """Return the files that an index names, which stand beside it."""
+    weights = read_config(index.parent, index.name).get("weight_map")
+    names = sorted(set(map(str, weights.values()))) if isinstance(weights, dict) else []
+    if not names or not all(map(PART.fullmatch, names)):
+        raise DamagedError(f"{index} is damaged: its weight_map does not name files beside it.")
+    for name in names:
+        if not (index.parent / name).is_file():
+            raise UserError(
+                f"{index.parent / name} not found; it is one of {len(names):,} parts of the "
+                "weights, get it too."
+            )
+    return [index.parent / name for name in names]
 
 
 class Configuration(NamedTuple):
@@ -274,27 +219,62 @@ def _take_pieces(
         [*EMBEDDINGS, OUTPUT],
         list(config.sizes.values()),
         is_shared=config.is_shared,
-        is_tied=config.is_tied,
+        is_tied=config.is_tied and not _has_own_output(tensors, is_shared=config.is_shared),
         of_both=[SHARED] if config.is_shared else [],
     )
     tensors.take_if_there(SHARED)  # which these classes do not use if it is not shared
-    bias = tensors.take(BIAS, 1, size)[0] if tensors.has(BIAS) else None
-    pieces: dict[Side, list[str]] = found.pieces
-    rows = {side: list(range(len(each))) for side, each in pieces.items()}
+    pieces, rows = found.pieces, found.rows
+    stored, bias = tensors.get(BIAS), None
+    if stored is not None:  # for padded rows transformers may have left out its numbers
+        last = max(*rows["target"], config.start_id)
+        has_all = stored.ndim == 2 and last < stored.shape[1] <= size
+        bias = tensors.take(BIAS, 1, stored.shape[1] if has_all else size)[0]
     if not tensors.is_wrong:
         start = config.start_id
         if start != config.eos_id and not matrices[1][start].any():
             taken.options["decoder_start"] = "zeros"
             for side in pieces:
-                if side == "target" or not found.are_separate:
-                    del rows[side][start], pieces[side][start]
+                if start in rows[side] and (side == "target" or not found.are_separate):
+                    place = rows[side].index(start)
+                    del rows[side][place], pieces[side][place]
         else:
             taken.options["decoder_start"] = start_of_decoder(
                 found, start, config.eos_id, tensors.reasons
             )
+        _report_padding(rows, config, has_zeros=taken.options["decoder_start"] == "zeros")
     vocabularies = {side: Vocabulary(each, rows[side]) for side, each in pieces.items()}
     taken.put_pieces(vocabularies, matrices, bias)
     return vocabularies
+
+
+def _report_padding(
+    rows: Mapping[Side, list[int]], config: Configuration, *, has_zeros: bool
+) -> None:
+    """Warn of rows of a matrix that are neither a piece nor the zeros that the decoder starts with.
+
+    They fill the matrix up to a round number, or the vocabulary is that of another model.
+    """
+    found: dict[tuple[int, int], None] = {}  # both sides may have the same
+    for side, size in config.sizes.items():
+        known = {*rows[side], config.start_id} if has_zeros else {*rows[side]}
+        found[size, len({*range(size)} - known)] = None
+    for size, left in found:
+        if left:
+            logs.warning(
+                f"a matrix has {size:,} rows, one for each token, but the tokenizer has no token "
+                f"for {left:,} of them; these are left out."
+            )
+
+
+def _has_own_output(tensors: TensorsTaken, *, is_shared: bool) -> bool:
+    """Return whether the matrix of the softmax is none of the embeddings, whatever the options say.
+
+    Models of OPUS-MT-tc-big are so, and transformers 5 then takes both as they are.
+    """
+    names = ([SHARED] if is_shared else []) + EMBEDDINGS[::-1]
+    reference = next((tensors.get(name) for name in names if tensors.has(name)), None)
+    output = tensors.get(OUTPUT)
+    return reference is not None and output is not None and not np.array_equal(output, reference)
 
 
 def _take_positions(taken: WeightsTaken) -> None:
