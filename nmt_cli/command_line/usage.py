@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
-from nmt_cli.messages.proposals import MOST_PROPOSED, as_argument, nearest, plain, slips
+from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
+LIST_SEPARATOR = re.compile(r"[\s,:]+")
+# A rate that is no rate: it multiplies the paper's, in recipes of OpenNMT-py.
+RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
+DECAYED, DECAYED_ADAM = ("training.optimizer", "training.weight_decay"), "adamw"  # fairseq's adam
 
 
 class HelpfulCommand(click.Command):
@@ -125,9 +130,10 @@ class _Unknown:
         if (self._command, plain(self._name)) == ("score", "glossary"):  # else it would be a key
             yield self._option(["--terms"])
         yield from self._by_table()
-        if "--set" not in self._own:
+        keys = _keys_of(self._name, also_near=False)
+        if "--set" not in self._own or not self._fits_one_of(keys):
             yield explained
-        yield self._keys(_keys_of(self._name, also_near=False))
+        yield self._keys(keys)
         yield explained
         yield self._of_another_command()
         yield from (self._option([o], row) for row, _, o in self._places if o in self._own)
@@ -154,7 +160,9 @@ class _Unknown:
         """Return a proposal of the options ``names`` of this command, with the user's value."""
         if not names:
             return ""
-        value = row.example if row is not None and row.example else self._value_for(names[0])
+        value = self._value_for(names[0])
+        if row is not None and row.example:
+            value = row.value_here(self._value or "") or row.example
         proposed = [f"{o} {value}" if value and not self._own[o].is_flag else o for o in names]
         note = f" ({row.note})" if row is not None and row.note else ""
         return f". Did you mean {' or '.join(proposed)}{note}?"
@@ -173,12 +181,22 @@ class _Unknown:
         """Return a proposal to set one of ``keys``, if possible to the user's value."""
         if not keys:
             return ""
+        in_table = plain(self._name) in names_of_keys()
+        if in_table and list(keys) == [RATE] and _number(self._value) >= LEAST_FACTOR:
+            keys = [FACTOR]
         rows = [row for row in renames() if keys[0] in row.places()] or [Renamed(keys[0])]
-        row = next((row for row in rows if slips(self._name, row.names())), rows[0])
-        is_ours = bool(slips(self._name, [keys[0].rpartition(".")[2]]))
-        value = self._value if is_ours or not row.example else None
-        settings = " or ".join(f"--set {_setting(key, value, row.example)}" for key in keys)
-        note = f" ({row.note})" if row.note and not is_ours else ""
+        by_name = [row for row in rows if plain(self._name) in row.names()]
+        near = [row for row in rows if slips(self._name, row.names())]
+        row, own = [*by_name, *near, *rows][0], keys[0].rpartition(".")[2]
+        is_ours = plain(self._name) == own or bool(not by_name and slips(self._name, [own]))
+        value, is_noted = self._value, not is_ours
+        if keys[0] in DECAYED and _has_weight_decay(self._ctx.meta[WORDS]):
+            is_noted = True
+            value = DECAYED_ADAM if value == "adam" else value
+        settings = " or ".join(
+            f"--set {_setting(key, value, row, is_ours=is_ours)}" for key in keys
+        )
+        note = f" ({row.note})" if row.note and is_noted else ""
         if "--set" in self._own:
             return f". It is a key of the recipe; write {settings}{note}."
         which = "preprocess and train" if keys[0].startswith(KEYS_OF_PREPROCESS) else "train"
@@ -186,6 +204,11 @@ class _Unknown:
             f". It is a key of the recipe, which {self._command} does not change; "
             f"give it to {which}: nmt-cli train RECIPE {settings}{note}."
         )
+
+    def _fits_one_of(self, keys: Sequence[str]) -> bool:
+        """Return whether one of ``keys`` accepts the user's value, or has it in another form."""
+        in_table = plain(self._name) in names_of_keys()
+        return in_table or self._value is None or any(_accepts(key, self._value) for key in keys)
 
     def _of_another_command(self) -> str:
         meant = {plain(self._name), *(plain(thing) for _, _, thing in self._places)}
@@ -208,17 +231,58 @@ def _arguments(ctx: click.Context, thing: str, value: str | None) -> str:
     return " ".join(given or name if name.rstrip(".") == thing else name for name in names)
 
 
-def _setting(key: str, value: str | None, example: str) -> str:
-    """Return ``key=value`` quoted for a shell, with the user's value if the key accepts it."""
+def _setting(key: str, value: str | None, row: Renamed, *, is_ours: bool) -> str:
+    """Return ``key=value`` quoted for a shell, with the user's value if the key accepts it.
+
+    ``row.example`` stands for a value of another unit or form, not for another of some choices.
+    """
+    from nmt_cli.recipe.keys import choices_of
+
+    path = key.replace("data.train.", "data.train.0.")  # of the first corpus
+    choices = choices_of(key)
+    forms: list[str | None] = []
+    if value is not None:
+        own = value if is_ours or choices or not row.example else None
+        forms = [row.value_here(value), own, *_of_both_sides(value)]
+    for form in filter(None, forms):
+        if _accepts(key, form):
+            return shlex.quote(f"{path}={form}")
+    if choices and value is not None and value[:1].isalpha():
+        return f"{path}=VALUE, where VALUE is {any_of(choices)}"
+    return shlex.quote(f"{path}={row.example}") if row.example else f"{path}=VALUE"
+
+
+def _accepts(key: str, value: str) -> bool:
+    """Return whether ``--set`` accepts ``key=value``; other keys are not considered."""
     from nmt_cli.recipe.keys import is_value_of
     from nmt_cli.recipe.layers import parse_value
 
-    path = key.replace("data.train.", "data.train.0.")  # of the first corpus
-    if value is not None:
-        parsed = parse_value(value)
-        if parsed.readable and not parsed.findings and is_value_of(key, parsed.value):
-            return shlex.quote(f"{path}={value}")
-    return shlex.quote(f"{path}={example}") if example else f"{path}=VALUE"
+    parsed = parse_value(value)
+    return parsed.readable and not parsed.findings and is_value_of(key, parsed.value)
+
+
+def _of_both_sides(value: str) -> list[str]:
+    """Return our forms of what another toolkit writes as (a, b) or a:b: a list, or one for both."""
+    items = LIST_SEPARATOR.split(value.strip("()[] '\""))
+    if len(items) == 1:
+        return []
+    return [f"[{', '.join(items)}]", *(items[:1] if len(set(items)) == 1 else [])]
+
+
+def _has_weight_decay(words: Sequence[str]) -> bool:
+    """Return whether an option of another toolkit on the command line makes weights decay."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if plain(name) == "weight_decay" and _number(value if equals else following) > 0:
+            return True
+    return False
+
+
+def _number(text: str | None) -> float:
+    """Return the number that ``text`` is; 0 for other text."""
+    with suppress(ValueError):
+        return float(text or "")
+    return 0.0
 
 
 def _keys_of(name: str, *, also_near: bool) -> list[str]:

@@ -5,9 +5,11 @@ propose names from it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nmt_cli.messages.proposals import plain
@@ -29,6 +31,7 @@ class Renamed(NamedTuple):
     note: str = ""  # what is different here
     also: str = ""  # further names that people try, which the page does not show
     example: str = ""  # a value to propose if the user's has another unit or form
+    values: Mapping[str, str] = MappingProxyType({})  # theirs, and what they are here
 
     def of_toolkits(self) -> tuple[str, ...]:
         """Return the names of each toolkit, in the order of the page's table."""
@@ -38,6 +41,12 @@ class Renamed(NamedTuple):
         """Yield every other name, without dashes in front."""
         for names in (*self.of_toolkits(), self.also):
             yield from map(plain, names.split())
+
+    def value_here(self, theirs: str) -> str | None:
+        """Return what a value of another toolkit is here; None if the table does not have it."""
+        with suppress(ValueError):  # 0.0 is 0
+            return self.values.get(f"{float(theirs):g}")
+        return self.values.get(theirs)
 
     def places(self) -> list[str]:
         """Return each key, option, argument or command that nmt-cli has for it."""

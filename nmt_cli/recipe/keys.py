@@ -103,6 +103,19 @@ def is_value_of(key: str, value: object) -> bool:
     return True
 
 
+def choices_of(key: str) -> tuple[str, ...]:
+    """Return the values of a key that has a few fixed ones; () for other keys."""
+    field = fields_to(tuple(key.split(".")))[-1]
+    choices = get_args(field.annotation) if field is not None else ()
+    return choices if choices and all(isinstance(each, str) for each in choices) else ()
+
+
+def accepts_null(key_path: KeyPath) -> bool:
+    """Return whether the key at ``key_path`` may be null."""
+    field = fields_to(key_path)[-1]
+    return field is not None and type(None) in get_args(field.annotation)
+
+
 def last_name(key: str) -> str:
     """Return the name of ``key`` within its section."""
     return key.rpartition(".")[2]

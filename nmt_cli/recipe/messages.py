@@ -9,10 +9,11 @@ from pydantic_core import ErrorDetails
 from nmt_cli.messages.other_toolkits import missing_here, names_of_keys
 from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.data_config import ONE_SET, SEVERAL_SETS
-from nmt_cli.recipe.keys import keys_called, keys_meant, last_name, section_at
+from nmt_cli.recipe.keys import accepts_null, keys_called, keys_meant, last_name, section_at
 from nmt_cli.recipe.values import Problem
 from nmt_cli.recipe.yaml_tree import MAX_SHOWN, Finding, KeyPath, Place, shortened
 
+OF_LEAST = ("greater_than", "greater_than_equal")  # where other programs write 0 for none
 FORMS = (ONE_SET, SEVERAL_SETS)  # pydantic adds to a path which of the two it is
 PLAIN_WORD = re.compile(r"[\w.+-]+")
 RULES = {
@@ -105,7 +106,8 @@ def _text(details: ErrorDetails) -> str:
         return f"must be a section with keys of {keys}{found}"
     if kind in RULES:
         limits = {name: _number(limit) for name, limit in details.get("ctx", {}).items()}
-        return RULES[kind].format(**limits).replace("'", "") + found
+        rule = RULES[kind].format(**limits).replace("'", "")
+        return rule + (", or null" if kind in OF_LEAST and accepts_null(path) else "") + found
     return details["msg"] + found
 
 

@@ -63,10 +63,54 @@ IS_A_KEY = "It is a key of the recipe; write --set"
         ),
         (
             "train base --adam-betas '(0.8, 0.9)'",
-            f"{IS_A_KEY} 'training.adam_betas=[0.9, 0.98]'.",
+            f"{IS_A_KEY} 'training.adam_betas=[0.8, 0.9]'.",
         ),
         ("train base --lr 5e-4", f"{IS_A_KEY} training.peak_learning_rate=5e-4 (at the end of"),
         ("train base --optimizer adam", f"{IS_A_KEY} training.optimizer=adam."),
+        ("train base --optimizer adam --weight-decay 0.0", f"{IS_A_KEY} training.optimizer=adam."),
+        (
+            "train base --optimizer adam --weight-decay=0.0001",
+            f"{IS_A_KEY} training.optimizer=adamw (fairseq's adam with weight decay is adamw).",
+        ),
+        (
+            "train base --weight-decay 0.0001",
+            f"{IS_A_KEY} training.weight_decay=0.0001 (fairseq's adam with it is adamw here; norms",
+        ),
+        ("train base --clip-norm 0.0", f"{IS_A_KEY} training.clip_norm=null."),
+        ("train base --clip-norm 25", f"{IS_A_KEY} training.clip_norm=25."),
+        (
+            "train base --share-decoder-input-output-embed --share-all-embeddings",
+            f"{IS_A_KEY} model.tied_embeddings=decoder (all if the source has the same matrix).",
+        ),
+        ("train base --share-all-embeddings", f"{IS_A_KEY} model.tied_embeddings=all."),
+        (
+            "train base --weight-tying-type trg_softmax",
+            f"{IS_A_KEY} model.tied_embeddings=decoder.",
+        ),
+        (
+            "train base --weight-tying-type src_trg",
+            f"{IS_A_KEY} model.tied_embeddings=VALUE, where VALUE is all, decoder or none.",
+        ),
+        (
+            "train base --lr-scheduler polynomial_decay",
+            f"{IS_A_KEY} training.schedule=VALUE, where VALUE is noam, inverse_sqrt, cosine, wsd",
+        ),
+        ("train base --activation-fn relu", f"{IS_A_KEY} model.activation=relu."),
+        ("train base --num-layers 6:6", f"{IS_A_KEY} model.num_layers=6."),
+        ("train base --num-layers 6:2", f"{IS_A_KEY} model.num_layers=VALUE."),
+        ("train base --type whitespace", f"{IS_A_KEY} tokenizer.type=whitespace."),
+        ("train base -learning_rate 5e-4", f"{IS_A_KEY} training.peak_learning_rate=5e-4 (at"),
+        ("train base -learning_rate 2", f"{IS_A_KEY} training.learning_rate_factor=2 (of the pap"),
+        ("train base --peak-learning-rate 2", f"{IS_A_KEY} training.peak_learning_rate=2."),
+        ("train base -adam_beta2 0.998", f"{IS_A_KEY} training.adam_betas=VALUE (both in a list,"),
+        (
+            "train base --alignment-layer 3",
+            f"{IS_A_KEY} training.guided_alignment.layer=4 (",
+        ),
+        (
+            "train base --save-interval 1",
+            f"{IS_A_KEY} checkpoints.every_epochs=1 (checkpoints.every_steps must be null beside",
+        ),
         (  # sentences elsewhere, so the user's number would be wrong
             "train base --batch-size 64",
             f"{IS_A_KEY} training.tokens_per_step=25000 (tokens of either side in a whole step",
@@ -163,6 +207,10 @@ def test_a_single_letter_means_no_key(command_line):
 def test_what_does_not_exist_is_explained():
     assert "--overwrite: train never replaces a run." in refusal("train base --overwrite")
     assert "--unkpen: unknown words have no penalty" in refusal("translate m --unkpen 3")
+    assert "--type: always the Transformer" in refusal("train base --type transformer")
+    too_long = "--skip-invalid-size-inputs-valid-test"
+    assert "preprocess drops training pairs that are longer" in refusal(f"train base {too_long}")
+    assert "Did you mean --too-long truncate (the limit" in refusal(f"translate m {too_long}")
     assert refusal("marian-server") == "No such command marian-server. Did you mean serve?"
 
 

@@ -154,6 +154,17 @@ decoding: fast
     ]
 
 
+def test_a_number_that_is_off_in_other_programs_may_be_null_here():
+    """Where a key may be; the remedy that is named is taken."""
+    for key, off, least in (
+        ("training.clip_norm", "0.0", "must be greater than 0"),
+        ("validation.patience", "0", "must be at least 1"),
+    ):
+        expected = f"--set: {key}: {least}, or null, but is {off}"
+        assert problems_of("base", [f"{key}={off}"]) == [expected]
+        assert read_recipe("base", [f"{key}=null"])
+
+
 def test_a_missing_key_is_named_where_its_section_stands(write):
     path = write("description: x\ndata:\n  train:\n    - source: a\n  source_language: en\n")
     lines = problems_of(path)
