@@ -15,10 +15,10 @@ MAX_LINES = 400
 LAYERS = [
     {"messages"},
     {"files"},
-    {"launch", "parsing"},
+    {"launch", "metrics", "parsing"},
     {"recipe"},
     {"checkpoints"},
-    {"corpus", "costs", "hardware", "metrics", "pictures", "report"},
+    {"corpus", "costs", "hardware", "pictures", "report"},
     {"alignment", "model"},
     {"datasets", "model_directory", "optimization"},
     {"search"},

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nmt_cli.commands.compare import row_of
+from nmt_cli.commands.experiments.comparison_table import row_of
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import dump_recipe, read_recipe

@@ -7,7 +7,8 @@ import click
 
 from nmt_cli.command_line.options import PATH, cli_command, format_option, quiet_option
 from nmt_cli.command_line.usage import refuse_options_except
-from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Tokenization
+from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED
+from nmt_cli.metrics.tokenization import Tokenization
 
 
 @cli_command()
@@ -27,8 +28,8 @@ from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED, TOKENIZATION, Toke
 @click.option(
     "--tokenize",
     type=click.Choice(get_args(Tokenization)),
-    default=TOKENIZATION,
-    help="sacreBLEU's tokenizer; none for text that is tokenized already.",
+    help="sacreBLEU's tokenizer; none for text that is tokenized already.  [default: zh, ja-mecab, "
+    "ko-mecab, char or 13a, as the script of the references asks for]",
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
 @format_option

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from nmt_cli.checkpoints import find_model, list_checkpoints
 from nmt_cli.commands.experiments import run_stages
-from nmt_cli.commands.experiments.run_stages import Experiment
+from nmt_cli.commands.experiments.experiment import Experiment
+from nmt_cli.commands.experiments.scoring import result_lines
 from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, StageName
 from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST, WEIGHTS
@@ -22,6 +24,7 @@ from nmt_cli.files.lines import texts_of
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
+from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.recipe.data_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
@@ -30,7 +33,7 @@ from nmt_cli.runs.run_directory import foreign_name
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from nmt_cli.commands.experiments.run_stages import RunOptions
+    from nmt_cli.commands.experiments.experiment import RunOptions
 
 # The kind of each folder that a stage replaces; others of these names are the user's.
 REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
@@ -66,7 +69,7 @@ def run(
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
         refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
     if "translate" in wanted:
-        _refuse_missing_test(experiment.file)
+        _refuse_wrong_test(experiment.file)
     open_stages = _report_stages(experiment, wanted, force_from)
     is_forced = False
     for name in wanted:
@@ -75,7 +78,7 @@ def run(
             with _naming(name):
                 _do(name, experiment, is_forced=is_forced)
     if "score" in wanted:
-        lines = run_stages.result_lines(experiment)
+        lines = result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -149,8 +152,8 @@ def _refuse_foreign(run_dir: Path, *, is_removed: bool) -> None:
         )
 
 
-def _refuse_missing_test(file: RecipeFile) -> None:
-    """Raise UserError if a test set cannot be read or its sides differ in length."""
+def _refuse_wrong_test(file: RecipeFile) -> None:
+    """Raise UserError if a test set cannot be read or scored, or its sides differ in length."""
     data = file.recipe.data
     for key, test in sets_by_key("data.test", data.test).items():
         if reason := file.why_missing(f"{key}.source", test.source):
@@ -164,6 +167,8 @@ def _refuse_missing_test(file: RecipeFile) -> None:
             raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
         if not any(sizes.values()):
             raise UserError(f"{test.source} is empty; give another text as {key}, or leave it out.")
+        # Before the training, because it may need packages that are not installed.
+        bleu_scorer(references_of(file.recipe, texts_of(test.target)).tokenizer.tokenize)
 
 
 def refuse_other_origin(

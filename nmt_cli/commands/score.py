@@ -23,14 +23,8 @@ from nmt_cli.metrics.bleu import (
     paper_bleu_scorer,
     ter_scorer,
 )
-from nmt_cli.metrics.scorer import (
-    TOKENIZATION,
-    Method,
-    Resampling,
-    Score,
-    Scorer,
-    Tokenization,
-)
+from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
+from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization, fitting_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -58,7 +52,7 @@ class RenderedTerms(NamedTuple):
 class ScoreOptions(TypedDict, total=False):
     """The flags of ``score``; what is left out has the default of ``--help``."""
 
-    tokenize: Tokenization
+    tokenize: Tokenization | None
     lowercase: bool
     paper: str | None
     ter: bool
@@ -74,10 +68,12 @@ class ScoreOptions(TypedDict, total=False):
 def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOptions]) -> None:
     """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin.
 
-    Raises UserError if options contradict each other, or if a file cannot be read, is empty or has
-    another number of lines; OutputError if stdout cannot be written.
+    Raises UserError if options contradict each other, if a file cannot be read, is empty or has
+    another number of lines, or if the tokenizer needs packages that are not installed; OutputError
+    if stdout cannot be written.
     """
-    scorers, resampling = _scorers(options), _resampling(options)
+    resampling = _resampling(options)
+    _check_paper(options)
     compared = options.get("compared", ())
     _check_that_systems_differ([hypotheses, *compared])
     glossary, source = _glossary(options), options.get("source")
@@ -93,6 +89,7 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
         _warn_of_long_segments(texts)
     baseline, others = texts[0], texts[1:]
     reference_lines = [text.lines for text in others[: len(references)]]
+    scorers = _scorers(options, others[: len(references)])
     scores = {scorer.key: scorer.score(baseline.lines, reference_lines) for scorer in scorers}
     comparison = None
     if compared:
@@ -131,12 +128,20 @@ def rendered_terms(
     return RenderedTerms(sum(are_rendered), len(are_rendered))
 
 
-def _scorers(options: ScoreOptions) -> list[Scorer[Score]]:
-    tokenize, lowercase = options.get("tokenize", TOKENIZATION), options.get("lowercase", False)
+def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Scorer[Score]]:
+    tokenize, lowercase = options.get("tokenize"), options.get("lowercase", False)
+    fitting, remark = fitting_tokenizer([line for text in references for line in text.lines])
+    if tokenize is None and remark is not None:
+        logs.warning(f"{references[0].name}: BLEU takes --tokenize {fitting}: {remark}")
+    if options.get("ter") and fitting in FOR_TEXT_WITHOUT_SPACES:
+        logs.warning(
+            f"{references[0].name} has no spaces between words, and TER counts what is between "
+            "spaces as words, so its figure says little; omit --ter."
+        )
+    tokenize = tokenize or fitting
     scorers: list[Scorer[Score]] = [bleu_scorer(tokenize, lowercase=lowercase)]
     paper = options.get("paper")
     if paper is not None:
-        _check_paper(paper, options)
         scorers.append(paper_bleu_scorer(PAPER_PAIRS[paper]))
     scorers.append(chrf_scorer(lowercase=lowercase))
     if options.get("ter"):
@@ -144,7 +149,10 @@ def _scorers(options: ScoreOptions) -> list[Scorer[Score]]:
     return scorers
 
 
-def _check_paper(paper: str, options: ScoreOptions) -> None:
+def _check_paper(options: ScoreOptions) -> None:
+    paper = options.get("paper")
+    if paper is None:
+        return
     if paper not in PAPER_PAIRS:
         meant = slips(paper, PAPER_PAIRS)
         hint = f"Did you mean {meant[0]}?" if meant else "Leave --paper out for other pairs."

@@ -40,6 +40,12 @@ def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]
 
 def not_installed(extra: Extra) -> str:
     """Return "PACKAGE, which is not installed; run: ..." for the first package of ``extra``."""
-    # Of the interpreter that runs: it may be in an environment that is not activated.
-    install = command(sys.executable, "-m", "pip", "install", *PACKAGES[extra])
-    return f"{PACKAGES[extra][0]}, which is not installed; run: {install}"
+    return f"{PACKAGES[extra][0]}, which is not installed; run: {install_command(*PACKAGES[extra])}"
+
+
+def install_command(*packages: str) -> str:
+    """Return the command that installs ``packages`` for the interpreter that runs.
+
+    It may be in an environment that is not activated.
+    """
+    return command(sys.executable, "-m", "pip", "install", *packages)

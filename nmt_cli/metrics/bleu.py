@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import sacrebleu
 from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF, CHRFScore
 from sacrebleu.metrics.ter import TER, TERScore
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
+from sacrebleu.utils import SACREBLEU_DIR
 
-from nmt_cli.metrics.scorer import TOKENIZATION, Scorer, Tokenization
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import install_command
+from nmt_cli.metrics.scorer import Scorer
+from nmt_cli.metrics.tokenization import MODELS, PACKAGES, TOKENIZATION, Tokenization
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,9 +77,28 @@ class Chrf(NamedTuple):
 
 
 def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = False) -> Scorer[Bleu]:
-    """Return sacrebleu's BLEU."""
-    # force: no warning by sacrebleu about tokenized text; the caller warns with looks_tokenized.
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    """Return sacrebleu's BLEU.
+
+    Raises UserError if ``tokenize`` needs packages or a model that are not there.
+    """
+    if tokenize not in BLEU.TOKENIZERS:
+        update = install_command("--upgrade", "sacrebleu")
+        raise UserError(
+            f"sacreBLEU {sacrebleu.__version__} has no tokenizer {tokenize}; run: {update}"
+        )
+    try:
+        # force: no warning by sacrebleu about tokenized text; the caller warns by looks_tokenized.
+        metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    except (Exception, SystemExit) as error:  # of MeCab, urllib, SentencePiece and others
+        if tokenize in PACKAGES:
+            _, package = PACKAGES[tokenize]
+            needs = f"packages that cannot be used; run: {install_command(package)}"
+        elif tokenize in MODELS:
+            folder = Path(SACREBLEU_DIR) / "models"
+            needs = f"a model that sacreBLEU downloads into {folder}, which failed: {error}"
+        else:
+            raise
+        raise UserError(f"BLEU with the tokenizer {tokenize} needs {needs}") from None
     return Scorer("bleu", "BLEU", metric, Bleu.of)
 
 
@@ -91,7 +116,8 @@ def corpus_bleu(
 ) -> Bleu:
     """Return the BLEU of ``hypotheses`` against one or several sets of ``references``.
 
-    Raises ValueError if there are no hypotheses, or if a set has another number of lines.
+    Raises ValueError if there are no hypotheses, or if a set has another number of lines, and
+    UserError as ``bleu_scorer`` does.
     """
     return bleu_scorer(tokenize, lowercase=lowercase).score(hypotheses, references)
 

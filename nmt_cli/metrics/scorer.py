@@ -53,11 +53,9 @@ class Scorer(Generic[ScoreT_co]):
         return self.read(score, str(self.metric.get_signature()))
 
 
-Tokenization = Literal["13a", "intl", "none"]
 Method = Literal["bootstrap", "randomization"]
 
 # The defaults of sacrebleu, so that both programs report the same figures.
-TOKENIZATION: Tokenization = "13a"
 METHOD: Method = "bootstrap"
 NUM_SAMPLES: dict[Method, int] = {"bootstrap": 1_000, "randomization": 10_000}
 SEED = 12_345

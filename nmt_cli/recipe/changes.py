@@ -26,10 +26,11 @@ class Change(NamedTuple):
 # For each validation.best_by, the keys after whose change earlier qualities cannot be compared.
 DECIDES_QUALITY = {
     "loss": ("validation.best_on", "training.label_smoothing"),
-    "bleu": ("validation.best_on", "validation.bleu", "decoding."),
+    "bleu": ("validation.best_on", "validation.bleu", "validation.tokenize", "decoding."),
     "parseval": ("validation.best_on", "validation.parseval", "decoding."),
 }
-USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.")  # after training
+# After training.
+USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.", "validation.tokenize")
 
 
 def as_written(value: object) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
+from nmt_cli.metrics.tokenization import Tokenization
 from nmt_cli.recipe.values import (
     DECLARED,
     FREE,
@@ -205,8 +206,16 @@ class ValidationConfig(Interval):
         default="off",
         description="How the validation text is parsed for F1 (PARSEVAL); needs data.treebank.",
     )
+    tokenize: Annotated[Tokenization | None, FREE] = Field(
+        default=None,
+        description="sacreBLEU's tokenizer for the BLEU of validation and of run. Null takes none "
+        "for tokenizer.type whitespace, else the one that fits the script of the references: zh, "
+        "ja-mecab, ko-mecab, char or 13a.",
+    )
     best_by: Literal["loss", "bleu", "parseval"] = Field(
-        default="loss", description="Measure that decides which checkpoint is the best."
+        default="loss",
+        description="Measure that decides which checkpoint is the best; of equal BLEU or F1, the "
+        "lower perplexity does.",
     )
     best_on: SetName | None = Field(
         default=None,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.changed_validation import ChangedSet, changed_sets
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
+from nmt_cli.corpus.references import References, references_of
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import (
     FullMemoryError,
@@ -32,6 +33,7 @@ from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
 
 MeasuredSet = ValidationSet | ChangedSet
+QUALITY_DIGITS = 2  # of BLEU and F1, as they are shown: less is chance
 NUM_SUMS = 5  # those that ``Validator._loss_sums`` returns
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 
@@ -46,6 +48,7 @@ class Validation(NamedTuple):
     parseval: float | None = None  # F1 of the parses, if the text is a treebank
     name: str | None = None  # of the set
     sets: "tuple[Validation, ...]" = ()  # of each set, if they have names; this one decides
+    signature: str | None = None  # of BLEU
 
     @property
     def perplexity(self) -> float:
@@ -65,13 +68,14 @@ class Validation(NamedTuple):
                 del figures["quality"]
         return record
 
-    def _figures(self) -> dict[str, float | None]:
+    def _figures(self) -> dict[str, float | str | None]:
         figures = {**self._asdict(), "perplexity": self.perplexity}
-        del figures["name"], figures["sets"]
+        del figures["name"], figures["sets"], figures["signature"]
+        signature = {} if self.signature is None else {"bleu_signature": self.signature}
         return {
             name: figure if figure is not None and math.isfinite(figure) else None
             for name, figure in figures.items()
-        }
+        } | signature
 
     def log(self, step: int, *, is_best: bool) -> None:
         """Log the figures; if the sets have names, a line for each set."""
@@ -95,12 +99,26 @@ class Validator:
         self._recipe, self._corpus, self._objective = recipe, corpus, objective
         changed = changed_sets(recipe, corpus)
         self._sets: list[MeasuredSet] = [*corpus.validation, *changed]
+        self._references: dict[str | None, References] = {}  # by the name of the set
+        self._logged_signatures: set[str] = set()
+        if recipe.validation.bleu != "off" and objective.machine.ranks.is_main:
+            self._references = {each.name: self._references_of(each) for each in self._sets}
         without_loss = [each.name for each in changed if not len(each.target)]
         if without_loss and objective.machine.ranks.is_main:
             logs.warning(
                 f"validation.robustness: no loss for {', '.join(without_loss)}, because every pair "
                 "becomes longer than data.max_length; raise that, or leave the change out."
             )
+
+    def _references_of(self, measured: MeasuredSet) -> References:
+        """Return the references of a set. Raises UserError if BLEU cannot be computed of them."""
+        references = references_of(self._recipe, measured.lines("target"))
+        tokenize, remark = references.tokenizer
+        bleu.bleu_scorer(tokenize)
+        if remark is not None:
+            of_set = f" of {measured.name}" if measured.name is not None else ""
+            logs.warning(f"BLEU of the validation text{of_set} takes {tokenize}: {remark}")
+        return references
 
     def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
@@ -144,9 +162,11 @@ class Validator:
         """Return the figures of a set from its ``_loss_sums`` and its translations, if any."""
         loss, nll, num_tokens, *_ = sums
         loss, nll = (each / num_tokens if num_tokens else math.nan for each in (loss, nll))
-        score = self._score(measured, by_rank) if by_rank else None
-        is_by_loss = score is None or self._recipe.validation.best_by == "loss"
-        figures = Validation(loss, nll, score, -loss if is_by_loss else score, name=measured.name)
+        score, signature = self._score(measured, by_rank) if by_rank else (None, None)
+        quality = -loss
+        if score is not None and self._recipe.validation.best_by != "loss":
+            quality = round(score, QUALITY_DIGITS)
+        figures = Validation(loss, nll, score, quality, name=measured.name, signature=signature)
         return figures._replace(bleu=None, parseval=score) if self._has_trees else figures
 
     @property
@@ -226,18 +246,30 @@ class Validator:
                 bar.advance(len(hypotheses) - start)
         return hypotheses
 
-    def _score(self, measured: MeasuredSet, by_rank: list[list[str]]) -> float:
-        """Return the BLEU or F1 of a set, through the same code as translate | score.
+    def _score(self, measured: MeasuredSet, by_rank: list[list[str]]) -> tuple[float, str | None]:
+        """Return the F1 of a set, or its BLEU and the signature, as translate | score finds them.
 
-        If the text is in pieces, the pieces of hypotheses and references are joined before.
+        The main rank computes them, so that the tokenizer's packages need not be everywhere.
         """
-        dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo the number of ranks
-        hypotheses = [text for texts in dealt for text in texts if text is not None]
-        targets = measured.lines("target")
+        ranks = self._objective.machine.ranks
+        found: tuple[float, str | None] = (math.nan, None)
+        if ranks.is_main:
+            dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo their number
+            hypotheses = [text for texts in dealt for text in texts if text is not None]
+            found = self._score_of_main(measured, hypotheses)
+        return ranks.from_main(found)
+
+    def _score_of_main(
+        self, measured: MeasuredSet, hypotheses: list[str]
+    ) -> tuple[float, str | None]:
         if self._has_trees:
-            return score_trees(hypotheses, targets).f1
-        references = [self._corpus.tokenizer.joined(line) for line in targets]
-        return bleu.corpus_bleu(hypotheses, [references]).score
+            return score_trees(hypotheses, measured.lines("target")).f1, None
+        lines, (tokenize, _) = self._references[measured.name]
+        found = bleu.corpus_bleu(hypotheses, [lines], tokenize=tokenize)
+        if found.signature not in self._logged_signatures:
+            self._logged_signatures.add(found.signature)
+            logs.info(f"The validation BLEU is sacreBLEU's {found.signature}.")
+        return found.score, found.signature
 
 
 def _micro_batches(measured: MeasuredSet, max_tokens: int) -> tuple[SentencePairs, ...]:

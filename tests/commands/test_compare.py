@@ -15,13 +15,13 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import compare
-from nmt_cli.commands.compare import (
+from nmt_cli.commands.compare import Training
+from nmt_cli.commands.experiments.comparison_table import (
     OURS,
     PAPERS,
     ROWS,
     ComparedRow,
     PaperRow,
-    Training,
     as_table,
     row_of,
 )
@@ -81,14 +81,16 @@ def test_every_recipe_and_seed_is_a_run_and_a_figure_of_the_table(folder, capfdb
         runs = [folder / "runs" / row["name"] / f"seed-{seed}" for seed in (1, 2)]
         scores = [json.loads((run / "scores/scores.json").read_text()) for run in runs]
         assert row["bleus"] == [score["bleu"]["score"] for score in scores]
+        assert row["signatures"] == [scores[0]["bleu"]["signature"]]
         assert row["perplexities"] == [last_perplexity(run) for run in runs]
         assert row["paper"]["perplexity"] == ROWS[row["name"]].perplexity
     assert rows[0]["perplexities"][0] != rows[0]["perplexities"][1]
 
     do("base", "a-1-head", seeds=[1, 2])
     assert len(started_sessions(folder, "base/seed-1")) == 1
-    table, _, _ = capfdbinary.readouterr().out.decode().partition("\n\n")
+    table, _, notes = capfdbinary.readouterr().out.decode().partition("\n\n")
     assert [line.split()[0] for line in table.splitlines()] == ["recipe", "base", "a-1-head"]
+    assert f"The signature of BLEU is {rows[0]['signatures'][0]}.\n" in notes
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,14 +84,13 @@ def caplog(caplog, monkeypatch):
 def test_everything_is_made_and_scored(folder, capfdbinary):
     hypotheses = (folder / "runs/toy/test/test.de").read_text().split("\n")[:-1]
     references = (folder / "test.de").read_text().split("\n")[:-1]
-    bleu = bleu_scorer().score(hypotheses, [references])
+    bleu = bleu_scorer("none").score(hypotheses, [references])
     chrf = chrf_scorer().score(hypotheses, [references])
-    paper = paper_bleu_scorer(PAPER_PAIRS["en-de"]).score(hypotheses, [references])
     do()
     line = capfdbinary.readouterr().out.decode()
     assert line == (
         f"toy: BLEU {bleu.score:.2f} ({bleu.signature}), chrF2 {chrf.score:.2f} "
-        f"({chrf.signature}), paper's BLEU {paper.score:.2f} ({paper.signature}), 7 lines\n"
+        f"({chrf.signature}), 7 lines\n"
     )
     scores = json.loads((folder / "runs/toy/scores/scores.json").read_text())
     assert scores["bleu"]["score"] == bleu.score
@@ -406,3 +406,60 @@ def test_a_missing_matplotlib_leaves_out_the_report(folder, monkeypatch, caplog)
         "report is left out: report draws with matplotlib" in message for message in caplog.messages
     )
     assert not (folder / "runs/toy/report").exists()
+
+
+PLAIN = ["tokenizer={type: sentencepiece, vocabulary_size: 290}"]
+
+
+def test_the_papers_bleu_is_of_plain_text(folder, capfdbinary):
+    do(overrides=PLAIN, run_dir=Path("runs/plain"), prepared=Path("prepared/plain"), until="score")
+    references = (folder / "test.de").read_text().split("\n")[:-1]
+    hypotheses = (folder / "runs/plain/test/test.de").read_text().split("\n")[:-1]
+    paper = paper_bleu_scorer(PAPER_PAIRS["en-de"]).score(hypotheses, [references])
+    line = capfdbinary.readouterr().out.decode()
+    assert f", paper's BLEU {paper.score:.2f} ({paper.signature}), 7 lines\n" in line
+
+
+IN_PIECES = ["un@@ der lo@@ w@@ er moons", "a wi@@ der fa@@ ll of ra@@ in"]
+
+
+CHINESE = ["天天下雨的地方真多", "他每天都去看月亮"]
+JOINER = ['tokenizer={type: whitespace, joiner: "@@"}']
+
+
+@pytest.mark.parametrize(
+    ("lines", "overrides", "tokenizer"),
+    [
+        (IN_PIECES, JOINER, "none"),
+        (IN_PIECES, [*JOINER, "validation.tokenize=13a"], "13a"),
+        (CHINESE, PLAIN, "zh"),
+        (CHINESE, [*PLAIN, "validation.tokenize=char"], "char"),
+    ],
+)
+def test_a_perfect_translation_of_the_test_text_scores_100(
+    folder, monkeypatch, caplog, lines, overrides, tokenizer
+):
+    """Its lines are joined like the references, and the tokenizer fits both."""
+    joined = [line.replace("@@ ", "") for line in lines]
+    for side in ("en", "de"):
+        (folder / f"test.{side}").write_text("".join(f"{line}\n" for line in lines))
+
+    def translate(*_, output_path, **__):
+        output_path.write_text("".join(f"{line}\n" for line in joined))
+
+    monkeypatch.setattr("nmt_cli.commands.translate.run", translate)
+    options = {"run_dir": Path("runs/perfect"), "prepared": Path("prepared/perfect")}
+    do(overrides=overrides, until="score", **options)
+    scores = json.loads((folder / "runs/perfect/scores/scores.json").read_text())
+    assert scores["bleu"]["score"] == pytest.approx(100.0)
+    assert f"|tok:{tokenizer}|" in scores["bleu"]["signature"]
+    caplog.clear()
+    do(overrides=[*overrides, "validation.tokenize=intl"], until="score", **options)
+    assert skipped(caplog) == list(STAGE_NAMES[:4])  # only the scores are made again
+
+
+def test_packages_of_a_tokenizer_are_asked_for_before_training(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", None)
+    with pytest.raises(UserError, match=r"^BLEU with the tokenizer ja-mecab needs packages .*ja"):
+        do(overrides=["validation.tokenize=ja-mecab"], run_dir=Path("runs/new"))
+    assert not (folder / "runs/new").exists()

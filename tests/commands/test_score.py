@@ -23,6 +23,26 @@ def test_text_has_scores_and_signatures(files, capsys):
     assert chrf.startswith(f"chrF2 {expected:.2f}  nrefs:1|")
 
 
+CHINESE = ["今天晚上的月亮很圆。", "他们都喜欢看书。"]
+CHANGED = ["今天晚上月亮很圆。", "他们都喜欢看画。"]
+
+
+@pytest.mark.parametrize("named", [None, "char", "13a"])
+def test_the_tokenizer_fits_text_without_spaces_unless_one_is_named(files, capsys, named):
+    score.run(files("hyp", CHANGED), [files("ref", CHINESE)], tokenize=named)
+    expected = sacrebleu.corpus_bleu(CHANGED, [CHINESE], tokenize=named or "zh")
+    output, warnings = capsys.readouterr()
+    assert output.startswith(f"BLEU {expected.score:.2f}  ")
+    assert f"|tok:{named or 'zh'}|" in output
+    assert warnings == ""
+    assert (expected.score > 40) == (named != "13a")
+
+
+def test_ter_of_text_without_spaces_gets_a_warning(files, capsys):
+    score.run(files("hyp", CHANGED), [files("ref", CHINESE)], ter=True)
+    assert "ref has no spaces between words, and TER counts" in capsys.readouterr().err
+
+
 def test_json_with_several_references(files, capsys):
     references = [files("ref1", OTHERS), files("ref2", LINES)]
     score.run(

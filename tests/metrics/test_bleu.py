@@ -1,11 +1,15 @@
 """BLEU, chrF and TER against sacrebleu; the paper's BLEU against the original Perl scripts."""
 
+import shlex
+import sys
 from typing import get_args
 
 import pytest
 import sacrebleu
 import sacremoses
+from sacrebleu.tokenizers import tokenizer_spm
 
+from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.bleu import (
     PAPER_PAIRS,
     PaperTokens,
@@ -17,7 +21,7 @@ from nmt_cli.metrics.bleu import (
     paper_bleu_scorer,
     ter_scorer,
 )
-from nmt_cli.metrics.scorer import Tokenization
+from nmt_cli.metrics.tokenization import MODELS, PACKAGES, Tokenization
 from tests.real_text import real_lines
 
 HYPOTHESES = [
@@ -32,7 +36,10 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize("tokenize", get_args(Tokenization))
+NEEDING_NOTHING = set(get_args(Tokenization)) - {*PACKAGES, *MODELS}
+
+
+@pytest.mark.parametrize("tokenize", sorted(NEEDING_NOTHING))
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("num_references", [1, 2])
 def test_bleu_is_sacrebleus_own(tokenize, lowercase, num_references):
@@ -47,6 +54,44 @@ def test_bleu_is_sacrebleus_own(tokenize, lowercase, num_references):
     assert f"nrefs:{num_references}|case:{'lc' if lowercase else 'mixed'}" in ours.signature
     assert f"tok:{tokenize}|smooth:exp|version:{sacrebleu.__version__}" in ours.signature
     assert ours.signature in str(ours)
+
+
+def test_every_tokenizer_of_sacrebleu_can_be_chosen():
+    assert set(sacrebleu.BLEU.TOKENIZERS) <= set(get_args(Tokenization))
+
+
+@pytest.mark.parametrize(("tokenize", "needed"), [("ja-mecab", "ja"), ("ko-mecab", "ko")])
+def test_a_tokenizer_names_the_package_that_it_needs(monkeypatch, tokenize, needed):
+    module = f"sacrebleu.tokenizers.tokenizer_{tokenize.replace('-', '_')}"
+    monkeypatch.setitem(sys.modules, module, None)  # importing it fails
+    with pytest.raises(UserError) as caught:
+        bleu_scorer(tokenize)
+    assert str(caught.value) == (
+        f"BLEU with the tokenizer {tokenize} needs packages that cannot be used; run: "
+        f"{shlex.quote(sys.executable)} -m pip install 'sacrebleu[{needed}]'"
+    )
+
+
+@pytest.mark.parametrize("failure", [OSError("no network"), SystemExit(1)])
+@pytest.mark.parametrize("tokenize", ["flores101", "flores200"])
+def test_a_tokenizer_names_the_model_that_it_cannot_download(
+    tmp_path, monkeypatch, tokenize, failure
+):
+    def download(*_):
+        raise failure
+
+    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(tokenizer_spm, "download_file", download)
+    message = rf"^BLEU with the tokenizer {tokenize} needs a model .*/models, .*: {failure}$"
+    with pytest.raises(UserError, match=message):
+        bleu_scorer(tokenize)
+
+
+def test_a_tokenizer_that_this_sacrebleu_lacks_needs_a_newer_one(monkeypatch):
+    monkeypatch.setattr(sacrebleu.BLEU, "TOKENIZERS", {"13a": ""})
+    message = rf"^sacreBLEU {sacrebleu.__version__} has no tokenizer zh; run: .* --upgrade sacr"
+    with pytest.raises(UserError, match=message):
+        bleu_scorer("zh")
 
 
 @pytest.mark.parametrize("lowercase", [False, True])

@@ -61,6 +61,7 @@ FREE = [
     "validation.parseval",
     "validation.patience",
     "validation.robustness",
+    "validation.tokenize",
     "checkpoints.every_steps",
     "checkpoints.every_epochs",
     "checkpoints.keep_for_average",

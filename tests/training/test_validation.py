@@ -29,17 +29,20 @@ from tests.trainers import StopAfter, changed, new_trainer, weights_of
 MACHINE = Machine(torch.device("cpu"), "fp32")
 IN_PIECES = ["the lo@@ w@@ est house falls", "a  wid@@ er mo@@ on shines", "it ra@@ ins to@@ day"]
 RAW = ["the lowest house falls", "a wider moon shines", "it rains today"]
+CHINESE = ["天天下雨的地方真多", "他每天都去看月亮", "月亮不在这里"]
+RAW_TEXT = "tokenizer={type: sentencepiece, vocabulary_size: 285}"
 
 
 @pytest.mark.parametrize(
-    ("lines", "tokenizer"),
+    ("lines", "tokenizer", "tokenize"),
     [
-        (IN_PIECES, 'tokenizer={type: whitespace, joiner: "@@"}'),
-        (IN_PIECES, "tokenizer={type: whitespace}"),
-        (RAW, "tokenizer={type: sentencepiece, vocabulary_size: 285}"),
+        (IN_PIECES, 'tokenizer={type: whitespace, joiner: "@@"}', "none"),
+        (IN_PIECES, "tokenizer={type: whitespace}", "none"),
+        (RAW, RAW_TEXT, "13a"),
+        (CHINESE, RAW_TEXT.replace("285", "292"), "zh"),
     ],
 )
-def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenizer):
+def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenizer, tokenize):
     for name in ("train", "validation"):
         for side in ("en", "de"):
             (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
@@ -55,6 +58,7 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     validation = Validator(recipe, corpus, objective).validate(200, StopRequest())
     assert validation is not None
     assert validation.bleu == pytest.approx(100.0)
+    assert f"|tok:{tokenize}|" in validation.as_record()["bleu_signature"]
 
 
 SIZES = {"news": 11, "talks": 7, "web": 1}
@@ -174,7 +178,8 @@ def train(together, run_dir, validation, scores, *, resume=False):
 
     def score(_, measured, by_rank):
         assert by_rank == [["translated"]]
-        return dict(zip(SIZES, scores[trainer.state.progress.step], strict=True))[measured.name]
+        bleus = dict(zip(SIZES, scores[trainer.state.progress.step], strict=True))
+        return bleus[measured.name], None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Validator, "_translate", lambda *_: [["translated"] for _ in SIZES])
@@ -233,8 +238,10 @@ def test_each_set_has_a_line_in_the_log(together, tmp_path, monkeypatch):
     trainer = new_trainer(together, tmp_path / "run", recipe)
     trainer.train(StopRequest())
     figures = records(tmp_path / "run")[-1]["validation"]["sets"]
+    (signature,) = {of_set["bleu_signature"] for of_set in figures.values()}
+    assert "|tok:none|" in signature
     lines = [line for line in said if "validation" in line]
-    assert lines == [
+    assert lines == [f"The validation BLEU is sacreBLEU's {signature}."] + [
         f"step 3, {name}: validation loss {of_set['loss']:.4f}, perplexity "
         f"{of_set['perplexity']:.3f}, BLEU {of_set['bleu']:.2f}"
         f"{' (best)' if name == 'talks' else ''}"

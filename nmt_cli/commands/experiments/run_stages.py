@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
+from nmt_cli.commands.experiments.experiment import Experiment, name_of
+from nmt_cli.commands.experiments.scoring import figures_of, scored_from
 from nmt_cli.commands.experiments.stage_names import StageName
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.prepared import refuse_stale
@@ -36,106 +38,23 @@ from nmt_cli.files.file_names import (
     MANIFEST,
     METRICS,
     RECIPE,
-    RUNS,
-    SCORES,
     SCORES_FILE,
-    SETS,
-    TEST,
     WEIGHTS,
 )
 from nmt_cli.files.folders import REPORT, SCORED, TRANSLATION
-from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import claimed
-from nmt_cli.hardware.choices import AUTO, MachineOptions
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
-from nmt_cli.metrics.bleu import (
-    PAPER_PAIRS,
-    bleu_scorer,
-    chrf_scorer,
-    paper_bleu_scorer,
-)
-from nmt_cli.metrics.scorer import Score, Scorer
-from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.data_config import HeldOutFiles
-from nmt_cli.recipe.reader import RecipeFile, read_recipe
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import locked, record_changes
 
 if TYPE_CHECKING:
     from nmt_cli.training.session import TrainOptions
-
-
-class RunOptions(MachineOptions, total=False):
-    """The flags of ``run`` that concern the stages."""
-
-    overrides: Sequence[str]
-    prepared: Path | None
-    run_dir: Path | None
-    allowed_changes: Sequence[str]
-    workers: int | None
-    devices: int | None
-    init_from: Path | None
-    max_time: float | None
-    quiet: bool
-
-
-class Experiment(NamedTuple):
-    """A recipe, and where its results are."""
-
-    recipe_name: str
-    file: RecipeFile
-    prepared: Path
-    run_dir: Path
-    options: RunOptions
-
-    @classmethod
-    def of(cls, recipe_name: str, file: RecipeFile, options: RunOptions) -> Experiment:
-        """Return the experiment of a recipe that was read."""
-        prepared = options.get("prepared") or file.prepared
-        run_dir = options.get("run_dir") or Path(RUNS) / file.name
-        return cls(recipe_name, file, prepared, run_dir, options)
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe with every default."""
-        return self.file.recipe
-
-    @property
-    def translations(self) -> Path:
-        """The folder of the translated test sets."""
-        return self.run_dir / TEST
-
-    def translation(self, test: HeldOutFiles) -> Path:
-        """Return the path of the translation of a test set."""
-        return self.translations / _name_of("test", test, self.recipe.data.target_language)
-
-    def gold_trees(self, test: HeldOutFiles) -> Path:
-        """Return the path of the trees of a test set, one a line, if the recipe has a treebank."""
-        return self.translations / _name_of("gold", test, "trees")
-
-    def reference(self, test: HeldOutFiles) -> Path:
-        """Return the path of what the translation of a test set is compared with."""
-        return self.gold_trees(test) if self.recipe.data.treebank is not None else test.target
-
-    @property
-    def scores(self) -> Path:
-        """The folder of the scores of the test sets."""
-        return self.run_dir / SCORES
-
-    def of_tests(self, facts_of: Callable[[HeldOutFiles], dict[str, Any]]) -> dict[str, Any]:
-        """Return the facts of the only test set, or those of several by their names: ``sets``."""
-        tests = self.recipe.data.test_sets
-        if tests[0].name is None:
-            return facts_of(tests[0])
-        return {SETS: {f"{test.name}": facts_of(test) for test in tests}}
-
-
-def _name_of(kind: str, test: HeldOutFiles, suffix: str) -> str:
-    return ".".join([kind, *([test.name] if test.name is not None else []), suffix])
 
 
 class Stage(NamedTuple):
@@ -222,7 +141,7 @@ def _translate(experiment: Experiment, _: bool) -> None:
         for test in recipe.data.test_sets:
             source = test.source
             if recipe.data.treebank is not None:
-                source = partial.path / _name_of("sentences", test, "txt")
+                source = partial.path / name_of("sentences", test, "txt")
                 gold = partial.path / experiment.gold_trees(test).name
                 write_sentences(test, recipe.data.treebank, source, gold)
             status = translate.run(
@@ -267,40 +186,12 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
 
 
 def _score(experiment: Experiment, _: bool) -> None:
-    figures = experiment.of_tests(lambda test: _figures(experiment, test))
+    figures = experiment.of_tests(lambda test: figures_of(experiment, test))
     with _replacing(experiment.scores) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
         step = max(checkpoint["step"] for checkpoint in averaged)
-        partial.facts.update(kind=SCORED, made_from=_scored_from(experiment), step=step)
-
-
-def _figures(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
-    """Return the scores of a test set by the names of their metrics."""
-    hypotheses = texts_of(experiment.translation(test))
-    figures: dict[str, Any] = {"lines": len(hypotheses)}
-    reference = texts_of(experiment.reference(test))
-    if experiment.recipe.data.treebank is not None:
-        return {**figures, "parseval": score_trees(hypotheses, reference)._asdict()}
-    for scorer in _scorers(experiment.recipe):
-        figures[scorer.key] = scorer.score(hypotheses, [reference])._asdict()
-    return figures
-
-
-def _scorers(recipe: Recipe) -> list[Scorer[Score]]:
-    """Return the metrics for the languages of ``recipe``; the first ones for its result line."""
-    pair = f"{recipe.data.source_language}-{recipe.data.target_language}"
-    scorers: list[Scorer[Score]] = [bleu_scorer(), chrf_scorer()]
-    return [*scorers, paper_bleu_scorer(PAPER_PAIRS[pair])] if pair in PAPER_PAIRS else scorers
-
-
-def _scored_from(experiment: Experiment) -> dict[str, Any]:
-    return experiment.of_tests(
-        lambda test: {
-            "translation": sha256(experiment.translation(test)),
-            "reference": sha256(experiment.reference(test)),
-        }
-    )
+        partial.facts.update(kind=SCORED, made_from=scored_from(experiment), step=step)
 
 
 @contextmanager
@@ -339,40 +230,12 @@ STAGES: dict[StageName, Stage] = {
         _without_test,
     ),
     "score": Stage(
-        lambda each: _was_made_from(each.scores, _scored_from(each)), _score, _without_test
+        lambda each: _was_made_from(each.scores, scored_from(each)), _score, _without_test
     ),
     "report": Stage(
         _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib
     ),
 }
-
-
-def result_lines(experiment: Experiment) -> list[str]:
-    """Return the scores of each test set, or where the model is if there is no test set."""
-    name, tests = experiment.file.name, experiment.recipe.data.test_sets
-    if not tests:
-        return [f"{name}: {experiment.run_dir / AVERAGE}"]
-    scores = json.loads((experiment.scores / SCORES_FILE).read_text(encoding="utf-8"))
-    if tests[0].name is None:
-        return [f"{name}: {_scores_in_words(experiment.recipe, scores)}"]
-    return [
-        f"{name}, {of_set}: {_scores_in_words(experiment.recipe, figures)}"
-        for of_set, figures in scores[SETS].items()
-    ]
-
-
-def _scores_in_words(recipe: Recipe, figures: dict[str, Any]) -> str:
-    if (parseval := figures.get("parseval")) is not None:
-        return (
-            f"F1 {parseval['f1']:.2f} (PARSEVAL; "
-            f"recall {parseval['recall']:.2f}, precision {parseval['precision']:.2f}), "
-            f"complete {parseval['complete_match']:.2f}, {figures['lines']:,} trees"
-        )
-    scores = (
-        f"{scorer.name} {figures[scorer.key]['score']:.2f} ({figures[scorer.key]['signature']})"
-        for scorer in _scorers(recipe)
-    )
-    return f"{', '.join(scores)}, {figures['lines']:,} lines"
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:

@@ -72,10 +72,7 @@ class WhitespaceTokenizer:
 
     def joined(self, text: str) -> str:
         """Return ``text`` with its pieces joined, or unchanged if there is no joiner."""
-        if self._joiner is None:
-            return text
-        pieces = " ".join(text.split())
-        return f"{pieces} ".replace(f"{self._joiner} ", "").removesuffix(" ")
+        return joined_pieces(text, self._joiner)
 
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
@@ -96,6 +93,14 @@ class WhitespaceTokenizer:
         for side, name in names.items():
             text = "".join(f"{piece}\n" for piece in self._vocabularies[side])
             (directory / name).write_bytes(text.encode())
+
+
+def joined_pieces(text: str, joiner: str | None) -> str:
+    """Return ``text`` with its pieces joined at ``joiner``, or unchanged if that is None."""
+    if joiner is None:
+        return text
+    pieces = " ".join(text.split())
+    return f"{pieces} ".replace(f"{joiner} ", "").removesuffix(" ")
 
 
 def _ids_of(vocabulary: Sequence[str]) -> dict[str, int]:

@@ -20,7 +20,7 @@ from nmt_cli import Request, Translator
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.files.file_names import CONFIG
 from nmt_cli.metrics.bleu import bleu_scorer
-from nmt_cli.metrics.scorer import TOKENIZATION
+from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.recipe.model_settings import read_config
 
 MOST_WORDS = 4

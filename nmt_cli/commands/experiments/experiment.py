@@ -1,0 +1,83 @@
+"""An experiment: a recipe, its options, and where its results are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.files.file_names import RUNS, SCORES, SETS, TEST
+from nmt_cli.hardware.choices import MachineOptions
+from nmt_cli.recipe.data_config import HeldOutFiles
+from nmt_cli.recipe.reader import RecipeFile
+from nmt_cli.recipe.schema import Recipe
+
+
+class RunOptions(MachineOptions, total=False):
+    """The flags of ``run`` that concern the stages."""
+
+    overrides: Sequence[str]
+    prepared: Path | None
+    run_dir: Path | None
+    allowed_changes: Sequence[str]
+    workers: int | None
+    devices: int | None
+    init_from: Path | None
+    max_time: float | None
+    quiet: bool
+
+
+class Experiment(NamedTuple):
+    """A recipe, and where its results are."""
+
+    recipe_name: str
+    file: RecipeFile
+    prepared: Path
+    run_dir: Path
+    options: RunOptions
+
+    @classmethod
+    def of(cls, recipe_name: str, file: RecipeFile, options: RunOptions) -> Experiment:
+        """Return the experiment of a recipe that was read."""
+        prepared = options.get("prepared") or file.prepared
+        run_dir = options.get("run_dir") or Path(RUNS) / file.name
+        return cls(recipe_name, file, prepared, run_dir, options)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe with every default."""
+        return self.file.recipe
+
+    @property
+    def translations(self) -> Path:
+        """The folder of the translated test sets."""
+        return self.run_dir / TEST
+
+    def translation(self, test: HeldOutFiles) -> Path:
+        """Return the path of the translation of a test set."""
+        return self.translations / name_of("test", test, self.recipe.data.target_language)
+
+    def gold_trees(self, test: HeldOutFiles) -> Path:
+        """Return the path of the trees of a test set, one a line, if the recipe has a treebank."""
+        return self.translations / name_of("gold", test, "trees")
+
+    def reference(self, test: HeldOutFiles) -> Path:
+        """Return the path of what the translation of a test set is compared with."""
+        return self.gold_trees(test) if self.recipe.data.treebank is not None else test.target
+
+    @property
+    def scores(self) -> Path:
+        """The folder of the scores of the test sets."""
+        return self.run_dir / SCORES
+
+    def of_tests(self, facts_of: Callable[[HeldOutFiles], dict[str, Any]]) -> dict[str, Any]:
+        """Return the facts of the only test set, or those of several by their names: ``sets``."""
+        tests = self.recipe.data.test_sets
+        if tests[0].name is None:
+            return facts_of(tests[0])
+        return {SETS: {f"{test.name}": facts_of(test) for test in tests}}
+
+
+def name_of(kind: str, test: HeldOutFiles, suffix: str) -> str:
+    """Return the name of a file of a test set, such as test.news.de."""
+    return ".".join([kind, *([test.name] if test.name is not None else []), suffix])
