@@ -49,6 +49,13 @@ class Checkpoint(NamedTuple):
         return quality if isinstance(quality, float) and math.isfinite(quality) else None
 
     @property
+    def nll(self) -> float:
+        """The nll of the validation, or infinity if it was not measured."""
+        validation = self.manifest.get("validation")
+        nll = validation.get("nll") if isinstance(validation, dict) else None
+        return nll if isinstance(nll, float) and math.isfinite(nll) else math.inf
+
+    @property
     def quality_since(self) -> int:
         """The step at which the way of measuring quality last changed.
 
@@ -165,14 +172,14 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
 
 
 def best_checkpoint(checkpoints: list[Checkpoint]) -> Checkpoint | None:
-    """Return the checkpoint whose validation was best, the earliest of equals.
+    """Return the checkpoint whose validation was best; of equals that with the lowest nll.
 
     Only checkpoints whose quality was measured in the same way as the newest one's are compared.
     """
     measured = [checkpoint for checkpoint in checkpoints if checkpoint.quality is not None]
     since = max((checkpoint.quality_since for checkpoint in measured), default=0)
     comparable = [checkpoint for checkpoint in measured if checkpoint.quality_since == since]
-    return max(comparable, key=lambda checkpoint: checkpoint.quality or 0.0, default=None)
+    return max(comparable, key=lambda each: (each.quality or 0.0, -each.nll), default=None)
 
 
 # An end of the training and an interval that together bound the number of checkpoints. An epoch has

@@ -46,6 +46,7 @@ class Progress:
     skipped: list[int] = field(default_factory=list)  # batch indices, of the last thousand
     num_skipped: int = 0
     best_quality: float | None = None
+    best_nll: float | None = None  # of the same validation; decides where BLEU or F1 are equal
     validations_without_improvement: int = 0
     validated_step: int = 0
     quality_since: int = 0  # best quality and patience count only validations after this step
@@ -55,11 +56,12 @@ class Progress:
     stage_batch: int = 0
 
     def as_saved(self) -> dict[str, Any]:
-        """Return the counters; those of the first stage are left out, as in earlier versions."""
+        """Return the counters; those that earlier versions lack are left out if not needed."""
         return {
             name: value
             for name, value in asdict(self).items()
-            if self.stage > 0 or not name.startswith("stage")
+            if (self.stage > 0 or not name.startswith("stage"))
+            and (name != "best_nll" or value is not None)
         }
 
 

@@ -34,9 +34,7 @@ from nmt_cli.training.attention_choice import choose_attention
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of
-from nmt_cli.training.training import Training, corpora_of, enter_stage
-
-FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}
+from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
 
 
 def prepare_training(
@@ -162,7 +160,7 @@ def _begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -
     keys = changes_of_quality(before, now)
     if not keys:
         return
-    progress.best_quality = None
+    progress.best_quality = progress.best_nll = None
     progress.validations_without_improvement = 0
     progress.quality_since = progress.step
     figure = FIGURES[now.validation.best_by]

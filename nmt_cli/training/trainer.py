@@ -323,7 +323,7 @@ class Trainer:
         record = validation.as_record()
         self.state.validation = {**record, "quality_since": progress.quality_since}
         self._record({"step": progress.step, "validation": record})
-        improved = training.count_validation(validation.quality)
+        improved = training.count_validation(validation.quality, validation.nll)
         validation.log(progress.step, is_best=improved)
         if divergence is not None:
             logs.warning(

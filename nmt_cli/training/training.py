@@ -24,6 +24,7 @@ from nmt_cli.runs.checkpoint import Progress, TrainingState
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Gradient, Objective
 
+FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}  # of validation.best_by
 MAX_SKIPPED_IN_A_ROW = 10
 SKIP_WINDOW = 1_000  # batches
 MAX_SKIPPED_IN_WINDOW = 10
@@ -45,6 +46,7 @@ class Training:
     state: TrainingState
     cut: BatchCut  # becomes smaller when memory is full
     glossaries: Mapping[Path, Glossary]  # of data.train.augment
+    _has_logged_equal_quality: bool = False
 
     @property
     def machine(self) -> Machine:
@@ -188,23 +190,42 @@ class Training:
         advice = advice_after_divergence(self.recipe.training)
         return f"Training diverged: {divergence}. It ended {end} {advice}"
 
-    def count_validation(self, quality: float | None) -> bool:
+    def count_validation(self, quality: float | None, nll: float) -> bool:
         """Count a validation of this step; return whether it is the best so far.
 
-        A validation without a quality is never the best.
+        Of equal BLEU or F1, the lower ``nll`` is better. A validation without a quality is never
+        the best.
         """
-        progress = self.state.progress
+        progress, best = self.state.progress, self.state.progress.best_quality
         progress.validated_step = progress.step
-        best = progress.best_quality
-        is_best = (
-            quality is not None and math.isfinite(quality) and (best is None or quality > best)
-        )
+        is_best = quality is not None and self._is_better(quality, nll)
         if is_best:
+            if quality == best:
+                self._log_equal_quality()
             progress.best_quality = quality
+            is_by_loss = self.recipe.validation.best_by == "loss"
+            progress.best_nll = nll if math.isfinite(nll) and not is_by_loss else None
             progress.validations_without_improvement = 0
         else:
             progress.validations_without_improvement += 1
         return is_best
+
+    def _is_better(self, quality: float, nll: float) -> bool:
+        best, best_nll = self.state.progress.best_quality, self.state.progress.best_nll
+        if best is not None and quality == best and best_nll is not None:
+            return nll < best_nll
+        return math.isfinite(quality) and (best is None or quality > best)
+
+    def _log_equal_quality(self) -> None:
+        """Log, once in a session, that the perplexity decides which checkpoint is the best."""
+        if self._has_logged_equal_quality:
+            return
+        self._has_logged_equal_quality = True
+        progress, figure = self.state.progress, FIGURES[self.recipe.validation.best_by]
+        logs.info(
+            f"step {progress.step:,}: {figure} is {progress.best_quality:.2f} as before; where it "
+            "stays equal, the lowest perplexity decides which checkpoint is the best."
+        )
 
     def count_skipped(self, batch: Batch, gradient: Gradient) -> None:
         """Count a batch that was skipped. Raises UserError if such batches show divergence."""

@@ -4,6 +4,7 @@ import pytest
 
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.messages import logs
 from nmt_cli.training.validation import Validator
 from tests.trainers import changed, new_trainer
 
@@ -16,14 +17,14 @@ def train(toy, tmp_path, monkeypatch):
 
     validate = Validator.validate
 
-    def call(recipe, qualities):
+    def call(recipe, qualities, nlls=()):
         trainer = new_trainer(toy, tmp_path, recipe, resume=bool(list_checkpoints(tmp_path)))
-        found = iter(qualities)
+        found, found_nlls = iter(qualities), iter(nlls)
 
         def pretended(*arguments):
             measured = validate(*arguments)
             assert measured is not None
-            return measured._replace(nll=1.0, quality=next(found))
+            return measured._replace(nll=next(found_nlls, 1.0), quality=next(found))
 
         with monkeypatch.context() as patch:
             patch.setattr(Validator, "validate", pretended)
@@ -40,6 +41,7 @@ def train(toy, tmp_path, monkeypatch):
     [
         ("bleu", "decoding", "length_penalty", 1.0),
         ("bleu", "validation", "bleu", "beam"),
+        ("bleu", "validation", "tokenize", "char"),
         ("loss", "training", "label_smoothing", 0.0),
     ],
 )
@@ -66,3 +68,35 @@ def test_what_was_begun_anew_stays_so_in_later_sessions(train, toy):
     other_search = changed(recipe, decoding={"length_penalty": 1.0})
     train(changed(other_search, training={"max_steps": 4}), [30.0, 20.0])
     assert train(changed(other_search, training={"max_steps": 5}), [25.0]) == (5, 3)
+
+
+@pytest.mark.parametrize("quality", [0.0, 100.0])
+def test_of_equal_qualities_the_lowest_perplexity_is_the_best(train, toy, capsys, quality):
+    """Patience counts it as an improvement, too; a resumed training remembers it."""
+    logs.configure(quiet=False)
+    recipe = changed(toy.recipe, validation=EVERY_STEP, training={"max_steps": 3})
+    assert train(recipe, [quality] * 3, [1.2, 1.1, 1.0]) == (3, 3)
+    longer = changed(recipe, training={"max_steps": 9})
+    assert train(longer, [quality] * 4, [1.05, 0.9, 0.95, 0.9]) == (7, 5)
+    logged = [line for line in capsys.readouterr().err.splitlines() if "as before" in line]
+    assert logged == [
+        f"step {step}: BLEU is {quality:.2f} as before; where it stays equal, the lowest "
+        "perplexity decides which checkpoint is the best."
+        for step in (2, 5)  # once in a session
+    ]
+
+
+def test_a_higher_quality_is_better_whatever_the_perplexity_is(train, toy):
+    recipe = changed(toy.recipe, validation=EVERY_STEP, training={"max_steps": 4})
+    assert train(recipe, [1.0, 2.0, 1.0, 1.5], [1.0, 1.2, 0.9, 0.8]) == (4, 2)
+
+
+def test_only_what_is_shown_of_bleu_counts(toy, tmp_path, monkeypatch):
+    recipe = changed(toy.recipe, validation=EVERY_STEP, training={"max_steps": 2})
+    scores, nlls = iter([(0.0019, None), (0.0007, None)]), iter([1.2, 1.1])
+    monkeypatch.setattr(Validator, "_score", lambda *_: next(scores))
+    monkeypatch.setattr(Validator, "_loss_sums", lambda *_: [2.0, next(nlls), 1.0, 0.0, 0.0])
+    trainer = new_trainer(toy, tmp_path, recipe)
+    trainer.train(StopRequest())
+    assert trainer.state.progress.best_quality == 0.0
+    assert best_checkpoint(list_checkpoints(tmp_path)).step == 2
