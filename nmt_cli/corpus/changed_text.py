@@ -75,8 +75,16 @@ def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     return {validation_part(one.get("name")): one for one in each}
 
 
+KINDS_OF_FILES = ("source", "target", "scores", "alignments")
+
+
+def files_in(facts: Mapping[str, Any]) -> list[Path]:
+    """Return the files that the manifest's ``facts`` about a corpus name."""
+    return [Path(facts[kind]) for kind in KINDS_OF_FILES if kind in facts]
+
+
 def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
-    for side in ("source", "target", "scores", "alignments"):
+    for side in KINDS_OF_FILES:
         if side not in corpus:
             continue
         path = Path(corpus[side])

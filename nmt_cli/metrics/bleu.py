@@ -81,6 +81,10 @@ def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = Fals
 
     Raises UserError if ``tokenize`` needs packages or a model that are not there.
     """
+    return Scorer("bleu", "BLEU", _sacrebleu(tokenize, lowercase), Bleu.of)
+
+
+def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
     if tokenize not in BLEU.TOKENIZERS:
         update = install_command("--upgrade", "sacrebleu")
         raise UserError(
@@ -88,7 +92,7 @@ def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = Fals
         )
     try:
         # force: no warning by sacrebleu about tokenized text; the caller warns by looks_tokenized.
-        metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+        return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     except (Exception, SystemExit) as error:  # of MeCab, urllib, SentencePiece and others
         if tokenize in PACKAGES:
             _, package = PACKAGES[tokenize]
@@ -99,7 +103,19 @@ def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = Fals
         else:
             raise
         raise UserError(f"BLEU with the tokenizer {tokenize} needs {needs}") from None
-    return Scorer("bleu", "BLEU", metric, Bleu.of)
+
+
+def name_in_signatures(tokenize: Tokenization) -> str:
+    """Return how signatures name a tokenizer, with the version of its dictionary.
+
+    Raises UserError as ``bleu_scorer`` does.
+    """
+    return _sacrebleu(tokenize).tokenizer_signature
+
+
+def tokenizer_in(signature: str) -> str:
+    """Return how a ``signature`` of BLEU names its tokenizer."""
+    return signature.partition("|tok:")[2].partition("|")[0]
 
 
 def chrf_scorer(*, lowercase: bool = False) -> Scorer[Chrf]:

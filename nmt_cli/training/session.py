@@ -5,11 +5,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.checkpoints import average_command, list_checkpoints
-from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.changed_text import changed_text, files_in, validation_facts
 from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
@@ -100,7 +101,9 @@ class TrainingJob(NamedTuple):
         files = "file" if len(changed) == 2 else "files"
         others = f" and {len(changed) - 1} more {files} have" if len(changed) > 1 else " has"
         is_begun = any((self.run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB))
-        then = ", then train into another --run-dir" if is_begun else ""
+        of_validation = map(files_in, validation_facts(corpus.manifest).values())
+        needs_new_run = is_begun and not set(changed) <= {*chain.from_iterable(of_validation)}
+        then = ", then train into another --run-dir" if needs_new_run else ""
         logs.warning(
             f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
             f"what was prepared. To use the new text: {self._preprocess_command()} --force{then}"

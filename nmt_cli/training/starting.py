@@ -3,24 +3,33 @@
 A resumed training continues at its place in the text, also if the recipe plans other batches now.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus
+from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
-from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, RECIPE, TOKENIZER_FILES
+from nmt_cli.files.file_names import (
+    FURTHER_TOKENIZER_FILES,
+    RECIPE,
+    TOKENIZER_FILES,
+    validation_part,
+)
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.metrics import bleu
+from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.model.compiled_residual import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, new_optimizer
@@ -135,7 +144,11 @@ def _resume(
     if not is_same_plan:
         enter_stage(plan, recipe, corpus, progress)
         move_to_plan(progress, plan_before, plan)
-    _begin_anew_after_changes(progress, before, recipe)
+    changes = changes_of_quality(before, recipe)
+    changes += _changes_of_measured_text(recipe, corpus, manifest["prepared_files"])
+    if "validation.tokenize" not in changes:
+        changes += _changes_of_tokenizer(recipe, corpus, run_dir)
+    _begin_anew_after(changes, progress, recipe)
     state.saved = Saved(checkpoint.step, manifest["kind"], state.validation is not None)
     return manifest
 
@@ -155,10 +168,35 @@ def _refuse_other_text(
             )
 
 
-def _begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -> None:
-    """Reset the best quality and the patience if the recipe now measures quality differently."""
-    keys = changes_of_quality(before, now)
-    if not keys:
+def _changes_of_measured_text(
+    recipe: Recipe, corpus: PreparedCorpus, before: Mapping[str, Any]
+) -> list[str]:
+    """Return what changed in the text of the validation set that decides, in words."""
+    now = corpus.manifest["files"]
+    part = validation_part(recipe.validation.deciding(corpus.validation).name)
+    names = [name for name in now.keys() | before.keys() if name.startswith(f"{part}.")]
+    is_same = all(now.get(name) == before.get(name) for name in names)
+    return [] if is_same else ["the validation text"]
+
+
+def _changes_of_tokenizer(recipe: Recipe, corpus: PreparedCorpus, run_dir: Path) -> list[str]:
+    """Return the change of the tokenizer by which BLEU chose the best checkpoint, in words.
+
+    The packages that are installed now may be others, and earlier versions always took 13a.
+    """
+    best = best_checkpoint(list_checkpoints(run_dir))
+    if recipe.validation.best_by != "bleu" or best is None:
+        return []
+    lines = recipe.validation.deciding(corpus.validation).lines("target")
+    now = bleu.name_in_signatures(references_of(recipe, lines).tokenizer.tokenize)
+    signature = best.manifest["validation"].get("bleu_signature")
+    before = TOKENIZATION if signature is None else bleu.tokenizer_in(signature)
+    return [] if now == before else [f"the tokenizer of BLEU (was {before}, is {now})"]
+
+
+def _begin_anew_after(changes: Sequence[str], progress: Progress, now: Recipe) -> None:
+    """Reset the best quality and the patience if quality is measured differently from now on."""
+    if not changes:
         return
     progress.best_quality = progress.best_nll = None
     progress.validations_without_improvement = 0
@@ -166,7 +204,7 @@ def _begin_anew_after_changes(progress: Progress, before: Recipe, now: Recipe) -
     figure = FIGURES[now.validation.best_by]
     logs.info(
         f"The best validation and the patience start anew at step {progress.step:,}, because "
-        f"{' and '.join(keys)} changed: {figure} cannot be compared with earlier values."
+        f"{' and '.join(changes)} changed: {figure} cannot be compared with earlier values."
     )
 
 

@@ -270,6 +270,18 @@ def test_train_warns_of_text_that_changed_since_it_was_prepared(corpus, capsys, 
     assert "data/a.de and 2 more files have changed since" in opened_by_train(capsys)
 
 
+@pytest.mark.parametrize(
+    ("changed", "then"), [("data/val.de", ""), ("data/a.de", ", then train into another --run-dir")]
+)
+def test_only_changed_training_text_needs_another_run(corpus, capsys, changed, then):
+    corpus.prepare()
+    Path("runs/small/checkpoints/step-00000001").mkdir(parents=True)
+    capsys.readouterr()
+    rewrite(changed, b"new\n")
+    command = "nmt-cli preprocess ./small.yaml --force"
+    assert opened_by_train(capsys).endswith(f"To use the new text: {command}{then}\n")
+
+
 def test_the_command_for_changed_text_repeats_the_users_options(corpus, capsys):
     size = "tokenizer.vocabulary_size=310"
     options: Any = {"overrides": [size], "prepared": Path("-my prepared")}

@@ -3,11 +3,18 @@
 import pytest
 
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
+from nmt_cli.commands import preprocess
+from nmt_cli.corpus import references
+from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
+from nmt_cli.metrics.tokenization import Fitting
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.validation import Validator
+from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.trainers import changed, new_trainer
 
+SETS, THREE_STEPS = ("news", "web"), {"max_steps": 3}
 EVERY_STEP = {"every_steps": 1, "patience": 2, "best_by": "bleu"}
 
 
@@ -17,14 +24,14 @@ def train(toy, tmp_path, monkeypatch):
 
     validate = Validator.validate
 
-    def call(recipe, qualities, nlls=()):
-        trainer = new_trainer(toy, tmp_path, recipe, resume=bool(list_checkpoints(tmp_path)))
+    def call(recipe, qualities, nlls=(), experiment=toy, **figures):
+        trainer = new_trainer(experiment, tmp_path, recipe, resume=bool(list_checkpoints(tmp_path)))
         found, found_nlls = iter(qualities), iter(nlls)
 
         def pretended(*arguments):
             measured = validate(*arguments)
             assert measured is not None
-            return measured._replace(nll=next(found_nlls, 1.0), quality=next(found))
+            return measured._replace(nll=next(found_nlls, 1.0), quality=next(found), **figures)
 
         with monkeypatch.context() as patch:
             patch.setattr(Validator, "validate", pretended)
@@ -60,6 +67,58 @@ def test_best_and_patience_go_on_when_qualities_still_compare(train, toy):
     assert train(recipe, [50.0, 60.0, 40.0]) == (3, 2)
     longer = changed(recipe, training={"max_steps": 9, "label_smoothing": 0.0})
     assert train(longer, [20.0]) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "best_by", "after", "begins_anew"),
+    [
+        ("news", "bleu", [20.0, 30.0, 25.0, 26.0], (7, 5)),
+        ("news", "loss", [20.0, 30.0, 25.0, 26.0], (7, 5)),
+        ("web", "loss", [20.0], (4, 2)),
+    ],
+)
+def test_best_and_patience_begin_anew_with_another_text_of_the_set_that_decides(
+    train, tmp_path, capsys, text, best_by, after, begins_anew
+):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for seed, name in enumerate(["train", "news", "web"]):
+        write_pairs(folder, name, 40, seed)
+    path, output = folder / "toy.yaml", folder / "prepared"
+    path.write_text(RECIPE.format(folder=folder))
+    sets = (f"{{name: {n}, source: {folder}/{n}.en, target: {folder}/{n}.de}}" for n in SETS)
+    overrides = [f"data.validation=[{', '.join(sets)}]"]
+    recipe = read_recipe(str(path), overrides).recipe
+    recipe = changed(recipe, validation={**EVERY_STEP, "best_by": best_by}, training=THREE_STEPS)
+
+    def prepared():
+        preprocess.run(recipe=str(path), overrides=overrides, output=output, workers=1, force=True)
+        return ToyExperiment(path, recipe, output, open_prepared(output, recipe, ""))
+
+    assert train(recipe, [50.0, 60.0, 40.0], experiment=prepared()) == (3, 2)
+    write_pairs(folder, text, 30, seed=7)
+    logs.configure(quiet=False)
+    longer = changed(recipe, training={"max_steps": 9})
+    assert train(longer, after, experiment=prepared()) == begins_anew
+    says_so = "step 3, because the validation text changed: " in capsys.readouterr().err
+    assert says_so == (text == "news")
+
+
+@pytest.mark.parametrize("is_of_an_earlier_version", [False, True])
+def test_best_and_patience_begin_anew_when_another_tokenizer_fits(
+    train, toy, monkeypatch, capsys, is_of_an_earlier_version
+):
+    """As when ja-mecab was installed meanwhile; earlier versions always took 13a."""
+    recipe = changed(toy.recipe, validation=EVERY_STEP, training=THREE_STEPS)
+    unknown = {"signature": None} if is_of_an_earlier_version else {}
+    assert train(recipe, [50.0, 60.0, 40.0], **unknown) == (3, 2)
+    if not is_of_an_earlier_version:
+        monkeypatch.setattr(references, "Fitting", lambda _: Fitting("char"))
+    logs.configure(quiet=False)
+    longer = changed(recipe, training={"max_steps": 9})
+    assert train(longer, [20.0, 30.0, 25.0, 26.0]) == (7, 5)
+    change = "was 13a, is none" if is_of_an_earlier_version else "was none, is char"
+    assert f"because the tokenizer of BLEU ({change}) changed: " in capsys.readouterr().err
 
 
 def test_what_was_begun_anew_stays_so_in_later_sessions(train, toy):
