@@ -159,7 +159,8 @@ def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
         try:
             manifest = read_manifest(path)
         except DamagedError as error:
-            logs.warning(str(error))
+            if path.exists():  # else a training that goes on has removed it meanwhile
+                logs.warning(str(error))
             continue
         if (
             manifest.get("step") != int(match.group(1))

@@ -71,6 +71,16 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
     Raises UserError if there is no model, DamagedError if a file of it is damaged.
     """
     directory = find_model(path)
+    try:
+        return _load(directory, device)
+    except DamagedError:
+        if directory.exists():
+            raise
+    # A training that goes on has removed this checkpoint, because another one is the best now.
+    return _load(find_model(path), device)
+
+
+def _load(directory: Path, device: torch.device | str) -> LoadedModel:
     manifest = verify_model(directory)
     described_by = RECIPE if manifest["format_version"] == 1 else CONFIG
     for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):

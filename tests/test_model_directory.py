@@ -8,7 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt_cli import model_directory
+from nmt_cli import checkpoints, model_directory
 from nmt_cli.checkpoints import find_model, list_checkpoints
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
@@ -94,6 +94,25 @@ def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
     write_model(toy, run_dir / "average", kind="average")
     assert find_model(run_dir).name == "average"
     assert find_model(run_dir / "checkpoints" / "step-00000001").name == "step-00000001"
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [(checkpoints, "read_manifest"), (model_directory, "verify_model")]
+)
+def test_a_checkpoint_that_a_training_removes_meanwhile_is_not_damaged(
+    run_dir, monkeypatch, capsys, where, name
+):
+    """The best one is removed right before it is read: then another one is the best."""
+    best, original = find_model(run_dir), getattr(where, name)
+
+    def after_removal(path):
+        if path == best:
+            shutil.rmtree(best, ignore_errors=True)
+        return original(path)
+
+    monkeypatch.setattr(where, name, after_removal)
+    assert load_model(run_dir).path.name == "step-00000003"
+    assert "manifest" not in capsys.readouterr().err
 
 
 def test_the_best_is_one_of_those_measured_like_the_newest(toy, run_dir):

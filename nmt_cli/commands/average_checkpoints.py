@@ -19,7 +19,7 @@ from nmt_cli.files.file_names import (
 from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import ModelSettings, read_settings
@@ -42,7 +42,7 @@ def run(
     as many as the recipe's keep_for_average, into RUN/average. With ``precision`` int8 the model
     has a quarter of the size and goes into RUN/average-int8. Raises UserError if there are too few,
     if they do not fit together or if the output exists without ``force``, and DamagedError if one
-    is damaged.
+    is damaged. If a training removes one meanwhile, the last ones are chosen once more.
     """
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
@@ -50,7 +50,30 @@ def run(
     output = output or run_dir / (AVERAGE if precision == "fp32" else AVERAGE_INT8)
     with claimed(output, "--output"):
         refuse_output(output, AVERAGED, "an average", force=force)
-        _write_average(given or _last(run_dir, last), output, precision, replace=force)
+        if given:
+            _write_average(given, output, precision, replace=force)
+        else:
+            _write_average_of_last(run_dir, last, output, precision, replace=force)
+
+
+def _write_average_of_last(
+    run_dir: Path, last: int | None, output: Path, precision: str, *, replace: bool
+) -> None:
+    """Average the last checkpoints; choose them once more if a training removes one meanwhile."""
+    removed: list[Path] = []
+    for _ in range(2):
+        chosen = _last(run_dir, last)
+        try:
+            _write_average(chosen, output, precision, replace=replace)
+            return
+        except (DamagedError, FileNotFoundError):
+            removed = [path for path in chosen if not path.exists()]
+            if not removed:
+                raise
+    raise UserError(
+        f"{removed[0]} was removed while it was averaged: a training goes on there, which keeps "
+        "only its newest checkpoints. Run the command again, or give a smaller --last."
+    )
 
 
 def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:

@@ -203,7 +203,11 @@ def verify(
         f"Checking {directory}", "MiB", total, hidden=total < LEAST_MIB_SHOWN
     ) as counter:
         for name, expected in files.items():
-            _verify_file(directory / name, expected, None if name in unread else counter)
+            path = directory / name
+            try:
+                _verify_file(path, expected, None if name in unread else counter)
+            except FileNotFoundError:
+                raise DamagedError(f"{path} was removed while it was read.") from None
     return manifest
 
 

@@ -184,8 +184,10 @@ def _changes_of_tokenizer(recipe: Recipe, corpus: PreparedCorpus, run_dir: Path)
 
     The packages that are installed now may be others, and earlier versions always took 13a.
     """
+    if recipe.validation.best_by != "bleu":
+        return []
     best = best_checkpoint(list_checkpoints(run_dir))
-    if recipe.validation.best_by != "bleu" or best is None:
+    if best is None:
         return []
     lines = recipe.validation.deciding(corpus.validation).lines("target")
     now = bleu.name_in_signatures(references_of(recipe, lines).tokenizer.tokenize)

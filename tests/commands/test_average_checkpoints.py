@@ -9,9 +9,13 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from nmt_cli import cli
-from nmt_cli.checkpoints import find_model
+from nmt_cli.checkpoints import find_model, list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
-from nmt_cli.files.atomic_files import write_manifest
+from nmt_cli.files.atomic_files import (
+    directory_appearing_whole,
+    remove_directory,
+    write_manifest,
+)
 from nmt_cli.files.file_names import MANIFEST, TRAINING_STATE, WEIGHTS
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -61,6 +65,50 @@ def test_the_recipe_decides_how_many_by_default(run_dir):
     assert [part["step"] for part in manifest["averaged"]] == [3, 6, 9, 12]
     assert find_model(run_dir) == run_dir / "average"
     load_model(run_dir / "average")
+
+
+def removing_first(patch, target, run_dir, *, remove=True):
+    """Let a training save another checkpoint, and remove the oldest, right before ``target``."""
+    original, num_calls = getattr(average_checkpoints, target), 0
+
+    def after_a_save(*arguments):
+        nonlocal num_calls
+        num_calls += 1
+        newest = list_checkpoints(run_dir)[-1]
+        if remove or num_calls == 1:
+            remove_directory(list_checkpoints(run_dir)[0].path)
+            step = newest.step + 3
+            with directory_appearing_whole(checkpoint(run_dir, step)) as partial:
+                for name in newest.manifest["files"]:
+                    shutil.copy(newest.path / name, partial.path / name)
+                weights = load_file(partial.path / WEIGHTS)
+                save_file({name: -w for name, w in weights.items()}, partial.path / WEIGHTS)
+                partial.facts.update({**newest.manifest, "step": step})
+        return original(*arguments)
+
+    patch.setattr(average_checkpoints, target, after_a_save)
+
+
+@pytest.mark.parametrize("target", ["verify_model", "mean_weights"])
+def test_a_checkpoint_that_a_training_removes_is_replaced_by_a_newer_one(
+    run_dir, monkeypatch, capsys, target
+):
+    removing_first(monkeypatch, target, run_dir, remove=False)
+    average_checkpoints.run(run_dir)
+    manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
+    assert [part["step"] for part in manifest["averaged"]] == [6, 9, 12, 15]
+    assert "damaged" not in capsys.readouterr().err
+
+
+def test_checkpoints_that_are_removed_all_the_time_are_not_called_damaged(run_dir, monkeypatch):
+    removing_first(monkeypatch, "mean_weights", run_dir)
+    with pytest.raises(UserError) as caught:
+        average_checkpoints.run(run_dir)
+    assert str(caught.value) == (
+        f"{checkpoint(run_dir, 6)} was removed while it was averaged: a training goes on there, "
+        "which keeps only its newest checkpoints. Run the command again, or give a smaller --last."
+    )
+    assert not (run_dir / "average").exists()
 
 
 def test_the_average_in_int8_is_small_and_near(run_dir):
