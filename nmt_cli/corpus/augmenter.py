@@ -19,6 +19,7 @@ from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import Recipe
 
 
@@ -198,9 +199,20 @@ def changes_of(
 
 
 def read_glossaries(recipe: Recipe) -> dict[Path, Glossary]:
-    """Return each glossary of the recipe by its path. Raises UserError if one cannot be read."""
-    paths = (each.augment.glossary for each in recipe.data.train if each.augment.terms > 0)
-    return {path: Glossary.read(path) for path in dict.fromkeys(paths) if path is not None}
+    """Return each glossary of the recipe by its path.
+
+    Raises UserError, which names the key, if one cannot be read.
+    """
+    found: dict[Path, Glossary] = {}
+    for number, each in enumerate(recipe.data.train):
+        path = each.augment.glossary
+        if path is None or path in found or each.augment.terms == 0:
+            continue
+        try:
+            found[path] = Glossary.read(path)
+        except UserError as error:
+            raise UserError(f"data.train.{number}.augment.glossary: {error}") from None
+    return found
 
 
 def augmenter_of(

@@ -66,7 +66,7 @@ def prepare_training(
     pair does not fit the memory.
     """
     ranks = machine.ranks
-    plan, glossaries = plan_batches(recipe, corpus), read_glossaries(recipe)
+    plan = plan_batches(recipe, corpus)
     state = _new_state(recipe, corpus, machine)
     facts = None
     if is_resumed and ranks.is_main:
@@ -77,7 +77,7 @@ def prepare_training(
         state.origin = start_from(parent, state.model, corpus.tokenizer)
         state.average = _new_average(recipe, state.model)
     if ranks.size > 1:
-        _require_same_training(recipe, corpus, glossaries, machine)
+        _require_same_training(recipe, corpus, machine)
         _join_main_rank(ranks, recipe, corpus, plan, state)
         facts = ranks.from_main(facts)
     machine = agree_on_products(machine, facts)
@@ -89,8 +89,9 @@ def prepare_training(
         machine,
         guidance=guidance_of(recipe, corpus),
     ).with_buffers()
-    training = Training(run_dir, recipe, corpus, plan, objective, state, cut, glossaries)
+    training = Training(run_dir, recipe, corpus, plan, objective, state, cut, {})
     if not training.is_complete():
+        training.glossaries = _glossaries(recipe, ranks)
         first = state.progress.batch_index
         machine = choose_attention(objective, corpus, plan, first, cut, facts)
         training.objective = objective._replace(machine=machine)
@@ -210,34 +211,36 @@ def _begin_anew_after(changes: Sequence[str], progress: Progress, now: Recipe) -
     )
 
 
-def _require_same_training(
-    recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary], machine: Machine
-) -> None:
+def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
     """Raise UserError if the ranks' text, recipe or options differ."""
+    augments = [each.augment.model_dump(exclude={"glossary"}) for each in recipe.data.train]
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
     sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
-    augmentation = [
-        (
-            each.model_dump(exclude={"glossary"}),
-            str(each.glossary and glossaries.get(each.glossary)),
-        )
-        for each in (corpus.augment for corpus in recipe.data.train)
-    ]
-    compared = {
-        "augmentation or its glossary": augmentation,
-        f"prepared text in {corpus.directory}": files,
-        "recipe": section_hash(recipe, *sorted(sections)),
-        "--precision": machine.precision,
-        "--deterministic": machine.is_deterministic,
-    }
     ranks = machine.ranks
-    for what, value in compared.items():
-        for rank, other in enumerate(ranks.gather(value)):
-            if other != value:
-                raise UserError(
-                    f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
-                    "make them the same on all nodes, and start again with --resume."
-                )
+    _require_same(ranks, "augmentation", augments)
+    _require_same(ranks, f"prepared text in {corpus.directory}", files)
+    _require_same(ranks, "recipe", section_hash(recipe, *sorted(sections)))
+    _require_same(ranks, "--precision", machine.precision)
+    _require_same(ranks, "--deterministic", machine.is_deterministic)
+
+
+def _glossaries(recipe: Recipe, ranks: Ranks) -> dict[Path, Glossary]:
+    """Return each glossary of the recipe by its path.
+
+    Raises UserError if one cannot be read, or if those of the ranks differ.
+    """
+    glossaries = read_glossaries(recipe)
+    _require_same(ranks, "terms of the glossaries", list(map(str, glossaries.values())))
+    return glossaries
+
+
+def _require_same(ranks: Ranks, what: str, value: object) -> None:
+    for rank, other in enumerate(ranks.gather(value)):
+        if other != value:
+            raise UserError(
+                f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
+                "make them the same on all nodes, and start again with --resume."
+            )
 
 
 def _join_main_rank(

@@ -73,7 +73,8 @@ def test_a_glossary_is_read_once_for_all_stages(toy, monkeypatch):
 
 def test_a_changed_glossary_is_named_and_a_missing_one_refused(toy):
     terms, run_dir, session = toy.terms, toy.run_dir, toy.session
-    with pytest.raises(UserError, match=r"terms\.tsv not found\.$"):
+    message = rf"^data\.train\.0\.augment\.glossary: {terms} not found\.$"
+    with pytest.raises(UserError, match=message):
         session(3, resume=False)
     assert not (run_dir / SESSIONS).exists()
     terms.write_text("ant\tbee\n")
@@ -86,3 +87,14 @@ def test_a_changed_glossary_is_named_and_a_missing_one_refused(toy):
     assert list(last_session(run_dir)["glossaries"]) == [str(terms)]
     (run_dir / SESSIONS).write_text(json.dumps([]) + "\n")
     assert last_session(run_dir) == {}
+
+
+def test_a_finished_training_needs_no_glossary(toy, capsys):
+    toy.terms.write_text("ant\tbee\n")
+    toy.session(3, resume=False)
+    toy.terms.unlink()
+    logs.configure(quiet=False)
+    toy.session(3)
+    assert "is finished; nothing to do." in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"terms\.tsv not found\.$"):
+        toy.session(6)

@@ -14,6 +14,7 @@ from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.loader import load_batches
 from nmt_cli.corpus.prepared import open_prepared
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
@@ -213,13 +214,31 @@ def test_changed_text_is_the_same_after_interruptions_and_on_more_ranks(augmente
 
 
 def test_ranks_of_different_augmentation_do_not_train_together(augmented, sampled, tmp_path):
-    message = "the augmentation or its glossary of rank 0 and of rank 1 differ"
+    message = "the augmentation of rank 0 and of rank 1 differ"
     with pytest.raises(UserError, match=message):
         run_ranks(
             2,
             tmp_path,
             lambda ranks: train((augmented, sampled)[ranks.rank], tmp_path / "x", 1, ranks=ranks),
         )
+
+
+def test_ranks_of_different_glossaries_do_not_train_together(augmented, tmp_path):
+    """Two nodes may have files of their own at the same path."""
+    first, *others = augmented.recipe.data.train
+    augment = first.augment.model_copy(update={"glossary": tmp_path / "terms.tsv"})
+    corpora = (first.model_copy(update={"augment": augment}), *others)
+    recipe = changed(augmented.recipe, data={"train": corpora})
+
+    def start(ranks):
+        with pytest.MonkeyPatch.context() as patch:
+            own = Glossary.of({"ant": f"bee {ranks.rank}"})
+            patch.setattr(Glossary, "read", lambda _: own)
+            train(augmented._replace(recipe=recipe), tmp_path / "x", 1, ranks=ranks)
+
+    message = "the terms of the glossaries of rank 0 and of rank 1 differ"
+    with pytest.raises(UserError, match=message):
+        run_ranks(2, tmp_path, start)
 
 
 @pytest.mark.parametrize(
