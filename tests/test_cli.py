@@ -48,7 +48,7 @@ OPTIONS = {
     | {"--in-run"},  # hidden
     "compare": RECIPE_OPTIONS
     | (MACHINE_OPTIONS - {"--max-tokens-per-device"})
-    | {"--seeds", "--prepared", "--runs", "--devices", "--format"},
+    | {"--seeds", "--prepared", "--runs", "--devices", "--format", "--resume"},
     "run": RECIPE_OPTIONS
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}

@@ -83,9 +83,16 @@ def run(recipe: str, resume: bool, **options: Any) -> None:
 @precision_option
 @fp32_products_option
 @threads_option
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Does nothing: compare always resumes. Messages about training name this option.",
+)
 @format_option
 @quiet_option
-def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **options: Any) -> None:
+def compare(
+    recipes: tuple[str, ...], seeds: tuple[range, ...] | None, resume: bool, **options: Any
+) -> None:
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
     A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is

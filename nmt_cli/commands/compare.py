@@ -36,10 +36,11 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import as_argument
-from nmt_cli.recipe.changes import changed_keys
+from nmt_cli.recipe.changes import changed_keys, needs_training
 from nmt_cli.recipe.reader import RecipeFile, read_recipe, read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
+from nmt_cli.recipe.values import ChangeKind
 from nmt_cli.report.run_history import read_runs
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ def run(
     """
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
     _refuse_shared_folders(trainings, options)
+    for training in trainings:
+        run_command.refuse_foreign(training.run_dir, "--runs")
+        _refuse_another_training(training)
     of_each_recipe = {training.recipe_name: training for training in trainings}
+    for training in of_each_recipe.values():
+        run_command.refuse_wrong_test(training.file)
     for training in of_each_recipe.values():  # one after the other: several may share a folder
         run_command.run(
             training.recipe_name,
@@ -104,7 +110,8 @@ def run(
         names = ", ".join(str(training.run_dir) for training in failed)
         raise UserError(
             f"{len(failed)} of {counted(len(trainings), 'training')} failed ({names}); the "
-            "messages above give the reasons. Run the same command again to go on with them."
+            "messages above give the reasons, with options of nmt-cli run. Run the same command "
+            "again to go on with them."
         )
 
 
@@ -148,6 +155,37 @@ def _is_finished_run_of(recipe: Recipe, run_dir: Path) -> bool:
         return False
     began_from = checkpoints[-1].manifest.get("initialized_from")
     return (began_from is None) == (recipe.origin is None)  # not with --init-from
+
+
+def _refuse_another_training(training: Training) -> None:
+    """Raise UserError if the run of this training is one that it cannot go on with.
+
+    Otherwise this would be found only when its turn comes. A run whose recipe cannot be read fails
+    then, and does not keep the others from being trained.
+    """
+    run_dir, recipe = training.run_dir, training.file.recipe
+    checkpoints, status = list_checkpoints(run_dir), read_status(run_dir)
+    if not checkpoints:
+        return
+    try:
+        before = read_resolved_recipe(run_dir / RECIPE)
+    except RecipeError:
+        return
+    changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
+    if status is not None and status.state == "finished" and not needs_training(before, recipe):
+        changes = []
+    if changes:
+        raise UserError(
+            f"{run_dir} was trained with another recipe: {', '.join(map(str, changes))}. Choose "
+            "another --runs, or move it away."
+        )
+    began_from = checkpoints[-1].manifest.get("initialized_from")
+    if (began_from is None) != (recipe.origin is None):
+        began = "random weights" if began_from is None else f"the weights of {began_from['path']}"
+        raise UserError(
+            f"the training in {run_dir} began from {began}, which {training.recipe_name} does not "
+            "ask for. Choose another --runs, or move it away."
+        )
 
 
 def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:

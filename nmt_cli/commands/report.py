@@ -12,7 +12,7 @@ from nmt_cli.files.atomic_files import (
     refuse_file,
 )
 from nmt_cli.files.file_names import PAGE
-from nmt_cli.files.folders import REPORT, kind_of
+from nmt_cli.files.folders import REPORT, may_become
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.messages import logs
@@ -56,7 +56,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
 
 def _refuse_output(output: Path, *, is_page: bool, force: bool) -> None:
     """Raise UserError if ``output`` cannot be written; even --force replaces only a report."""
-    if output.is_dir() and kind_of(output) != REPORT:
+    if output.is_dir() and not may_become(output, REPORT):
         raise UserError(f"{output} exists and is not a report; choose another --output.")
     if is_page:
         refuse_file(output, replace=force)

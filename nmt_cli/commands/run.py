@@ -19,16 +19,17 @@ from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST, WEIGHTS
-from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, kind_of
+from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.files.lines import texts_of
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
+from nmt_cli.launch.python_process import as_flags
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
+from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.recipe.data_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
-from nmt_cli.runs.run_directory import foreign_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -53,7 +54,8 @@ def run(
     interrupted training is resumed. From the stage ``force_from`` on, everything is made again.
     Raises UserError, which names the stage that failed, and InterruptedTrainingError.
     """
-    if PARENT in os.environ:  # compare; when it is killed, this training is saved and ends
+    is_of_compare = PARENT in os.environ
+    if is_of_compare:  # when compare is killed, this training is saved and ends
         die_with_parent(signal.SIGTERM)
     if force_from is not None and STAGE_NAMES.index(force_from) > STAGE_NAMES.index(until):
         raise WrongUsageError(
@@ -63,19 +65,22 @@ def run(
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options["overrides"]), options)
     wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
-    _refuse_foreign(experiment.run_dir, is_removed=is_removed)
+    refuse_foreign(experiment.run_dir, "--run-dir")
     if "train" in wanted:
         model = first_model(experiment.recipe, options.get("init_from"))
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
         refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
     if "translate" in wanted:
-        _refuse_wrong_test(experiment.file)
-    open_stages = _report_stages(experiment, wanted, force_from)
+        refuse_wrong_test(experiment.file)
+    anew = "--force-from train makes it anew"
+    if is_of_compare:
+        anew = f"to make it anew: {_command(experiment)} --force-from=train"
+    open_stages = _report_stages(experiment, wanted, force_from, anew)
     is_forced = False
     for name in wanted:
         is_forced = is_forced or name == force_from
         if name in open_stages:
-            with _naming(name):
+            with _naming(name, anew):
                 _do(name, experiment, is_forced=is_forced)
     if "score" in wanted:
         lines = result_lines(experiment)
@@ -83,13 +88,13 @@ def run(
 
 
 def _report_stages(
-    experiment: Experiment, wanted: Sequence[StageName], force_from: StageName | None
+    experiment: Experiment, wanted: Sequence[StageName], force_from: StageName | None, anew: str
 ) -> list[StageName]:
     """Log what will be done, one line for each stage; return the stages that are not skipped."""
     found: list[StageName] = []
     for name in wanted:
         stage = run_stages.STAGES[name]
-        with _naming(name):
+        with _naming(name, anew):
             if (reason := stage.why_left_out(experiment)) is not None:
                 logs.warning(f"{name} is left out: {reason}")
                 continue
@@ -117,42 +122,49 @@ def _do(name: StageName, experiment: Experiment, *, is_forced: bool) -> None:
 
 
 @contextmanager
-def _naming(name: StageName) -> Iterator[None]:
-    """Name the stage in its errors, and how to go on."""
+def _naming(name: StageName, anew: str) -> Iterator[None]:
+    """Name the stage in its errors, and how to go on; ``anew`` is how to train anew."""
     try:
         yield
     except InterruptedTrainingError:
         raise
     except UserError as error:
         # Only train refuses to replace what is there; all other stages are made anew in any case.
-        anew = "; --force-from train makes it anew" if name == "train" else ""
+        or_anew = f"; {anew}" if name == "train" else ""
         error.args = (
             f"{name} failed: {error} When this is corrected, the same command goes on with "
-            f"{name}{anew}.",
+            f"{name}{or_anew}.",
         )
         raise
 
 
-def _refuse_foreign(run_dir: Path, *, is_removed: bool) -> None:
-    """Raise UserError if a file of the user would be lost.
+def _command(experiment: Experiment) -> str:
+    """Return the command ``run`` for this training alone, with the options that decide it."""
+    flags = as_flags(
+        {
+            "overrides": experiment.options.get("overrides", ()),
+            "prepared": experiment.options.get("prepared"),
+            "run_dir": experiment.run_dir,
+        }
+    )
+    return command("nmt-cli", "run", as_argument(experiment.recipe_name), *flags)
 
-    The stages replace folders in that of the run, or all of it if ``is_removed``.
+
+def refuse_foreign(run_dir: Path, option: str) -> None:
+    """Raise UserError if a folder of the user would be replaced by that of a stage.
+
+    ``option`` names another folder for runs.
     """
     for name, kind in REPLACED.items():
         folder = run_dir / name
-        if folder.exists() and kind_of(folder) != kind:
+        if not may_become(folder, kind):
             raise UserError(
                 f"{folder} exists, and `nmt-cli run` did not write it; move it away, or choose "
-                "another --run-dir."
+                f"another {option}."
             )
-    if is_removed and (foreign := foreign_name(run_dir)) is not None:
-        raise UserError(
-            f"{run_dir} holds {foreign}, which is no part of the run and would be "
-            "removed; move it away, or choose another --run-dir."
-        )
 
 
-def _refuse_wrong_test(file: RecipeFile) -> None:
+def refuse_wrong_test(file: RecipeFile) -> None:
     """Raise UserError if a test set cannot be read or scored, or its sides differ in length."""
     data = file.recipe.data
     for key, test in sets_by_key("data.test", data.test).items():

@@ -57,9 +57,15 @@ def refuse_output(output: Path, kind: str, name: str, *, force: bool) -> None:
 
     The message calls that kind ``name``.
     """
-    if output.exists() and kind_of(output) != kind:
+    if not may_become(output, kind):
         raise UserError(f"{output} exists and is not {name}; choose another --output.")
     refuse_directory(output, replace=force)
+
+
+def may_become(folder: Path, kind: str) -> bool:
+    """Return whether nothing else than a folder of ``kind`` is lost if one is written there."""
+    is_empty = folder.is_dir() and not any(folder.iterdir())
+    return is_empty or not folder.exists() or kind_of(folder) == kind
 
 
 def verify_model(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.files import locks
-from nmt_cli.files.atomic_files import file_appearing_whole
+from nmt_cli.files.atomic_files import file_appearing_whole, remove_directory
 from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINT_GLOB,
@@ -41,8 +41,6 @@ from nmt_cli.runs.metrics_log import append_whole
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))
 RESULTS = (CHECKPOINTS, AVERAGE, TEST, SCORES, REPORT, TENSORBOARD)
-OWN_NAMES = frozenset({*RESULTS, RECIPE, METRICS, SESSIONS, STATUS, LOCK})
-TEMPORARY = re.compile(r"\.(partial|delete|replaced|lock)-.*")
 
 
 class RunInUseError(UserError):
@@ -84,10 +82,18 @@ def locked(run_dir: Path) -> Iterator[None]:
         yield
 
 
-def foreign_name(run_dir: Path) -> str | None:
-    """Return the name of a file or folder in ``run_dir`` that no command wrote, or None."""
-    names = sorted(path.name for path in run_dir.iterdir()) if run_dir.is_dir() else []
-    return next((n for n in names if n not in OWN_NAMES and not TEMPORARY.fullmatch(n)), None)
+def remove_run(run_dir: Path) -> None:
+    """Remove what a run wrote, and leave other files, such as runs of other seeds.
+
+    Raises RunInUseError if another process trains in it.
+    """
+    with locked(run_dir):
+        for name in RESULTS:  # without checkpoints, the rest is no finished run
+            remove_directory(run_dir / name)
+        for name in (STATUS, METRICS, RECIPE):
+            (run_dir / name).unlink(missing_ok=True)
+        if (run_dir / SESSIONS).exists():
+            (run_dir / SESSIONS).write_bytes(b"")  # stays the mark of a run beside those within it
 
 
 def _size(path: Path) -> int:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import compare
+from nmt_cli.commands import run as run_command
 from nmt_cli.commands.compare import Training
 from nmt_cli.commands.experiments.comparison_table import (
     OURS,
@@ -25,6 +26,7 @@ from nmt_cli.commands.experiments.comparison_table import (
     as_table,
     row_of,
 )
+from nmt_cli.launch.node_workers import PARENT
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
@@ -102,6 +104,79 @@ def test_a_failed_training_does_not_end_the_others(folder, capfdbinary):
         do("base", "a-1-head")
     table, _, _ = capfdbinary.readouterr().out.decode().partition("\n\n")
     assert [line.split()[0] for line in table.splitlines()] == ["recipe", "a-1-head"]
+
+
+@pytest.mark.parametrize(
+    ("override", "state", "change"),
+    [
+        ("model.dropout=0.3", "finished", "model.dropout (was 0.1, is 0.3)"),
+        ("training.clip_norm=3.5", "interrupted", "training.clip_norm (was null, is 3.5)"),
+        ("decoding.beam_size=3", "finished", None),
+        ("training.max_steps=9", "interrupted", None),
+    ],
+)
+@pytest.mark.usefixtures("in_this_process")
+def test_the_folder_of_another_recipe_is_found_before_any_training(
+    folder, override, state, change, capfdbinary
+):
+    do("base")
+    status = folder / "runs/base/status.json"
+    status.write_text(json.dumps({**json.loads(status.read_text()), "state": state}))
+    overrides = [*SHORT, override]
+    if change is None:
+        do("base", overrides=overrides)
+        return
+    with pytest.raises(UserError) as caught:
+        do("a-1-head", "base", overrides=overrides)
+    assert str(caught.value) == (
+        f"runs/base was trained with another recipe: {change}. Choose another --runs, or move it "
+        "away."
+    )
+    assert not (folder / "runs/a-1-head").exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_run_that_began_from_another_model_is_found_before_any_training(folder):
+    do("base")
+    run_command.run(
+        "./base.yaml",
+        until="train",
+        overrides=SHORT,
+        run_dir=Path("runs/tuned/base"),
+        init_from=Path("runs/base"),
+        device="cpu",
+        threads=1,
+    )
+    message = (
+        r"^the training in runs/tuned/base began from the weights of runs/base/average, which "
+        r"\./base\.yaml does not ask for\. Choose another --runs, or move it away\.$"
+    )
+    with pytest.raises(UserError, match=message):
+        do("a-1-head", "base", runs=Path("runs/tuned"))
+    assert not (folder / "runs/tuned/a-1-head").exists()
+
+
+def test_a_folder_of_the_user_in_a_run_is_found_before_any_training(folder):
+    (folder / "runs/base/seed-2/scores").mkdir(parents=True)
+    (folder / "runs/base/seed-2/scores/notes.txt").touch()
+    message = r"^runs/base/seed-2/scores exists, .*; move it away, or choose another --runs\.$"
+    with pytest.raises(UserError, match=message):
+        do("a-1-head", "base", seeds=[1, 2])
+    assert not (folder / "prepared").exists()
+
+
+def test_a_training_that_failed_names_the_command_that_makes_it_anew(folder, monkeypatch):
+    monkeypatch.setenv(PARENT, str(os.getppid()))
+    monkeypatch.setattr(run_command, "die_with_parent", lambda _: None)
+    (folder / "runs/base").mkdir(parents=True)
+    (folder / "runs/base/metrics.jsonl").touch()  # of no run
+    message = (
+        r"the same command goes on with train; to make it anew: nmt-cli run ./base\.yaml "
+        r"--set=training\.max_steps=6 --set=validation\.bleu=off --run-dir=runs/base "
+        r"--force-from=train\.$"
+    )
+    with pytest.raises(UserError, match=message):
+        run_command.run("./base.yaml", until="train", overrides=SHORT, run_dir=Path("runs/base"))
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -159,6 +159,7 @@ def test_force_replaces_nothing_but_a_report(two_runs, tmp_path, name):
 
 def test_force_is_not_proposed_for_what_is_no_report(two_runs, tmp_path):
     (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/mine.txt").touch()
     with pytest.raises(UserError) as caught:
         report.run(two_runs, output=tmp_path / "notes")
     assert str(caught.value) == (

@@ -325,24 +325,14 @@ def test_a_bad_test_text_is_refused_before_training(folder, change, message):
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("test/notes.txt", {}, r"mine/test exists, and `nmt-cli run` did not write it"),
-        ("notes.txt", {"force_from": "train"}, r"mine holds notes\.txt, which is no part"),
-        ("notes.txt", {"force_from": "preprocess"}, r"mine holds notes\.txt"),
-    ],
-)
-def test_files_of_the_user_in_the_folder_are_not_removed(
-    tmp_path, monkeypatch, name, options, message
-):
+def test_a_folder_of_the_user_with_the_name_of_a_result_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_experiment(tmp_path)
-    notes = tmp_path / "mine" / name
+    notes = tmp_path / "mine/test/notes.txt"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
-    with pytest.raises(UserError, match=message):
-        do(run_dir=Path("mine"), **options)
+    with pytest.raises(UserError, match="mine/test exists, and `nmt-cli run` did not write it"):
+        do(run_dir=Path("mine"))
     assert notes.read_text() == "mine"
     assert not (tmp_path / "prepared").exists()
 
@@ -463,3 +453,63 @@ def test_packages_of_a_tokenizer_are_asked_for_before_training(folder, monkeypat
     with pytest.raises(UserError, match=r"^BLEU with the tokenizer ja-mecab needs packages .*ja"):
         do(overrides=["validation.tokenize=ja-mecab"], run_dir=Path("runs/new"))
     assert not (folder / "runs/new").exists()
+
+
+@pytest.mark.parametrize("stage", ["preprocess", "train"])
+def test_a_forced_training_leaves_what_is_not_of_the_run(folder, stage):
+    """Such as notes, and a run of another seed, which compare has put there."""
+    run = folder / "runs/toy"
+    shutil.copytree(run, folder / "runs/other")
+    (folder / "runs/other").rename(run / "seed-2")
+    (run / "notes.txt").write_text("mine")
+    others = {path: path.read_bytes() for path in (run / "seed-2").rglob("*") if path.is_file()}
+    do(force_from=stage, max_steps=3)
+    assert (run / "notes.txt").read_text() == "mine"
+    assert all(path.read_bytes() == content for path, content in others.items())
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000003"]
+    starts = (run / "sessions.jsonl").read_text().splitlines()
+    assert [json.loads(start)["from_step"] for start in starts] == [0]
+    steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert max(steps) == 3
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("prepared/toy/validation.source.txt", "preprocess"),
+        ("runs/toy/checkpoints/step-00000006/model.safetensors", "train"),
+        ("runs/toy/average/model.safetensors", "average"),
+        ("runs/toy/test/test.de", "translate"),
+        ("runs/toy/scores/scores.json", "score"),
+        ("runs/toy/report/index.html", "report"),
+    ],
+)
+@pytest.mark.parametrize("damage", [Path.unlink, cut_short])
+def test_a_stage_whose_file_was_deleted_or_cut_short_is_made_again(
+    folder, caplog, name, made, damage
+):
+    before = (folder / name).read_bytes()
+    damage(folder / name)
+    do()
+    assert made not in skipped(caplog)
+    assert skipped(caplog)[: STAGE_NAMES.index(made)] == list(
+        STAGE_NAMES[: STAGE_NAMES.index(made)]
+    )
+    assert (folder / name).read_bytes() == before
+    caplog.clear()
+    do()
+    assert skipped(caplog) == list(STAGE_NAMES)
+
+
+@pytest.mark.parametrize("name", ["average", "test", "scores", "report"])
+def test_an_emptied_folder_of_a_stage_is_filled_again(folder, name):
+    made = folder / "runs/toy" / name
+    names = {path.name for path in made.iterdir()}
+    shutil.rmtree(made)
+    made.mkdir()
+    do()
+    assert {path.name for path in made.iterdir()} == names

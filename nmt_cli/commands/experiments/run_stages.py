@@ -29,7 +29,6 @@ from nmt_cli.files.atomic_files import (
     Partial,
     directory_appearing_whole,
     read_manifest,
-    remove_directory,
     sha256,
     verify,
 )
@@ -39,6 +38,7 @@ from nmt_cli.files.file_names import (
     METRICS,
     RECIPE,
     SCORES_FILE,
+    TRAINING_STATE,
     WEIGHTS,
 )
 from nmt_cli.files.folders import REPORT, SCORED, TRANSLATION
@@ -51,10 +51,13 @@ from nmt_cli.messages.extras import not_installed
 from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.data_config import HeldOutFiles
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.run_directory import locked, record_changes
+from nmt_cli.runs.run_directory import record_changes, remove_run
 
 if TYPE_CHECKING:
     from nmt_cli.training.session import TrainOptions
+
+
+ANY_FILE = ""  # what the name of each file begins with
 
 
 class Stage(NamedTuple):
@@ -67,7 +70,7 @@ class Stage(NamedTuple):
 
 def _is_prepared(experiment: Experiment) -> bool:
     try:
-        manifest = read_manifest(experiment.prepared)
+        manifest = verify(experiment.prepared, unread_prefix=ANY_FILE)
         refuse_stale(experiment.prepared, manifest, experiment.recipe, "")
     except UserError:
         return False
@@ -88,6 +91,8 @@ def _is_trained(experiment: Experiment) -> bool:
     status, checkpoints = read_status(experiment.run_dir), list_checkpoints(experiment.run_dir)
     if status is None or status.state != "finished" or not checkpoints:
         return False
+    if _manifest(checkpoints[-1].path, unneeded=TRAINING_STATE) is None:
+        return False
     before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
     trained_on = checkpoints[-1].manifest.get("prepared_files")
     has_same_text = trained_on == read_manifest(experiment.prepared)["files"]
@@ -99,9 +104,7 @@ def _is_trained(experiment: Experiment) -> bool:
 
 def _train(experiment: Experiment, is_forced: bool) -> None:
     if is_forced and experiment.run_dir.exists():
-        with locked(experiment.run_dir):
-            pass  # nobody trains in it
-        remove_directory(experiment.run_dir)
+        remove_run(experiment.run_dir)
     options = {name: value for name, value in experiment.options.items() if name != "workers"}
     options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
     options.update(resume=bool(list_checkpoints(experiment.run_dir)), in_run=True)
@@ -238,10 +241,13 @@ STAGES: dict[StageName, Stage] = {
 }
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of ``folder``; None if there is none or it is damaged."""
+def _manifest(folder: Path, unneeded: str | None = None) -> dict[str, Any] | None:
+    """Return the manifest of ``folder``; None if a file, which may not be ``unneeded``, is missing.
+
+    So are files that were cut short; their bytes are not read.
+    """
     try:
-        return read_manifest(folder)
+        return verify(folder, unneeded, unread_prefix=ANY_FILE)
     except DamagedError:
         return None
 
