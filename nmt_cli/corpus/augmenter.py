@@ -226,5 +226,8 @@ def augmenter_of(
     for each in recipe.data.train:
         path = each.augment.glossary
         glossary = None if path is None else glossaries.get(path)
-        augments.append(Augmenting(each.augment, symbols, glossary, each.tag))
+        is_in_pieces = recipe.tokenizer.type == "whitespace"
+        augments.append(
+            Augmenting(each.augment, symbols, glossary, each.tag, is_in_pieces=is_in_pieces)
+        )
     return Augmenter(corpus, augments, recipe.training.seed)

@@ -58,6 +58,34 @@ def test_pairs_that_follow_are_merged():
 
 
 @pytest.mark.parametrize(
+    ("target", "other", "expected"),
+    [
+        ("他走了。", "她来了！", "他走了。她来了！"),
+        ("他 说：“好。”", "她用 Mac。", "他 说：“好。”她用 Mac。"),
+        ("彼は行った。", "コーヒーだ。", "彼は行った。コーヒーだ。"),
+        ("用 Linux", "他走了", "用 Linux他走了"),
+        ("เขาไปแล้ว", "เธอมา", "เขาไปแล้ว เธอมา"),  # Thai writes blanks between sentences
+        ("그는 갔다.", "그녀가 왔다.", "그는 갔다. 그녀가 왔다."),
+        ("ذهب.", "جاءت.", "ذهب. جاءت."),
+    ],
+)
+def test_chinese_and_japanese_sentences_are_merged_without_a_blank(target, other, expected):
+    last = len(other.split()) - 1
+    found = changed("merge", "He left.", target, following=[("She came.", other, [(1, last)])])
+    assert texts(found) == ("He left. She came.", expected)
+    assert list(found.links) == [(3, len(expected.split()) - 1)]
+    separated = changed("merge", "a", target, following=[("b", other, ())], merge_separator="<sep>")
+    assert texts(separated) == ("a <sep> b", f"{target} <sep> {other}")
+
+
+def test_words_in_pieces_are_not_joined_by_a_merge():
+    augmenting = Augmenting(Augmentation(), (), None, is_in_pieces=True)
+    pair, other = TextPair(["他", "走了"], ["a"]), TextPair(["她", "来了"], ["b"])
+    found = augmenting.changed(pair, ["merge"], [other], random.Random(1))
+    assert found.source == ["他", "走了", "她", "来了"]
+
+
+@pytest.mark.parametrize(
     ("source", "target", "expected"),
     [
         ("cat, New  York.", "Katzen Neu York", "cat <t> Katzen </t>, New York <t> Neu York </t>."),

@@ -161,12 +161,29 @@ def test_repeated_ngrams():
         ("请看http://x.cn/一和ftp://y.z/1。", ["http://x.cn/", "ftp://y.z/1"]),
         ("mail a.b+c@d-e.co.uk!", ["a.b+c@d-e.co.uk"]),
         ("an @ sign, a@b, 3@4. and a:// b", []),
+        ("Https://A.b/C, FTP://d.e, Www.x.org", ["Https://A.b/C", "FTP://d.e", "Www.x.org"]),
         ("wwwhat? http and www", []),
         ("@" * 5000 + "a" * 5000 + "." * 5000, []),
     ],
 )
 def test_urls_and_addresses_are_found(text, found):
     assert urls_in(text) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "differ"),
+    [
+        ("Http://A.org/bC", "http://a.ORG/bC", False),
+        ("HTTPS://a.org?B=c", "https://a.org?B=c", False),
+        ("Www.a.org", "www.a.org", False),
+        ("Mail Me@A.org", "mail me@a.org", False),
+        ("http://a.org/bC", "http://a.org/bc", True),
+        ("https://a.org?B=c", "https://a.org?b=c", True),
+        ("http://a.org", "https://a.org", True),
+    ],
+)
+def test_the_case_of_scheme_and_host_makes_no_url_differ(source, target, differ):
+    assert dropped([(source, target)], remove_different_urls=True) == [differ]
 
 
 def test_urls_that_differ_and_their_share():

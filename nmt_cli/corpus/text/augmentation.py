@@ -32,6 +32,10 @@ NOISE = (
     *(range(0x2190, 0x2200), range(0x2200, 0x2300), range(0x25A0, 0x2700)),
     *(range(0x1F300, 0x1F600), range(0x1F600, 0x1F650)),
 )
+# Chinese characters, kana, and their punctuation: no blank is beside them between sentences.
+WITHOUT_BLANK = re.compile(
+    "[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f\U00020000-\U0003ffff]"
+)
 MOST_NOISE_WORDS = 6
 NOISE_WORD = (2, 5)  # fewest and most characters
 
@@ -60,7 +64,10 @@ class Augmenting:
         symbols: Collection[str],
         glossary: Glossary | None,
         tag: str | None = None,
+        *,
+        is_in_pieces: bool = False,
     ) -> None:
+        self._is_in_pieces = is_in_pieces
         self._config, self._glossary = config, glossary
         self.probabilities = config.probabilities
         self._tag = [] if tag is None else [tag]
@@ -100,7 +107,8 @@ class Augmenting:
             return noise(draw)
         if "merge" in kinds:
             for other in following:
-                pair = merged(pair, other, self._config.merge_separator)
+                separator = self._config.merge_separator
+                pair = merged(pair, other, separator, are_joined=not self._is_in_pieces)
         if "typos" in kinds:
             source = misspelt(pair.source, self._config.typos_per_word, draw, self._is_symbol)
             pair = pair._replace(source=source)
@@ -139,12 +147,30 @@ def noise(draw: random.Random) -> TextPair:
     return TextPair(words, words, [(place, place) for place in range(len(words))])
 
 
-def merged(pair: TextPair, other: TextPair, separator: str | None) -> TextPair:
-    """Return both pairs as one, with ``separator`` between them if there is one."""
-    between = [separator] if separator is not None else []
-    source, target = [*pair.source, *between], [*pair.target, *between]
-    links = [(i + len(source), j + len(target)) for i, j in other.links]
-    return TextPair([*source, *other.source], [*target, *other.target], [*pair.links, *links])
+def merged(
+    pair: TextPair, other: TextPair, separator: str | None, *, are_joined: bool = True
+) -> TextPair:
+    """Return both pairs as one, with ``separator`` between them if there is one.
+
+    Without it, Chinese and Japanese sentences ``are_joined`` to one word, so without a blank.
+    """
+    sides, offsets = list[Words](), list[int]()
+    for first, second in zip(pair[:2], other[:2], strict=True):
+        if separator is None and are_joined and _has_no_blank_between(first, second):
+            sides.append([*first[:-1], first[-1] + second[0], *second[1:]])
+            offsets.append(len(first) - 1)
+        else:
+            between = [separator] if separator is not None else []
+            sides.append([*first, *between, *second])
+            offsets.append(len(first) + len(between))
+    links = [(i + offsets[0], j + offsets[1]) for i, j in other.links]
+    source, target = sides
+    return TextPair(source, target, [*pair.links, *links])
+
+
+def _has_no_blank_between(first: Words, second: Words) -> bool:
+    border = first[-1][-1] + second[0][0] if first and second else ""
+    return WITHOUT_BLANK.search(border) is not None
 
 
 def misspelt(

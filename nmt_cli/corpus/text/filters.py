@@ -36,10 +36,11 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 LOOKED_AT = 10_000  # characters of a side; what follows them is counted only in lengths
 NGRAM_OF_WORDS, NGRAM_OF_CHARACTERS = 3, 6
 URL = re.compile(
-    r"(?:https?|ftp)://[!-~]+|www\.[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"(?i:https?|ftp)://[!-~]+|(?:www|Www|WWW)\.[!-~]+|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     re.ASCII,
 )
-SIGNS_OF_URLS = ("://", "www.", "@")
+SIGNS_OF_URLS = ("://", "www.", "Www.", "WWW.", "@")
+SCHEME_AND_HOST = re.compile(r"(?:[a-z]+://)?[^/?#]*", re.IGNORECASE | re.ASCII)
 BEHIND_URLS = ".,;:!?)]}>'\""
 
 
@@ -102,6 +103,11 @@ def urls_in(text: str) -> list[str]:
     if not any(sign in text for sign in SIGNS_OF_URLS):
         return []
     return [url.rstrip(BEHIND_URLS) for url in URL.findall(text)]
+
+
+def _comparable(urls: Iterable[str]) -> list[str]:
+    """Return the URLs in order, without the case of schemes and hosts, which means nothing."""
+    return sorted(SCHEME_AND_HOST.sub(lambda found: found[0].lower(), url, 1) for url in urls)
 
 
 def share_repeated(text: str, language: str) -> float:
@@ -186,7 +192,9 @@ CHECKS: dict[str, Callable[[Pairs, Any], Broken]] = {
     "min_letters": lambda pairs, limit: np.minimum(*map(_letters, pairs.kinds)) < limit,
     "min_script": lambda pairs, limit: np.minimum(*map(_letters_of_script, pairs.kinds)) < limit,
     "min_equal_digits": lambda pairs, limit: _equal_digits(pairs.kinds) < limit,
-    "remove_different_urls": lambda pairs, _: _differ([map(sorted, urls) for urls in pairs.urls]),
+    "remove_different_urls": lambda pairs, _: _differ(
+        [map(_comparable, urls) for urls in pairs.urls]
+    ),
     "max_urls": lambda pairs, limit: np.maximum(*_urls(pairs)) > limit,
     "max_repeated_ngrams": lambda pairs, limit: pairs.any_of_left(
         lambda text, language: share_repeated(text, language) > limit
