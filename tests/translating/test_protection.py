@@ -21,6 +21,7 @@ def found(text, *patterns):
         ("Mail a.b+c@d-e.co.uk, or @me.", ["a.b+c@d-e.co.uk"]),
         ("请看 https://a.b/c。谢谢 https://مثال.com/x", ["https://a.b/c", "https://مثال.com/x"]),
         ("请看https://a.b/c。", ["https://a.b/c"]),
+        ("Http://a.b is down. Www.a.de is up.", ["Http://a.b", "Www.a.de"]),
         (
             "Hello {name}, {{ user.name }} ${x} {} {0:.2f} { no } {a{b}}",
             ["{name}", "{{ user.name }}", "${x}", "{}", "{0:.2f}", "{b}"],
