@@ -173,14 +173,15 @@ def refuse_wrong_test(file: RecipeFile) -> None:
         if data.treebank is not None:
             sum(1 for _ in read_sentences(test, data.treebank))  # it raises what is wrong
             continue
-        sizes = {path: len(texts_of(path)) for path in (test.source, test.target)}
+        texts = {path: texts_of(path) for path in (test.source, test.target)}
+        sizes = {path: len(lines) for path, lines in texts.items()}
         if len(set(sizes.values())) > 1:
             found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
             raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
         if not any(sizes.values()):
             raise UserError(f"{test.source} is empty; give another text as {key}, or leave it out.")
         # Before the training, because it may need packages that are not installed.
-        bleu_scorer(references_of(file.recipe, texts_of(test.target)).tokenizer.tokenize)
+        bleu_scorer(references_of(file.recipe, texts[test.target]).tokenizer.tokenize)
 
 
 def refuse_other_origin(

@@ -95,14 +95,17 @@ def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
         return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     except (Exception, SystemExit) as error:  # of MeCab, urllib, SentencePiece and others
         if tokenize in PACKAGES:
-            _, package = PACKAGES[tokenize]
-            needs = f"packages that cannot be used; run: {install_command(package)}"
+            needs, remedy = "packages that cannot be used", install_command(PACKAGES[tokenize][1])
         elif tokenize in MODELS:
             folder = Path(SACREBLEU_DIR) / "models"
-            needs = f"a model that sacreBLEU downloads into {folder}, which failed: {error}"
+            needs = f"a model that sacreBLEU cannot download into {folder} ({error})"
+            remedy = "the same command with a network"
         else:
             raise
-        raise UserError(f"BLEU with the tokenizer {tokenize} needs {needs}") from None
+        raise UserError(
+            f"BLEU with the tokenizer {tokenize} needs {needs}. Choose another one, such as char, "
+            f"or run: {remedy}"
+        ) from None
 
 
 def name_in_signatures(tokenize: Tokenization) -> str:

@@ -67,8 +67,9 @@ def test_a_tokenizer_names_the_package_that_it_needs(monkeypatch, tokenize, need
     with pytest.raises(UserError) as caught:
         bleu_scorer(tokenize)
     assert str(caught.value) == (
-        f"BLEU with the tokenizer {tokenize} needs packages that cannot be used; run: "
-        f"{shlex.quote(sys.executable)} -m pip install 'sacrebleu[{needed}]'"
+        f"BLEU with the tokenizer {tokenize} needs packages that cannot be used. Choose another "
+        f"one, such as char, or run: {shlex.quote(sys.executable)} -m pip install "
+        f"'sacrebleu[{needed}]'"
     )
 
 
@@ -82,7 +83,7 @@ def test_a_tokenizer_names_the_model_that_it_cannot_download(
 
     monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
     monkeypatch.setattr(tokenizer_spm, "download_file", download)
-    message = rf"^BLEU with the tokenizer {tokenize} needs a model .*/models, .*: {failure}$"
+    message = rf"^BLEU with the tokenizer {tokenize} needs a model .*/models \({failure}\)\. Choose"
     with pytest.raises(UserError, match=message):
         bleu_scorer(tokenize)
 

@@ -242,9 +242,9 @@ STAGES: dict[StageName, Stage] = {
 
 
 def _manifest(folder: Path, unneeded: str | None = None) -> dict[str, Any] | None:
-    """Return the manifest of ``folder``; None if a file, which may not be ``unneeded``, is missing.
+    """Return the manifest of ``folder``; None if it is damaged, or a file is missing or cut short.
 
-    So are files that were cut short; their bytes are not read.
+    The bytes of the files are not read, and one may be ``unneeded``.
     """
     try:
         return verify(folder, unneeded, unread_prefix=ANY_FILE)
