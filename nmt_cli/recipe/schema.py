@@ -168,6 +168,9 @@ class Recipe(Section):
                 f"{validation.bleu}; give bleu: off, and parseval: greedy to measure F1",
                 "data.treebank",
             )
+        if treebank is not None and validation.tokenize is not None:
+            text = "must be null with data.treebank, because it is for BLEU, but is "
+            yield Problem("validation.tokenize", f"{text}{validation.tokenize}", "data.treebank")
         if treebank is None and validation.parseval != "off":
             text = "must be off without data.treebank, because only trees have an F1, but is "
             yield Problem("validation.parseval", f"{text}{validation.parseval}", "data.treebank")

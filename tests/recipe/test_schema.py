@@ -288,6 +288,15 @@ def test_a_head_of_the_decoder_is_guided():
     assert Recipe.model_validate(recipe)
 
 
+def test_a_parser_has_no_tokenizer_of_bleu():
+    data = {**MINIMAL["data"], "treebank": {}}
+    validation = {"bleu": "off", "tokenize": "zh"}
+    with pytest.raises(
+        ValidationError, match=r"validation\.tokenize: must be null with data\.tree"
+    ):
+        Recipe.model_validate({**MINIMAL, "data": data, "validation": validation})
+
+
 def test_the_languages_of_a_parser_share_a_vocabulary():
     trees = {"data": {**MINIMAL["data"], "treebank": {}}, "validation": {"bleu": "off"}}
     separate = {
