@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import chain, islice
 from typing import Literal, NamedTuple
 
 from nmt_cli.messages.extras import install_command
@@ -40,6 +41,7 @@ HANGUL = ("HANGUL",)
 # Of the letters; a Chinese character weighs as much as a word of several Latin letters.
 LEAST_SHARE_OF_SCRIPT = 0.25
 LEAST_SHARE_OF_KANA = 0.1  # of Han and kana in Japanese text, which has much more
+LOOKED_AT = 1_000_000  # characters, whose script is that of the text
 LONG_WITHOUT_SPACE = re.compile(r"\S{25,}")
 
 
@@ -84,7 +86,8 @@ def _of_words(tokenize: Tokenization, otherwise: Tokenization) -> Fitting:
 def _letters_by_script(lines: Sequence[str]) -> Counter[str]:
     """Count letters by the first word of their names in Unicode, such as LATIN."""
     found: Counter[str] = Counter()
-    for character, number in Counter("".join(lines)).items():
+    characters = islice(chain.from_iterable(lines), LOOKED_AT)
+    for character, number in Counter(characters).items():
         if unicodedata.category(character)[0] in "LM":  # M are marks, such as vowels of Thai
             name = unicodedata.name(character, "").removeprefix("HALFWIDTH ")
             found[name.partition(" ")[0]] += number
