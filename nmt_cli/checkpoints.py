@@ -9,9 +9,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, WEIGHTS
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nmt_cli.recipe.reader import RecipeFile
     from nmt_cli.recipe.schema import Recipe
 
+Read = TypeVar("Read")
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -102,6 +103,21 @@ def find_model(path: Path) -> Path:
         return best.path
     logs.info(f"Using {checkpoints[-1].path}, the last of {path}.")
     return checkpoints[-1].path
+
+
+def read_model(path: Path, read: Callable[[Path], Read]) -> Read:
+    """Return what ``read`` returns for the model directory that ``path`` means.
+
+    If a training removes it meanwhile, because another checkpoint is the best, that one is read.
+    Raises what ``find_model`` and ``read`` raise.
+    """
+    directory = find_model(path)
+    try:
+        return read(directory)
+    except DamagedError:
+        if directory.exists():
+            raise
+    return read(find_model(path))
 
 
 def fingerprint(manifest: Mapping[str, Any]) -> str:

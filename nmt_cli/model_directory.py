@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt_cli.checkpoints import find_model
+from nmt_cli.checkpoints import read_model
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.files.atomic_files import Partial
 from nmt_cli.files.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
@@ -70,14 +70,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
 
     Raises UserError if there is no model, DamagedError if a file of it is damaged.
     """
-    directory = find_model(path)
-    try:
-        return _load(directory, device)
-    except DamagedError:
-        if directory.exists():
-            raise
-    # A training that goes on has removed this checkpoint, because another one is the best now.
-    return _load(find_model(path), device)
+    return read_model(path, lambda directory: _load(directory, device))
 
 
 def _load(directory: Path, device: torch.device | str) -> LoadedModel:

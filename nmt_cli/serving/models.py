@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.checkpoints import CHECKPOINT_NAME, find_model
+from nmt_cli.checkpoints import CHECKPOINT_NAME, read_model
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
@@ -50,8 +50,7 @@ def models_of(arguments: Sequence[str]) -> list[Model]:
 
 def _model_of(argument: str) -> Model:
     path, languages = _with_languages(argument)
-    folder = find_model(path)
-    settings = read_settings(folder, read_manifest(folder))
+    settings = read_model(path, lambda folder: read_settings(folder, read_manifest(folder)))
     source, target = languages or (settings.text.source_language, settings.text.target_language)
     if UNKNOWN_LANGUAGE in {source, target}:
         raise WrongUsageError(

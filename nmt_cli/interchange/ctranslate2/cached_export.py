@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.checkpoints import find_model, fingerprint
+from nmt_cli.checkpoints import fingerprint, read_model
 from nmt_cli.files.atomic_files import read_manifest, verify
 from nmt_cli.files.file_names import (
     CACHE_VARIABLE,
@@ -57,8 +57,7 @@ def exported_folder(path: Path) -> ExportedFolder:
     restore_replaced(path)
     if (path / CTRANSLATE2_MODEL).is_file() and kind_of(path) in {None, EXPORT}:
         return _given(path)
-    model = find_model(path)
-    manifest = read_manifest(model)
+    model, manifest = read_model(path, lambda folder: (folder, read_manifest(folder)))
     folder = exports_folder() / name_of(manifest)
     while not _is_whole(folder):
         _make(model, folder)
