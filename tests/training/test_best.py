@@ -158,4 +158,6 @@ def test_only_what_is_shown_of_bleu_counts(toy, tmp_path, monkeypatch):
     trainer = new_trainer(toy, tmp_path, recipe)
     trainer.train(StopRequest())
     assert trainer.state.progress.best_quality == 0.0
-    assert best_checkpoint(list_checkpoints(tmp_path)).step == 2
+    best = best_checkpoint(list_checkpoints(tmp_path))
+    assert best is not None
+    assert best.step == 2
