@@ -15,7 +15,7 @@ from nmt_cli.cli import main
 from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.serving import openapi
 from nmt_cli.serving.models import Models
-from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.requests import MOST_PARTS, Limits
 from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import Figures as WorkerFigures
 
@@ -75,6 +75,10 @@ def http() -> str:
             "`--max-waiting-lines`, and a translation that takes longer than `--max-seconds`, have "
             "503. A connection that sends no head of a request, or does not read its answer, is "
             "closed after `--max-seconds`.",
+        ),
+        openapi.Block(
+            "p",
+            f"A form in parts may have {MOST_PARTS:,}, none of which has parts itself.",
         ),
         openapi.Block("table", rows=[("option", "default", "meaning"), *_limits()]),
         openapi.Block("h2", "Figures for Prometheus"),

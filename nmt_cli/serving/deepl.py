@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +12,14 @@ from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, texts_of
+from nmt_cli.serving.requests import (
+    CODE,
+    TEXTS,
+    Endpoint,
+    RefusedError,
+    is_large,
+    texts_of,
+)
 from nmt_cli.serving.service import Service, Texts
 from nmt_cli.translating.record_keys import FROM_0, NULL, STRING, TRUTH, Key, objects
 
@@ -35,8 +42,14 @@ async def translate(service: Service, http: Request) -> Response:
     not certain has that of the other texts, as in the interface of LibreTranslate.
     """
     fields = await service.fields(http)
-    asked, languages = _asked(service, fields)
+    # Detection loads its statistics first.
+    is_long = is_large(http) or not fields.get("source_lang")
+    asked, languages = await service.aside(is_long, _asked, service, fields)
     found = await service.translate_texts(http, asked)
+    return await service.aside(is_large(http), _answer, asked, languages, found)
+
+
+def _answer(asked: Texts, languages: Sequence[str], found: Sequence[Sequence[str]]) -> Response:
     return JSONResponse(
         {
             "translations": [
@@ -56,7 +69,7 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str
 
     Raises RefusedError if no model can do it.
     """
-    texts = texts_of(fields, "text")
+    texts = texts_of(fields, "text", service.limits)
     for key in REFUSED:
         if fields.get(key):
             raise RefusedError(400, f"{key} is not supported")
@@ -128,8 +141,11 @@ async def glossary(service: Service, http: Request) -> Response:
 async def entries(service: Service, http: Request) -> Response:
     """Return the terms of a glossary, a line for each: source, tab, target forms."""
     await service.fields(http)
-    terms = service.glossary(http.path_params["name"]).terms.terms.values()
-    between = f" {BETWEEN_FORMS} "
+    return await service.aside(True, _entries, service.glossary(http.path_params["name"]))
+
+
+def _entries(glossary: ServedGlossary) -> Response:
+    terms, between = glossary.terms.terms.values(), f" {BETWEEN_FORMS} "
     rows = [f"{term.source}\t{between.join(term.targets)}" for term in terms]
     return PlainTextResponse("\n".join(rows), media_type="text/tab-separated-values")
 

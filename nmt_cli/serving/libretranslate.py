@@ -5,13 +5,22 @@ They are `libretranslatepy` and `deep-translator` of PyPI, `libretranslate` of n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.serving.languages import Detected, name_of
-from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, texts_of, whole_number
+from nmt_cli.serving.requests import (
+    CODE,
+    TEXTS,
+    Endpoint,
+    RefusedError,
+    is_large,
+    texts_of,
+    whole_number,
+)
 from nmt_cli.serving.service import Service, Texts
 from nmt_cli.translating.record_keys import FROM_0, NUMBER, STRING, TRUTH, Key, list_of, object_of
 
@@ -27,7 +36,16 @@ async def translate(service: Service, http: Request) -> Response:
     there is no such language, and if a text is in the target language already, it stays as it is.
     """
     fields = await service.fields(http)
-    texts = texts_of(fields, "q")
+    # Detection loads its statistics first.
+    is_long = is_large(http) or fields.get("source") == "auto"
+    asked, detected = await service.aside(is_long, _asked, service, fields)
+    found = await service.translate_texts(http, asked)
+    return await service.aside(is_large(http), _answer, fields["q"], asked, detected, found)
+
+
+def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[Detected]]:
+    """Return what the fields ask for, and the language of each text if it is to be detected."""
+    texts = texts_of(fields, "q", service.limits)
     source, target = (str(fields.get(name, "")) for name in ("source", "target"))
     form = str(fields.get("format") or "text")
     if form not in FORMATS:
@@ -35,14 +53,18 @@ async def translate(service: Service, http: Request) -> Response:
     num_alternatives = whole_number(fields, "alternatives", 0)
     choices = service.choices(texts, target) if source == "auto" else []
     models = [each.model for each in choices] or [service.model(source, target)] * len(texts)
-    asked = Texts(texts, models, FORMATS[form], num_alternatives)
-    found = await service.translate_texts(http, asked)
+    return Texts(texts, models, FORMATS[form], num_alternatives), [c.detected for c in choices]
+
+
+def _answer(
+    q: str | list[str], asked: Texts, detected: list[Detected], found: list[list[str]]
+) -> Response:
     answer: dict[str, Any] = {"translatedText": [each[0] for each in found]}
-    if choices:
-        answer["detectedLanguage"] = [_shown(each.detected) for each in choices]
-    if num_alternatives:
+    if detected:
+        answer["detectedLanguage"] = [_shown(each) for each in detected]
+    if asked.num_alternatives:
         answer["alternatives"] = [each[1:] for each in found]
-    if not isinstance(fields["q"], list):
+    if not isinstance(q, list):
         answer = {key: value[0] for key, value in answer.items()}
     return JSONResponse(answer)
 
@@ -50,8 +72,9 @@ async def translate(service: Service, http: Request) -> Response:
 async def detect(service: Service, http: Request) -> Response:
     """Return the languages that a text may be in, the most probable one first."""
     fields = await service.fields(http)
-    text = texts_of(fields, "q")[0]
-    return JSONResponse([_shown(each) for each in service.detector.detect(text)])
+    text = texts_of(fields, "q", service.limits)[0]
+    found = await service.aside(True, service.detector.detect, text)
+    return JSONResponse([_shown(each) for each in found])
 
 
 async def languages(service: Service, _: Request) -> Response:

@@ -133,6 +133,7 @@ def blocks() -> Iterator[Block]:
         "p",
         "A service that was started with `--api-keys` answers only requests with one of its keys: "
         f"in the header `Authorization: Bearer KEY`, or as {names} among the keys of the object. "
+        "The body is not read if the key in the header is wrong. "
         f"These paths need none: {open_paths}.",
     )
     yield Block("h2", "Errors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -10,7 +11,13 @@ from starlette.responses import JSONResponse, Response
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
-from nmt_cli.serving.requests import CODE, Endpoint, RefusedError, refuse_wrong_keys
+from nmt_cli.serving.requests import (
+    CODE,
+    Endpoint,
+    RefusedError,
+    is_large,
+    refuse_wrong_keys,
+)
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.line_records import record_of, request_of
 from nmt_cli.translating.record_keys import (
@@ -37,11 +44,21 @@ async def translate(service: Service, http: Request) -> Response:
     by `/v1/sentences`, and sends the sentences as a list.
     """
     record = await service.record(http)
-    refuse_wrong_keys(record, REQUEST)
-    model, texts = _model_of(service, record), record.pop("text")
-    with_scores = record.pop("token_scores", False)
-    lines = _lines(service, model, record, texts if isinstance(texts, list) else [texts])
+    model, lines, with_scores = await service.aside(is_large(http), _asked, service, record)
     translations = await service.translate(http, [model] * len(lines), lines)
+    return await service.aside(is_large(http), _answer, model, translations, with_scores)
+
+
+def _asked(service: Service, record: dict[str, Any]) -> tuple[Model, list[Line], bool]:
+    """Return the model, what is wanted of each text, and whether with the scores of pieces."""
+    refuse_wrong_keys(record, REQUEST)
+    texts = record["text"] if isinstance(record["text"], list) else [record["text"]]
+    service.limits.refuse_large(texts)
+    model, with_scores = _model_of(service, record), record.pop("token_scores", False)
+    return model, _lines(service, model, record, texts), with_scores
+
+
+def _answer(model: Model, translations: Sequence[Translation], with_scores: bool) -> Response:
     return JSONResponse(
         {
             "model": model.name,
@@ -59,6 +76,10 @@ async def cut(service: Service, http: Request) -> Response:
     same way.
     """
     record = await service.record(http)
+    return await service.aside(is_large(http), _cut, service, record)
+
+
+def _cut(service: Service, record: dict[str, Any]) -> Response:
     refuse_wrong_keys(record, CUT)
     text, source = record["text"], record["source"]
     known = service.models.sources

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from email.parser import BytesParser
-from email.policy import HTTP
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -21,7 +20,10 @@ if TYPE_CHECKING:
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 100_000  # of a form
-
+MOST_PARTS = 1_000  # of a form in several parts
+PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
+AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
+SMALL_REQUEST = 1_000  # bytes; work on more would keep the event loop from other requests
 
 TEXTS = {"anyOf": [STRING, list_of(STRING, 1)]}
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
@@ -53,7 +55,7 @@ ERRORS = {
     404: "there is no such path or glossary",
     405: "the path has another method",
     408: "the body did not come in time",
-    413: "the body, the texts or their number are larger than the service allows",
+    413: "the body, the texts, or the number of texts or fields is larger than the service allows",
     500: "a bug; the log of the service has its traceback",
     501: "the service lacks a package that cuts sentences",
     503: "the service is starting, draining or full, or a translation took too long; after as many "
@@ -79,6 +81,21 @@ class Limits(NamedTuple):
     waiting_lines: int  # of all requests, beside those that are being translated
     seconds: float  # for a body to come, for its translation, and for the answer to go
 
+    def refuse_large(self, lines: Sequence[str]) -> int:
+        """Return the number of characters. Raises RefusedError if these or the lines are many."""
+        if len(lines) > self.lines:
+            raise RefusedError(413, f"{len(lines):,} lines are more than {self.lines:,}")
+        num_characters = sum(map(len, lines))
+        if num_characters > self.characters:
+            message = f"{num_characters:,} characters are more than {self.characters:,}"
+            raise RefusedError(413, message)
+        return num_characters
+
+
+def is_large(http: Request) -> bool:
+    """Return whether the work on a request, whose body was read, belongs into a thread."""
+    return getattr(http.state, "num_bytes", 0) > SMALL_REQUEST
+
 
 async def read_body(http: Request, limits: Limits) -> bytes:
     """Return the body. Raises RefusedError if it is too large or comes too slowly."""
@@ -103,9 +120,11 @@ async def read_body(http: Request, limits: Limits) -> bytes:
     if length.isdecimal() and int(length[:20]) > limits.body_bytes:
         refuse()
     try:
-        return await asyncio.wait_for(read(), limits.seconds)
+        body = await asyncio.wait_for(read(), limits.seconds)
     except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
         raise RefusedError(408, "the body did not come in time") from None
+    http.state.num_bytes = len(http.scope["query_string"]) + len(body)
+    return body
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -123,6 +142,13 @@ def json_object(body: bytes) -> dict[str, Any]:
     return record
 
 
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise RefusedError(400, "the body is not UTF-8") from None
+
+
 def _is_unicode(record: dict[str, Any]) -> bool:
     """Return whether an answer can have what is in ``record``: escapes may be no characters."""
     try:
@@ -131,38 +157,69 @@ def _is_unicode(record: dict[str, Any]) -> bool:
         return False
 
 
-async def read_fields(http: Request, limits: Limits) -> dict[str, Any]:
-    """Return the fields of a JSON object or a form, and those of the query.
+def query_fields(http: Request) -> dict[str, Any]:
+    """Return the fields of the query. Raises RefusedError if they cannot be read."""
+    return _form_fields(http.scope["query_string"].decode("latin-1"), "query")
+
+
+def body_fields(content_type: str, body: bytes) -> dict[str, Any]:
+    """Return the fields of a JSON object or a form.
 
     A field that is given several times is a list. Raises RefusedError if they cannot be read.
     """
-    fields = _joined(http.query_params.multi_items())
-    body = await read_body(http, limits)
-    kind = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = content_type.partition(";")[0].strip().lower()
     if kind == FORM_WITH_FILES:
-        return fields | _joined(_parts(http.headers["content-type"], body))
+        return _joined(_parts(content_type, body))
     if kind == FORM and not body.lstrip().startswith(b"{"):
-        try:
-            pairs = parse_qsl(body.decode(), True, errors="strict", max_num_fields=MOST_FIELDS)
-        except UnicodeDecodeError:
-            raise RefusedError(400, "the body is not UTF-8") from None
-        except ValueError:
-            raise RefusedError(400, "the form cannot be read") from None
-        return fields | _joined(pairs)
-    return fields | json_object(body) if body else fields
+        return _form_fields(_text(body), "body")
+    return json_object(body) if body else {}
 
 
-def _parts(content_type: str, body: bytes) -> Iterable[tuple[str, str]]:
-    """Yield the fields of a form in several parts."""
-    header = f"Content-Type: {content_type}\r\n\r\n".encode()
-    for part in BytesParser(policy=HTTP).parsebytes(header + body).iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        value = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(value, bytes):
-            try:
-                yield name, value.decode()
-            except UnicodeDecodeError:
-                raise RefusedError(400, "the body is not UTF-8") from None
+def _form_fields(text: str, where: str) -> dict[str, Any]:
+    try:
+        return _joined(parse_qsl(text, True, errors="strict", max_num_fields=MOST_FIELDS))
+    except UnicodeDecodeError:
+        raise RefusedError(400, f"the {where} is not UTF-8") from None
+    except ValueError:
+        raise RefusedError(413, f"the {where} has more than {MOST_FIELDS:,} fields") from None
+
+
+def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a form in several parts, in a time that is linear in its size."""
+    boundary, text = _parameter(content_type, "boundary"), _text(body)
+    if not boundary:
+        raise RefusedError(400, "the Content-Type of the form has no boundary")
+    border = rf"(?:\A|\r?\n)--{re.escape(boundary)}(--)?[ \t]*(?=\r?\n|\Z)"
+    begin = None
+    for count, match in enumerate(re.finditer(border, text)):
+        if begin is not None:
+            yield from _field(text[begin : match.start()])
+        if match[1]:
+            return
+        if count == MOST_PARTS:
+            raise RefusedError(413, f"the form has more than {MOST_PARTS:,} parts")
+        begin = match.end()
+    raise RefusedError(400, "the form has no end")
+
+
+def _field(part: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of a part, if it has a name."""
+    head, *value = re.split(r"\r?\n\r?\n", part, maxsplit=1)
+    pairs = (line.partition(":") for line in head.split("\n"))
+    headers = {name.strip().lower(): text.strip() for name, _, text in pairs}
+    if headers.get("content-type", "").lower().startswith(("multipart/", "message/")):
+        raise RefusedError(400, "a part of the form has parts of its own")
+    if (encoding := headers.get("content-transfer-encoding", "8bit")).lower() not in AS_IT_IS:
+        raise RefusedError(400, f"a part of the form has the encoding {encoding!r}; send 8bit")
+    name = _parameter(headers.get("content-disposition", ""), "name")
+    if name is not None and value:
+        yield name, value[0]
+
+
+def _parameter(header: str, name: str) -> str | None:
+    """Return a parameter of the value of a header."""
+    found = (match for match in PARAMETER.finditer(header) if match[1].lower() == name)
+    return next((re.sub(r"\\(.)", r"\1", each[2] or each[3] or "") for each in found), None)
 
 
 def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -180,13 +237,17 @@ def refuse_wrong_keys(fields: Mapping[str, Any], keys: Mapping[str, Key]) -> Non
         raise RefusedError(400, str(error)) from None
 
 
-def texts_of(fields: Mapping[str, Any], key: str) -> list[str]:
-    """Return the texts of a field, which is one or a list. Raises RefusedError if it has none."""
+def texts_of(fields: Mapping[str, Any], key: str, limits: Limits) -> list[str]:
+    """Return the texts of a field, which is one or a list.
+
+    Raises RefusedError if it has none, or more than ``limits`` allow.
+    """
     value = fields.get(key)
     values = value if isinstance(value, list) else [value]
     texts = [text for text in values if isinstance(text, str)]
     if not texts or len(texts) < len(values):
         raise RefusedError(400, f"{key} must be a text or a list of texts that is not empty")
+    limits.refuse_large(texts)
     return texts
 
 

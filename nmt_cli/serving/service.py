@@ -6,8 +6,11 @@ import asyncio
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -17,11 +20,14 @@ from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelError
 from nmt_cli.serving.operation import Figures
 from nmt_cli.serving.requests import (
+    SMALL_REQUEST,
     Limits,
     RefusedError,
+    body_fields,
+    is_large,
     json_object,
+    query_fields,
     read_body,
-    read_fields,
 )
 from nmt_cli.serving.workers import Batch, Translating
 from nmt_cli.serving.workers import Figures as WorkerFigures
@@ -29,9 +35,13 @@ from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf
 
+# Each further one would keep the interpreter from the event loop for longer.
+NUM_THREADS = 2
 KEY_FIELDS = ("api_key", "auth_key")
 KEY_SCHEMES = ("bearer", "deepl-auth-key")
 DECIDED = 0.8  # the confidence of a detected language; a text with less follows the other texts
+
+T = TypeVar("T")
 
 
 class Texts(NamedTuple):
@@ -78,6 +88,7 @@ class Service:
         self.figures = Figures()
         self.figures.read_from(self)
         self._translating = translating
+        self._threads = ThreadPoolExecutor(NUM_THREADS, "requests")
         self._keys = None if keys is None else [_digest(key) for key in keys]
 
     @property
@@ -90,20 +101,36 @@ class Service:
 
         Raises RefusedError if there is none, or if the key of the request is wrong.
         """
-        record = json_object(await read_body(http, self.limits))
-        self._refuse_strangers(http, record)
-        return record
+        return await self._read(http, {}, json_object)
 
     async def fields(self, http: Request) -> dict[str, Any]:
         """Return the fields of a JSON object, a form or the query; raises as ``record`` does."""
-        fields = await read_fields(http, self.limits)
-        self._refuse_strangers(http, fields)
-        return fields
+        is_long = len(http.scope["query_string"]) > SMALL_REQUEST
+        query = await self.aside(is_long, query_fields, http)
+        kind = http.headers.get("content-type", "")
+        return await self._read(http, query, partial(body_fields, kind))
 
-    def _refuse_strangers(self, http: Request, fields: dict[str, Any]) -> None:
+    async def _read(
+        self, http: Request, query: dict[str, Any], parse: Callable[[bytes], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Return the fields of the query and of the body, without the keys of users.
+
+        The body is not read if a key in the head is wrong. Only if there is none, clients may give
+        it in the body, which then has to be read first.
+        """
         scheme, _, given = http.headers.get("authorization", "").partition(" ")
         keys = [given.strip()] if scheme.lower() in KEY_SCHEMES else []
-        keys += [str(fields.pop(name)) for name in KEY_FIELDS if name in fields]
+        keys += _taken_keys(query)
+        if keys:
+            self._refuse_strangers(keys)
+        body = await read_body(http, self.limits)
+        fields = await self.aside(is_large(http), parse, body)
+        in_body = _taken_keys(fields)
+        if not keys:
+            self._refuse_strangers(in_body)
+        return {**query, **fields}
+
+    def _refuse_strangers(self, keys: Sequence[str]) -> None:
         if self._keys is None:
             return
         # All are compared, so that the time says nothing about them.
@@ -111,6 +138,23 @@ class Service:
         if not any(found):
             what = "this is no key of this service" if keys else "this service needs an API key"
             raise RefusedError(403, what)
+
+    async def aside(self, is_long: bool, function: Callable[..., T], *arguments: Any) -> T:
+        """Return what ``function`` returns: if it takes long, from a thread.
+
+        Meanwhile the event loop answers other requests. Raises RefusedError if the threads have too
+        much to do.
+        """
+        if not is_long:
+            return function(*arguments)
+        loop, seconds = asyncio.get_running_loop(), self.limits.seconds
+        found = loop.run_in_executor(self._threads, function, *arguments)
+        try:
+            return await asyncio.wait_for(found, seconds)
+        except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
+            raise RefusedError(
+                503, f"the service did not work on it within {seconds:g} seconds", retry_after=1
+            ) from None
 
     def model(self, source: str | None, target: str | None, name: str | None = None) -> Model:
         """Return the model for a request. Raises RefusedError if there is none."""
@@ -175,25 +219,9 @@ class Service:
 
         Each line of a text is translated by itself. Raises RefusedError if one cannot be.
         """
-        lines, models, counts = list[Line](), list[Model](), list[int]()
-        for text, model in zip(asked.texts, asked.models, strict=True):
-            if model is None:
-                counts.append(0)
-                continue
-            of_text = [text] if asked.markup else text.split("\n")
-            n_best = min(1 + asked.num_alternatives, model.beam_size)
-            for each in of_text:
-                line = Line(each, n_best=n_best, split=asked.cuts and not model.parses)
-                if asked.glossary is not None:
-                    line = line._replace(glossary=asked.glossary.for_line(each, asked.markup))
-                lines.append(line._replace(markup=asked.markup))
-            models += [model] * len(of_text)
-            counts.append(len(of_text))
-        translations = iter(await self.translate(http, models, lines))
-        return [
-            _joined([next(translations) for _ in range(count)]) if count else [text]
-            for text, count in zip(asked.texts, counts, strict=True)
-        ]
+        models, lines, counts = await self.aside(is_large(http), _lines, asked)
+        translations = await self.translate(http, models, lines)
+        return await self.aside(is_large(http), _texts, asked, translations, counts)
 
     async def translate(
         self, http: Request, models: Sequence[Model], lines: Sequence[Line]
@@ -205,8 +233,7 @@ class Service:
         """
         translations = await self._answers(http, models, lines)
         if self.logs_text:
-            for line, translation in zip(lines, translations, strict=True):
-                logs.info(f"{line.text!r} -> {translation.text!r}")
+            await self.aside(is_large(http), _log, lines, translations)
         return translations
 
     async def attention(self, http: Request, model: Model, wanted: AttentionOf) -> str:
@@ -219,7 +246,7 @@ class Service:
     async def _answers(
         self, http: Request, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
     ) -> list[Translation]:
-        self._refuse_many(lines)
+        self._refuse_if_busy(lines)
         places: dict[str, list[int]] = {}
         for place, model in enumerate(models):
             places.setdefault(model.name, []).append(place)
@@ -248,18 +275,12 @@ class Service:
         """Return the figures of what translates, by the name of the model."""
         return {name: each.figures() for name, each in self._translating.items()}
 
-    def _refuse_many(self, lines: Sequence[Line | AttentionOf]) -> None:
+    def _refuse_if_busy(self, lines: Sequence[Line | AttentionOf]) -> None:
         if self.state != "ready":
             raise RefusedError(503, f"the service is {self.state}", retry_after=1)
-        limits = self.limits
-        if len(lines) > limits.lines:
-            raise RefusedError(413, f"{len(lines):,} lines are more than {limits.lines:,}")
-        num_characters = sum(len(line.text) for line in lines)
-        if num_characters > limits.characters:
-            message = f"{num_characters:,} characters are more than {limits.characters:,}"
-            raise RefusedError(413, message)
+        num_characters = self.limits.refuse_large([line.text for line in lines])
         num_waiting = sum(each.num_waiting for each in self._translating.values())
-        if num_waiting and num_waiting + len(lines) > limits.waiting_lines:
+        if num_waiting and num_waiting + len(lines) > self.limits.waiting_lines:
             raise RefusedError(503, f"{num_waiting:,} lines wait already", retry_after=1)
         self.num_characters += num_characters
 
@@ -287,6 +308,12 @@ async def _gone(http: Request) -> None:
         pass
 
 
+def _taken_keys(fields: dict[str, Any]) -> list[str]:
+    """Return the keys of users that ``fields`` has, and remove them from it."""
+    found = [fields.pop(name) for name in KEY_FIELDS if name in fields]
+    return [str(key) for key in found if isinstance(key, str | int)]
+
+
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
 
@@ -299,6 +326,41 @@ def _in_order(
     for name, of_model in places.items():
         found.update(zip(of_model, batches[name].found(), strict=True))
     return [found[place] for place in range(len(found))]
+
+
+def _lines(asked: Texts) -> tuple[list[Model], list[Line], list[int]]:
+    """Return the lines of all texts, the model for each, and how many lines each text has."""
+    models, lines, counts = list[Model](), list[Line](), list[int]()
+    for text, model in zip(asked.texts, asked.models, strict=True):
+        if model is None:
+            counts.append(0)
+            continue
+        of_text = [text] if asked.markup else text.split("\n")
+        n_best = min(1 + asked.num_alternatives, model.beam_size)
+        for each in of_text:
+            line = Line(each, n_best=n_best, split=asked.cuts and not model.parses)
+            if asked.glossary is not None:
+                line = line._replace(glossary=asked.glossary.for_line(each, asked.markup))
+            lines.append(line._replace(markup=asked.markup))
+        models += [model] * len(of_text)
+        counts.append(len(of_text))
+    return models, lines, counts
+
+
+def _log(lines: Sequence[Line], translations: Sequence[Translation]) -> None:
+    for line, translation in zip(lines, translations, strict=True):
+        logs.info(f"{line.text!r} -> {translation.text!r}")
+
+
+def _texts(
+    asked: Texts, translations: Sequence[Translation], counts: Sequence[int]
+) -> list[list[str]]:
+    """Return the n best translations of each text; ``counts`` are those of their lines."""
+    rest = iter(translations)
+    return [
+        _joined(list(islice(rest, count))) if count else [text]
+        for text, count in zip(asked.texts, counts, strict=True)
+    ]
 
 
 def _joined(lines: Sequence[Translation]) -> list[str]:

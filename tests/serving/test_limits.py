@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import time
 
 import pytest
@@ -83,6 +84,15 @@ def test_a_translation_that_takes_too_long_is_withdrawn(silent):
     assert silent.here.withdrawn[-1] is silent.here.batches[-1]
 
 
+def test_a_large_request_waits_for_a_thread_only_so_long(silent, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(json, "loads", lambda _: released.wait(30))
+    answer = post(silent, data=json.dumps({**RECORD, "prefix": "a" * 1_500}))
+    released.set()
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert "did not work on it within 0.4 seconds" in answer.text
+
+
 def test_what_a_client_that_goes_away_asked_for_is_withdrawn(silent):
     before = len(silent.here.withdrawn)
     for _ in range(20):
@@ -146,6 +156,3 @@ def test_forms_that_cannot_be_read_are_refused(silent):
     for body in (b"q=%ff", b"q=\xff"):
         answer = post(silent, "/translate", data=body, headers=form)
         assert (answer.status_code, answer.json()) == (400, {"error": "the body is not UTF-8"})
-    several = {"Content-Type": "multipart/form-data; boundary=x"}
-    answer = post(silent, "/translate", data=b"--x\r\nnothing", headers=several)
-    assert answer.json() == {"error": "q must be a text or a list of texts that is not empty"}

@@ -47,6 +47,12 @@ class Command:
         for line in self.process.stderr:
             self.log += line
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The host and the port, once there is a ``url``."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
+
     def wait_for(self, pattern: str) -> re.Match[str]:
         deadline = time.monotonic() + 60
         while (found := re.search(pattern, self.log)) is None:

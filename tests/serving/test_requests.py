@@ -1,0 +1,188 @@
+"""What comes in bodies, and that no body keeps the service from other clients."""
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import requests
+
+from tests.serving.conftest import REVERSING
+from tests.serving.test_limits import until
+from tests.serving.test_serve import Command
+
+# In the process that answers, functions that work on requests wait once, until a pipe is closed.
+HOLDING = """
+import functools, html, json, os, re, sys, urllib.parse
+from py3langid.langid import LanguageIdentifier
+
+done = set()
+
+def hold(place, name):
+    function = getattr(place, name)
+
+    @functools.wraps(function)
+    def held(*arguments, **options):
+        if name not in done and f"hold-{name}" in str(arguments):
+            done.add(name)
+            with open(os.environ["PIPE"]) as pipe:
+                pipe.read()
+        return function(*arguments, **options)
+
+    setattr(place, name, held)
+
+if "serve" in sys.orig_argv:
+    hold(json, "loads")
+    hold(json, "dumps")
+    hold(urllib.parse, "parse_qsl")
+    hold(re, "split")
+    hold(html, "unescape")
+    hold(LanguageIdentifier, "rank")
+"""
+KEY = {"Authorization": "Bearer right"}
+PAIR = {"source": "en", "target": "de"}
+MANY = ["ant"] * 300
+FORM = {"Content-Type": "multipart/form-data; boundary=x"}
+PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nant\r\n'
+
+
+@pytest.fixture(scope="module")
+def pipe(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pipe") / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory, pipe):
+    folder = tmp_path_factory.mktemp("service")
+    (folder / "sitecustomize.py").write_text(HOLDING)
+    (folder / "keys").write_text("right\n")
+    (folder / "animals.tsv").write_text("ant\tlark\n")
+    found = Command(
+        *(f"{REVERSING}=en:de", f"{REVERSING}=de:fr", f"--api-keys={folder}/keys"),
+        *("--workers=1", "--precision=fp32", "--device=cpu", f"--glossary={folder}/animals.tsv"),
+        PYTHONPATH=str(folder),
+        PIPE=str(pipe),
+    )
+    found.url = found.wait_for(r"http://\S+").group()
+    yield found
+    found.close()
+
+
+def post(command, path, **options):
+    headers = {**KEY, **options.pop("headers", {})}
+    return requests.post(f"{command.url}{path}", headers=headers, timeout=60, **options)
+
+
+LARGE: dict[str, Any] = {
+    "/v1/translate": {"json": {"text": [*MANY, "hold-loads"], "source": "en"}},
+    "/v1/sentences": {"json": {"text": f"hold-dumps {'Ant. ' * 300}", "source": "en"}},
+    "/translate": {"data": {"q": [*MANY, "hold-parse_qsl"], **PAIR}},
+    "/translate?": {
+        "files": [*(("q", (None, each)) for each in MANY), ("q", (None, "hold-split"))]
+    },
+    "/translate?target=fr": {"json": {"q": [*MANY, "hold-rank"], "source": "auto"}},
+    "/v2/translate": {
+        "json": {
+            **{"text": [*MANY, "hold-unescape"], "source_lang": "EN", "target_lang": "DE"},
+            **{"tag_handling": "html", "glossary_id": "animals"},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("path", LARGE)
+def test_others_are_answered_while_a_large_request_is_worked_on(command, pipe, path):
+    writers = list[int]()
+
+    def is_held():
+        with suppress(OSError):  # nobody reads
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return writers
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(post, command, path, **LARGE[path])
+        until(is_held)
+        try:
+            assert requests.get(f"{command.url}/health", timeout=10).status_code == 200
+            assert not future.done()
+        finally:
+            os.close(writers[0])
+        assert future.result().status_code in {200, 400}
+
+
+def test_a_wrong_key_in_the_head_is_refused_before_the_body_has_come(command):
+    wrong = "Authorization: Bearer wrong\r\n"
+    for target, header in (
+        ("/v1/translate", wrong),
+        ("/v1/attention", wrong.replace("Bearer", "DeepL-Auth-Key")),
+        ("/translate?api_key=wrong", ""),
+        ("/v2/translate?auth_key=wrong", ""),
+    ):
+        with socket.create_connection(command.place, timeout=30) as client:
+            head = f"POST {target} HTTP/1.1\r\nHost: here\r\nContent-Length: 900\r\n{header}\r\n"
+            client.sendall(head.encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize("way", ["json", "data", "files", "params"])
+def test_a_key_may_be_given_among_the_fields(command, way):
+    for key, status in ("right", 200), ("wrong", 403), ("", 403):
+        fields: dict[str, Any] = {"q": "ant", **PAIR, "api_key": key}
+        if way == "files":
+            fields = {name: (None, value) for name, value in fields.items()}
+        form: dict[str, Any] = {way: fields}
+        answer = requests.post(f"{command.url}/translate", timeout=30, **form)
+        assert answer.status_code == status
+
+
+TEXTS = [
+    "".join(map(chr, range(32, 127))),
+    "Die Straße\r\n--x\r\n\r\n\tist lang.\n",
+    "猫坐在垫子上。",
+    "القطة على السجادة",
+    "แมวนั่งบนเสื่อ",
+    "İstanbul'da kış",
+    "blåbærsyltetøy \U0001f431",
+    "",
+]
+
+
+def test_a_form_in_parts_has_the_texts_that_were_sent(command):
+    for text in TEXTS:
+        fields = {"source": (None, text.encode()), "target": (None, b"de"), "q": (None, b"ant")}
+        answer = post(command, "/translate", files=fields)
+        assert answer.status_code == 400
+        assert f"there is no model with source {text!r}, target" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        (PART * 1_001, 413, "the form has more than 1,000 parts"),
+        (PART, 400, "the form has no end"),
+        (b"--x\r\nContent-Type: multipart/mixed; boundary=y\r\n\r\n--x--", 400, "of its own"),
+        (b"--x\r\nContent-Type: message/rfc822\r\n\r\n--x--", 400, "has parts of its own"),
+        (b"--x\r\nContent-Transfer-Encoding: base64\r\n\r\nYQ==\r\n--x--", 400, "'base64'"),
+        (PART + b"\xff\r\n--x--", 400, "the body is not UTF-8"),
+    ],
+)
+def test_a_form_in_parts_has_limits(command, body, status, error):
+    answer = post(command, "/translate", data=body, headers=FORM)
+    assert answer.status_code == status
+    assert error in answer.json()["error"]
+
+
+def test_a_form_has_a_limit_of_fields(command):
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = post(command, "/translate", data="q&" * 100_000 + "q", headers=form)
+    assert answer.status_code == 413
+    assert answer.json() == {"error": "the body has more than 100,000 fields"}
+
+
+def test_a_form_in_parts_has_a_boundary(command):
+    answer = post(command, "/translate", data=PART, headers={"Content-Type": "multipart/form-data"})
+    assert (answer.status_code, "has no boundary" in answer.json()["error"]) == (400, True)
