@@ -128,11 +128,9 @@ async def read_body(http: Request, limits: Limits) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body. Raises RefusedError if there is none."""
+    """Return the JSON object in a body. Raises RefusedError if there is none, or no Unicode."""
     try:
-        record = json.loads(body)
-    except UnicodeDecodeError:
-        raise RefusedError(400, "the body is not UTF-8") from None
+        record = json.loads(_text(body).removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise RefusedError(400, f"the body is not JSON: {error}") from None
     if not isinstance(record, dict):

@@ -315,7 +315,7 @@ def _taken_keys(fields: dict[str, Any]) -> list[str]:
 
 
 def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
+    return hashlib.sha256(key.encode()).digest()
 
 
 def _in_order(

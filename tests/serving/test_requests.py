@@ -186,3 +186,40 @@ def test_a_form_has_a_limit_of_fields(command):
 def test_a_form_in_parts_has_a_boundary(command):
     answer = post(command, "/translate", data=PART, headers={"Content-Type": "multipart/form-data"})
     assert (answer.status_code, "has no boundary" in answer.json()["error"]) == (400, True)
+
+
+HALF = "\\ud800"  # of a pair, as JSON has it
+NOT_UTF_8 = b"\xed\xa0\x80"  # the same in what would be UTF-8
+BODIES = {
+    "/v1/translate": '{"text": ["ant", "%s"], "source": "en"}',
+    "/v1/sentences": '{"text": "%s", "source": "en"}',
+    "/v1/attention": '{"text": "ant", "translation": "%s", "model": "sentencepiece"}',
+    "/translate": '{"q": "%s", "source": "en", "target": "de"}',
+    "/detect": '{"q": ["%s"]}',
+    "/v2/translate": '{"text": "%s", "target_lang": "DE", "source_lang": "EN"}',
+    "/v1/translate#prefix": '{"text": "ant", "source": "en", "prefix": "%s"}',
+    "/v1/translate#term": '{"text": "ant", "source": "en", "glossary": {"ant": ["%s"]}}',
+    "/v1/translate#key": '{"text": "ant", "source": "en", "%s": 1}',
+    "/translate#key": '{"q": "ant", "source": "en", "target": "de", "api_key": "%s"}',
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_half_of_a_character_is_refused(command, path):
+    escaped = post(command, path, data=BODIES[path] % HALF)
+    raw = post(command, path, data=(BODIES[path] % "@").encode().replace(b"@", NOT_UTF_8))
+    for answer, reason in (escaped, "half of a surrogate pair"), (raw, "is not UTF-8"):
+        assert answer.status_code == 400
+        (error,) = answer.json().values()
+        assert error.startswith("the body ")
+        assert error.endswith(reason)
+
+
+def test_half_of_a_character_in_a_form_or_a_query_is_refused(command):
+    escaped = f"q={'%ED%A0%80'}&source=en&target=de"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert post(command, "/translate", data=escaped, headers=form).status_code == 400
+    answer = post(command, f"/translate?{escaped}")
+    assert (answer.status_code, answer.json()) == (400, {"error": "the query is not UTF-8"})
+    body = PART.replace(b"ant", NOT_UTF_8) + b"--x--"
+    assert post(command, "/translate", data=body, headers=FORM).status_code == 400
