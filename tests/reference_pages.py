@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from nmt_cli.cli import main
 from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.serving import openapi
+from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models
 from nmt_cli.serving.requests import MOST_PARTS, Limits
 from nmt_cli.serving.service import Service
@@ -78,7 +79,10 @@ def http() -> str:
         ),
         openapi.Block(
             "p",
-            f"A form in parts may have {MOST_PARTS:,}, none of which has parts itself.",
+            f"A form in parts may have {MOST_PARTS:,}, none of which has parts itself. A head of "
+            f"more than {MOST_HEAD_BYTES:,} bytes, query and trailers included, or of more than "
+            f"{MOST_HEADERS} headers has status 431. Connections beyond {MOST_CONNECTIONS:,}, or "
+            "beyond half of the files that the service may open, are closed with 503.",
         ),
         openapi.Block("table", rows=[("option", "default", "meaning"), *_limits()]),
         openapi.Block("h2", "Figures for Prometheus"),

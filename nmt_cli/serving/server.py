@@ -15,13 +15,13 @@ from starlette.applications import Starlette
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.app import app_of
+from nmt_cli.serving.connections import Connection, allow_many_files, most_accepted
 from nmt_cli.serving.models import Models, ServedGlossary
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import ModelWorkers
 from nmt_cli.translating.workers.pool import WorkerStarter
 
-MOST_CONNECTIONS = 10_000  # more are refused with status 503
 SECONDS_BETWEEN_LOOKS = 1.0  # at connections without a request in progress
 
 
@@ -48,9 +48,12 @@ class Server(uvicorn.Server):
             app,
             log_config=None,
             access_log=False,
+            log_level="error",  # its warnings are a line for each request of a hostile client
             lifespan="off",
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            http=Connection,
+            ws="none",
+            backlog=most_accepted(),
             timeout_graceful_shutdown=2,
         )
         super().__init__(config)
@@ -62,7 +65,7 @@ class Server(uvicorn.Server):
         yield
 
     async def close_idle_connections(self) -> None:
-        """Close those that send no complete head, or do not read their answer, for too long.
+        """Close those that send no complete head, or do not read their answers, for too long.
 
         Others are closed elsewhere: by uvicorn five seconds after an answer was read, and while a
         request is in progress by the time that it may take.
@@ -73,7 +76,8 @@ class Server(uvicorn.Server):
             now, before, idle = asyncio.get_running_loop().time(), idle, {}
             for connection in self.server_state.connections:
                 cycle = connection.cycle  # type: ignore[union-attr]
-                if cycle is None or cycle.response_complete:
+                is_stuck = connection.flow.write_paused  # type: ignore[union-attr]
+                if cycle is None or cycle.response_complete or is_stuck:
                     last, since = before.get(connection, (cycle, now))
                     idle[connection] = (cycle, since if last is cycle else now)
                     if now - idle[connection][1] > self._seconds:
@@ -102,6 +106,7 @@ async def serve(
 
     ``starters`` start the workers of each model. Raises UserError if they cannot be started.
     """
+    allow_many_files()
     async with AsyncExitStack() as stack:
         workers = {name: ModelWorkers(each, num_workers) for name, each in starters.items()}
         for each in workers.values():

@@ -129,6 +129,23 @@ def test_connections_that_do_nothing_are_closed(silent, monkeypatch):
             assert client.recv(100) == b""
 
 
+def test_clients_that_do_not_read_their_answers_are_disconnected(silent, monkeypatch):
+    monkeypatch.setattr(server, "SECONDS_BETWEEN_LOOKS", 0.05)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(silent.address)
+
+        def is_disconnected():
+            try:
+                client.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: here\r\n\r\n")
+            except ConnectionError:
+                return True
+            # Then the service has read the request.
+            return requests.get(f"{silent.url}/health", timeout=30).status_code != 200
+
+        until(is_disconnected)
+
+
 @pytest.mark.parametrize("data", [b"\x00\xff" * 50, b"GET\r\n\r\n"])
 def test_what_is_no_http_is_refused(silent, data):
     with socket.create_connection(silent.address) as client:

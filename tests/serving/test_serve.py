@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -34,10 +36,20 @@ CACHE = tempfile.TemporaryDirectory()  # of what is compiled
 class Command:
     """``nmt-cli serve`` in a process."""
 
-    def __init__(self, *arguments: str, **variables: str) -> None:
+    def __init__(
+        self, *arguments: str, files: tuple[int, int] | None = None, **variables: str
+    ) -> None:
+        """``files`` are the soft and the hard limit of open files."""
+
+        def limit_files() -> None:
+            if files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, files)
+
         command = [sys.executable, "-m", "nmt_cli", "serve", *arguments, "--port=0"]
         env = {**os.environ, "XDG_CACHE_HOME": CACHE.name, **variables}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=limit_files
+        )
         self.log, self.url = "", ""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -152,7 +164,7 @@ def test_what_was_accepted_is_finished_after_a_signal(command):
 def test_layers_are_compiled_by_default_and_need_not_be(tmp_path, kernels):
     del kernels  # skips where they cannot be compiled
     arguments = (str(REVERSING), "--workers=1", "--device=cpu")
-    no_compiler = {"CC": "false", "XDG_CACHE_HOME": str(tmp_path)}
+    no_compiler: dict[str, Any] = {"CC": "false", "XDG_CACHE_HOME": str(tmp_path)}
     found, other = Command(*arguments), Command(*arguments, **no_compiler)
     strict = Command(*arguments, "--compile", **no_compiler)
     for each in (found, other):

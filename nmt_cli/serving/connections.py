@@ -1,0 +1,148 @@
+"""Connections of clients: how many there may be, and how much one may send before a body."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from http import HTTPStatus
+from typing import ClassVar
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from nmt_cli.messages import logs
+
+MOST_CONNECTIONS = 10_000
+MOST_HEAD_BYTES = 1 << 16  # some clients send a text in the query
+MOST_HEADERS = 100
+MOST_WAITING = 16  # requests that a client sends before the answer of an earlier one
+SECONDS_BETWEEN_WARNINGS = 60.0
+
+
+def allow_many_files() -> None:
+    """Raise the limit of open files, of which each connection is one, as far as is allowed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _most_files() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def most_connections() -> int:
+    """Return how many connections may be open."""
+    return min(MOST_CONNECTIONS, _most_files() // 2)
+
+
+def most_accepted() -> int:
+    """Return how many connections asyncio may accept in one turn of the event loop.
+
+    Three turns pass until a connection that is refused is closed, so those in between take three
+    eighths of the files. Beside the connections, an eighth is left for workers.
+    """
+    return min(2048, _most_files() // 8)
+
+
+class _TooLargeError(Exception):
+    """Ends the reading of a request."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection, which is refused if there are too many.
+
+    It is closed if a head with its trailers, or anything between two parts of a body, is too large.
+    """
+
+    _last_warning: ClassVar[float | None] = None
+    _unread = 0  # bytes since the end of a head, a part of a body or a request
+    _head_bytes = 0  # of the head and the trailers of a request
+    _is_in_head = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to read, unless there are too many connections."""
+        if len(self.connections) < most_connections():
+            super().connection_made(transport)
+            return
+        self.transport = transport
+        self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the service has too many connections")
+        self._warn()
+
+    def _warn(self) -> None:
+        """Log that connections are refused, but not for each of them."""
+        now, last = self.loop.time(), Connection._last_warning
+        if last is None or now - last > SECONDS_BETWEEN_WARNINGS:
+            Connection._last_warning = now
+            most, files = most_connections(), _most_files()
+            why = f"half of the {files:,} files that it may open (ulimit -n)"
+            advice = f", {why}; raise this limit for more" if most < MOST_CONNECTIONS else ""
+            logs.warning(f"further connections are refused: {most:,} are open{advice}.")
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request."""
+        self._unread += len(data)
+        super().data_received(data)
+        if self._unread > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse_large()
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._head_bytes, self._is_in_head = 0, True
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Count and keep a part of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header, and keep it unless it is a trailer."""
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer."""
+        self._unread, self._is_in_head = 0, False
+        super().on_headers_complete()
+        if len(self.pipeline) > MOST_WAITING:
+            raise _TooLargeError
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of a body."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Note the end of a request."""
+        self._unread = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that cannot be read."""
+        if self._is_too_large():
+            self._refuse_large()
+        else:
+            self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def _count(self, num_bytes: int) -> None:
+        self._head_bytes += num_bytes
+        if self._is_too_large():
+            raise _TooLargeError
+
+    def _is_too_large(self) -> bool:
+        return self._head_bytes > MOST_HEAD_BYTES or len(self.headers or ()) > MOST_HEADERS
+
+    def _refuse_large(self) -> None:
+        message = f"a head has more than {MOST_HEAD_BYTES:,} bytes or {MOST_HEADERS} headers"
+        self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, message)
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        body = json.dumps({"error": message})
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+        )
+        self.transport.write("\r\n".join([*head, "", body]).encode())
+        self.transport.close()

@@ -1,0 +1,100 @@
+"""How many connections there may be, and what one may send before a body."""
+
+import re
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.serving.conftest import REVERSING
+from tests.serving.test_limits import until
+from tests.serving.test_serve import Command
+
+SOFT, HARD = 64, 256  # limits of open files
+MOST = HARD // 2
+POST = b"POST /v1/translate HTTP/1.1\r\nHost: here\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+ENDLESS = 4 << 20  # bytes; more is not sent
+HEALTH = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def command():
+    options = ("--workers=1", "--precision=fp32", "--device=cpu")
+    found = Command(str(REVERSING), *options, files=(SOFT, HARD))
+    found.url = found.wait_for(r"http://\S+").group()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("start", "part"),
+    [
+        (b"", b"\r\n"),
+        (b"GET /", b"a" * 100),
+        (POST, b"a: " + b"b" * 500 + b"\r\n"),
+        (POST, b"a:\r\n"),
+        (POST + b"a: ", b"b" * 500),
+        (CHUNKED + b"0\r\n", b"a: " + b"b" * 500 + b"\r\n"),
+        (CHUNKED + b"1;a=", b"b" * 500),
+    ],
+    ids=["nothing", "address", "headers", "short headers", "header", "trailers", "extension"],
+)
+def test_what_is_before_a_body_has_a_limit(command, start, part):
+    with socket.create_connection(command.place, timeout=30) as client:
+        client.sendall(start)
+        num_sent = 0
+        with suppress(ConnectionError):
+            while num_sent < ENDLESS:
+                client.sendall(part * 20)
+                num_sent += 20 * len(part)
+        assert client.recv(100).startswith(b"HTTP/1.1 431 Request Header Fields Too Large")
+        assert num_sent < ENDLESS
+
+
+def test_a_text_in_the_query_may_be_long(command):
+    answer = requests.get(f"{command.url}/health?q={'a' * 60_000}", timeout=30)
+    assert answer.status_code == 200
+
+
+def test_trailers_change_nothing(command):
+    record = b'{"q": "ant"}'
+    body = b"%x\r\n%b\r\n0\r\nContent-Type: multipart/form-data\r\n\r\n" % (len(record), record)
+    with socket.create_connection(command.place, timeout=30) as client:
+        client.sendall(CHUNKED.replace(b"v1/translate", b"detect") + body)
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_few_requests_are_taken_before_the_first_is_answered(command):
+    with socket.create_connection(command.place, timeout=30) as client:
+        client.sendall(HEALTH * 1_000)
+        found = client.makefile("rb").read()
+    assert re.findall(b"HTTP/1.1 (\\d+)", found)[-1] == b"400"
+
+
+def test_further_connections_are_refused(command):
+    limits = Path(f"/proc/{command.process.pid}/limits").read_text()
+    assert re.search(rf"Max open files +{HARD} +{HARD} ", limits)
+    with ExitStack() as stack:
+
+        def connection():
+            return stack.enter_context(socket.create_connection(command.place, timeout=30))
+
+        first, *_ = [connection() for _ in range(MOST)]
+        for _ in range(HARD):
+            with socket.create_connection(command.place, timeout=30) as refused:
+                assert refused.recv(100).startswith(b"HTTP/1.1 503 Service Unavailable")
+        first.sendall(HEALTH)
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+
+    def is_answered():
+        return requests.get(f"{command.url}/health", timeout=30).status_code == 200
+
+    until(is_answered)
+    assert "out of system resource" not in command.log
+    (line,) = command.log.splitlines()[-1:]
+    reason = f"{MOST} are open, half of the {HARD} files that it may open"
+    assert line.startswith(f"Warning: further connections are refused: {reason}")
+    assert command.log.count("connections are refused") == 1
