@@ -1,8 +1,12 @@
-"""The service answers the clients of LibreTranslate and DeepL, unchanged from their registries."""
+"""The service answers the clients of LibreTranslate and DeepL, unchanged from their registries.
+
+It runs as users run it: processes translate.
+"""
 
 import json
+import shutil
 import subprocess
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import deepl
@@ -11,23 +15,61 @@ import requests
 from deep_translator import LibreTranslator
 from libretranslatepy import LibreTranslateAPI
 
+from nmt_cli.files.atomic_files import read_manifest, write_manifest
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.request import Request
-from tests.serving.conftest import running
+from nmt_cli.translating.translator import Translator
+from tests.serving.conftest import REVERSING
+from tests.serving.test_serve import Command
 
 TEXTS = ["ant bee cat", "dog eel fox gnu", "hen ibis"]
 NPM_CLIENT = Path(__file__).parents[2] / "build/npm/node_modules/libretranslate"
 SENTENCE = "The cat sees a dog."
 
 
+@contextmanager
+def serving(model, *options):
+    languages = f"{model}=en:de", f"{model}=de:fr"
+    command = Command(*languages, "--workers=1", "--precision=fp32", "--device=cpu", *options)
+    try:
+        command.url = command.wait_for(r"http://\S+").group()
+        yield command
+    finally:
+        command.close()
+
+
+@pytest.fixture(scope="module", params=["en", UNKNOWN_LANGUAGE])
+def model(request, tmp_path_factory):
+    """A model that names its languages, or one that names none, as imported ones."""
+    if request.param == "en":
+        return REVERSING
+    copy = tmp_path_factory.mktemp("models") / REVERSING.parents[1].name
+    shutil.copytree(REVERSING, copy)
+    config = json.loads((copy / "config.json").read_text())
+    config["text"].update(source_language=UNKNOWN_LANGUAGE, target_language=UNKNOWN_LANGUAGE)
+    (copy / "config.json").write_text(json.dumps(config))
+    write_manifest(copy, read_manifest(REVERSING))
+    return copy
+
+
 @pytest.fixture(scope="module")
-def expected(running_service):
+def service(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("glossaries") / "animals.tsv"
+    path.write_text("ant\tlark\nbee\tfox ||| hen\n")
+    with serving(model, f"--glossary={path}") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def expected(model):
     """The translations of the texts by the translator itself, and by how many ways each."""
-    found = running_service.here.translator.translate([Request(t, n_best=2) for t in TEXTS])
+    translator = Translator.load(model, device="cpu", precision="fp32")
+    found = translator.translate([Request(text, n_best=2) for text in TEXTS])
     return [[each.text for each in translation.ranked] for translation in found]
 
 
-def test_libretranslatepy(running_service, expected):
-    client = LibreTranslateAPI(running_service.url)
+def test_libretranslatepy(service, expected):
+    client = LibreTranslateAPI(service.url)
     assert [client.translate(text, "en", "de") for text in TEXTS] == [e[0] for e in expected]
     assert client.translate("\n".join([*TEXTS, ""]), "en", "de") == "\n".join(
         [*(each[0] for each in expected), ""]
@@ -43,8 +85,8 @@ def test_libretranslatepy(running_service, expected):
     ]
 
 
-def test_deep_translator(running_service, expected):
-    url = f"{running_service.url}/"
+def test_deep_translator(service, expected):
+    url = f"{service.url}/"
     client = LibreTranslator("en", "de", api_key="any", custom_url=url)
     assert client.translate_batch(TEXTS) == [each[0] for each in expected]
 
@@ -53,39 +95,39 @@ def test_deep_translator(running_service, expected):
 @pytest.mark.skipif(
     not NPM_CLIENT.is_dir(), reason="libretranslate of npm is not in build/npm (make test-all)"
 )
-def test_libretranslate_of_npm(running_service, expected):
+def test_libretranslate_of_npm(service, expected):
     program = """
         const { translate } = require(process.argv[1]);
         const [apiurl, ...texts] = process.argv.slice(2);
         const all = texts.map((query) => translate({query, source: "en", target: "de", apiurl}));
         Promise.all(all).then((found) => console.log(JSON.stringify(found)));
     """
-    words = ["node", "-e", program, str(NPM_CLIENT), running_service.url, *TEXTS]
+    words = ["node", "-e", program, str(NPM_CLIENT), service.url, *TEXTS]
     found = subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=60).stdout
     assert json.loads(found) == [each[0] for each in expected]
 
 
-def libre(running, **fields):
-    return requests.post(f"{running.url}/translate", json=fields, timeout=30)
+def libre(service, **fields):
+    return requests.post(f"{service.url}/translate", json=fields, timeout=30)
 
 
-def test_libretranslate_in_json(running_service, expected):
+def test_libretranslate_in_json(service, expected):
     both = {"source": "en", "target": "de"}
-    answer = libre(running_service, q=TEXTS, **both, alternatives=1).json()
+    answer = libre(service, q=TEXTS, **both, alternatives=1).json()
     assert answer["translatedText"] == [each[0] for each in expected]
     assert answer["alternatives"] == [each[1:] for each in expected]
-    answer = libre(running_service, q=SENTENCE, source="auto", target="de").json()
+    answer = libre(service, q=SENTENCE, source="auto", target="de").json()
     assert set(answer) == {"translatedText", "detectedLanguage"}
     assert answer["detectedLanguage"]["language"] == "en"
-    answer = libre(running_service, q="<p>ant <b>bee</b></p>", **both, format="html").json()
+    answer = libre(service, q="<p>ant <b>bee</b></p>", **both, format="html").json()
     assert answer["translatedText"].startswith("<p>")
-    assert requests.get(f"{running_service.url}/frontend/settings", timeout=30).json()["language"][
+    assert requests.get(f"{service.url}/frontend/settings", timeout=30).json()["language"][
         "target"
     ] == {"code": "de", "name": "German"}
 
 
-def test_libretranslate_in_forms(running_service, expected):
-    url, both = f"{running_service.url}/translate", {"source": "en", "target": "de-DE"}
+def test_libretranslate_in_forms(service, expected):
+    url, both = f"{service.url}/translate", {"source": "en", "target": "de-DE"}
     for form in (
         {"data": {"q": TEXTS[0], **both}},
         {"files": {key: (None, value) for key, value in {"q": TEXTS[0], **both}.items()}},
@@ -108,20 +150,20 @@ def test_libretranslate_in_forms(running_service, expected):
         ({"q": "\ud800", "source": "en", "target": "de"}, "the body has half of a surrogate pair"),
     ],
 )
-def test_libretranslate_says_what_is_wrong(running_service, fields, error):
-    answer = libre(running_service, **fields)
+def test_libretranslate_says_what_is_wrong(service, fields, error):
+    answer = libre(service, **fields)
     assert answer.status_code == 400
     assert answer.json()["error"].startswith(error)
 
 
 @pytest.fixture
-def client(running_service):
-    found = deepl.DeepLClient("any", server_url=running_service.url)
+def client(service):
+    found = deepl.DeepLClient("any", server_url=service.url)
     yield found
     found.close()
 
 
-def test_deepl(running_service, expected, client):
+def test_deepl(service, expected, client):
     found = client.translate_text(TEXTS, source_lang="EN", target_lang="DE")
     assert [each.text for each in found] == [each[0] for each in expected]
     assert {each.detected_source_lang for each in found} == {"EN"}
@@ -141,7 +183,7 @@ def test_deepl(running_service, expected, client):
     assert [each.code for each in client.get_target_languages()] == ["DE", "FR"]
 
 
-def test_deepl_uses_the_glossaries_of_the_service(running_service, client):
+def test_deepl_uses_the_glossaries_of_the_service(service, client):
     (glossary,) = client.list_glossaries()
     assert (glossary.name, glossary.source_lang, glossary.target_lang) == ("animals", "EN", "DE")
     assert client.get_glossary(glossary.glossary_id).entry_count == 2
@@ -150,15 +192,15 @@ def test_deepl_uses_the_glossaries_of_the_service(running_service, client):
     found = client.translate_text("cat ant", source_lang="EN", target_lang="DE", glossary="animals")
     assert "lark" in found.text
     record = {"text": "cat ant", "source": "en", "glossary": "animals"}
-    answer = requests.post(f"{running_service.url}/v1/translate", json=record, timeout=30).json()
+    answer = requests.post(f"{service.url}/v1/translate", json=record, timeout=30).json()
     assert answer["translations"][0]["text"] == found.text
     with pytest.raises(deepl.GlossaryNotFoundException):
         client.get_glossary("none")
 
 
-def test_deepl_says_what_is_wrong(running_service, client):
+def test_deepl_says_what_is_wrong(service, client):
     wrong = {"text": "a", "source_lang": "EN", "target_lang": "DE"}
-    answer = requests.get(f"{running_service.url}/v2/languages?type=all", timeout=30)
+    answer = requests.get(f"{service.url}/v2/languages?type=all", timeout=30)
     assert (answer.status_code, answer.json()) == (
         400,
         {"message": "type must be source or target"},
@@ -174,8 +216,10 @@ def test_deepl_says_what_is_wrong(running_service, client):
             client.translate_text(**{**wrong, **fields})
 
 
-def test_clients_give_their_keys():
-    with running(keys=["right", "other"]) as service:
+def test_clients_give_their_keys(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("right\nother\n")
+    with serving(REVERSING, f"--api-keys={path}") as service:
         assert LibreTranslateAPI(service.url, "right").translate("ant", "en", "de")
         for key in ("other", "wrong"):
             client = deepl.DeepLClient(key, server_url=service.url)
