@@ -71,7 +71,7 @@ class PaperModel(Section):
     tied_embeddings: Literal["all", "decoder", "none"] = Field(
         default="all",
         description="One matrix for source, target and softmax (all), for target and softmax "
-        "(decoder), or three (none).",
+        "(decoder), or three (none). With tokenizer.shared: false, the default is decoder.",
     )
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
@@ -56,6 +56,18 @@ class Recipe(Section):
     decoding: Annotated[DecodingConfig, FREE] = Field(
         default_factory=DecodingConfig, description="Beam search."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _two_vocabularies_have_two_matrices(cls, values: Any) -> Any:
+        """Tie only the decoder's embeddings by default if each language has its own vocabulary."""
+        sections = values if isinstance(values, dict) else {}
+        tokenizer, model = sections.get("tokenizer"), sections.get("model", {})
+        if not isinstance(tokenizer, dict) or not isinstance(model, dict):
+            return values
+        if tokenizer.get("shared") not in (False, "false"):
+            return values
+        return {**values, "model": {"tied_embeddings": "decoder", **model}}
 
     @property
     def origin(self) -> Path | None:

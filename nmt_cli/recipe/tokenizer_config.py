@@ -44,7 +44,7 @@ class TokenizerConfig(Section):
     shared: Flag = Field(
         default=OF_NEW_TOKENIZERS["shared"],
         description="Whether source and target share one vocabulary; false makes one for each, of "
-        "vocabulary_size pieces. model.tied_embeddings must then be decoder or none.",
+        "vocabulary_size pieces. The default of model.tied_embeddings is then decoder.",
     )
     byte_fallback: Flag = Field(
         default=OF_NEW_TOKENIZERS["byte_fallback"],

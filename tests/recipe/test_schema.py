@@ -189,11 +189,6 @@ def test_paths_are_data_and_never_expanded():
         ("tokenizer", {"joiner": "@@"}, "joiner: needs type whitespace, but type is sentencepiece"),
         (
             "tokenizer",
-            {"shared": False},
-            "model.tied_embeddings: must be decoder or none with tokenizer.shared: false, but is",
-        ),
-        (
-            "tokenizer",
             {"shared": False, "sampling": 0.1},
             "sampling: must be null with shared: false, because it needs one SentencePiece model",
         ),
@@ -297,12 +292,31 @@ def test_a_parser_has_no_tokenizer_of_bleu():
         Recipe.model_validate({**MINIMAL, "data": data, "validation": validation})
 
 
+@pytest.mark.parametrize(
+    ("shared", "model", "tied"),
+    [
+        (False, {}, "decoder"),
+        ("false", {"num_layers": 2}, "decoder"),  # as YAML and --set give it
+        (False, {"tied_embeddings": "none"}, "none"),
+        (True, {}, "all"),
+    ],
+)
+def test_two_vocabularies_share_no_matrix_by_default(shared, model, tied):
+    tokenizer = {**MINIMAL["tokenizer"], "shared": shared}
+    recipe = Recipe.model_validate({**MINIMAL, "tokenizer": tokenizer, "model": model})
+    assert recipe.model.tied_embeddings == tied
+
+
+def test_two_vocabularies_cannot_share_all_matrices():
+    separate = {"tokenizer": {**MINIMAL["tokenizer"], "shared": False}}
+    refused = r"model\.tied_embeddings: must be decoder or none with tokenizer\.shared: false, but"
+    with pytest.raises(ValidationError, match=refused):
+        Recipe.model_validate({**MINIMAL, **separate, "model": {"tied_embeddings": "all"}})
+
+
 def test_the_languages_of_a_parser_share_a_vocabulary():
     trees = {"data": {**MINIMAL["data"], "treebank": {}}, "validation": {"bleu": "off"}}
-    separate = {
-        "tokenizer": {**MINIMAL["tokenizer"], "shared": False},
-        "model": {"tied_embeddings": "none"},
-    }
+    separate = {"tokenizer": {**MINIMAL["tokenizer"], "shared": False}}
     with pytest.raises(ValidationError, match=r"tokenizer\.shared: must be true with data\.tree"):
         Recipe.model_validate({**MINIMAL, **trees, **separate})
     assert not Recipe.model_validate({**MINIMAL, **separate}).tokenizer.shared
