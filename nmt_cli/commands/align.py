@@ -10,10 +10,11 @@ from nmt_cli.alignment.pair_cells import SentencePairs
 from nmt_cli.commands.lines.opened_texts import opened_stream, refuse_to_replace
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.files.text_forms import refuse_wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.data_config import ParallelFiles
+from nmt_cli.recipe.corpora_config import ParallelFiles
 
 PAIRS_WORTH_A_WORKER = 5_000  # aligning them takes about as long as starting a process
 
@@ -35,6 +36,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     words; OutputError if the output cannot be written.
     """
     refuse_to_replace((source, target), output_path)
+    for path in (source, target):
+        refuse_wrong_lines(path)
     with (
         opened_stream(output_path, force=force) as output,
         TemporaryDirectory(prefix="nmt-cli-align-") as name,

@@ -13,6 +13,7 @@ from typing import Any
 
 from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
+from nmt_cli.commands.lines.recipe_texts import on_languages, on_scripts, wrong_texts
 from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder
@@ -33,7 +34,8 @@ from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.data_config import DataConfig, HeldOutFiles, ParallelFiles
+from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe, sections_that_matter
 
@@ -78,10 +80,13 @@ def run(
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:
     """Write every file but the manifest into ``directory``; return the facts for the manifest."""
     data = recipe.data
-    _warn(text_warnings.on_encodings(data))
+    if wrong := dict.fromkeys(text for _, text in wrong_texts(data)):
+        raise UserError("\n".join(wrong))
+    _warn(on_languages(data))
     Cleaner(data)  # raises errors about filters before the text is read
     with _work_folder(directory) as folder, ChunkPool(folder, workers) as pool:
         text = text_of(recipe, folder)
+        _warn(on_scripts(data, text))
         held_out = _write_validation_text(text, data.validation_sets, directory)
         training = ParallelCorpora(data.train, pool, data=data, plain=text.plain)
         validation = {
@@ -157,7 +162,7 @@ class _Reading:
     """Shows how many pairs were read, and an estimate of their total from the bytes read."""
 
     def __init__(self, counter: logs.ProgressBar, texts: Iterable[ParallelFiles]) -> None:
-        paths = [path for text in texts for path in (text.source, text.target)]
+        paths = [path for text in texts for path in text.paths.values()]
         self._total_bytes = sum(path.stat().st_size for path in paths if path.is_file())
         self._counter, self._num_pairs, self._num_bytes = counter, 0, 0
 
@@ -221,7 +226,7 @@ def _tests_that_decide(data: DataConfig) -> list[dict[str, Path]]:
     """Return the files of the test sets if the prepared text depends on them."""
     if not data.filters.remove_held_out:
         return []
-    return [{"source": files.source, "target": files.target} for files in data.test_sets]
+    return [files.paths for files in data.test_sets]
 
 
 def _refuse_held_out_in_part(data: DataConfig, validation: HeldOut, test: HeldOut) -> None:
@@ -282,26 +287,23 @@ def _refuse_unknown_tags(recipe: Recipe, tokenizer: Tokenizer) -> None:
 def _refuse_blank(corpora: ParallelCorpora) -> None:
     if any(report.empty < report.pairs_read for report in corpora.reports):
         return
-    source, target = _names(corpora)
+    first = corpora.reports[0].files
+    if first.rows is not None:
+        raise UserError(f"every line of {first.rows} has a blank side.")
+    source, target = first.text_files
     raise UserError(f"every line of {source} or its translation in {target} is blank.")
 
 
 def _refuse_nothing_kept(corpora: ParallelCorpora, num_kept: int) -> None:
     if num_kept:
         return
-    source, target = _names(corpora)
     dropped = text_warnings.dropped_in_words(
         {**report.dropped.counts, EMPTY: report.empty} for report in corpora.reports
     )
     raise UserError(
-        f"no pair of {source} and {target} is left (dropped: {dropped}); "
+        f"no pair of {corpora.reports[0].files} is left (dropped: {dropped}); "
         "correct the text, data.filters or data.max_length."
     )
-
-
-def _names(corpora: ParallelCorpora) -> tuple[Path, Path]:
-    files = corpora.reports[0].files
-    return files.source, files.target
 
 
 def _refuse_foreign(directory: Path) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nmt_cli.checkpoints import warn_of_few_checkpoints
+from nmt_cli.commands.lines.recipe_texts import on_languages, wrong_texts
 from nmt_cli.files.file_names import RUNS
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import any_of, missing_hint
-from nmt_cli.recipe.data_config import sets_by_key
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown
@@ -67,9 +68,13 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
     Otherwise raises RecipeError, which lists all problems.
     """
     recipe_file = read_recipe(name_or_path, overrides)
+    data = recipe_file.recipe.data
     problems = [*_unreadable(recipe_file), *_unwritable(recipe_file)]
+    problems += [f"data.{key}: {problem}" for key, problem in wrong_texts(data)]
     if problems:
         raise RecipeError("\n".join(f"{recipe_file.path}: {problem}" for problem in problems))
+    for warning in on_languages(data):
+        logs.warning(warning)
     warn_of_few_checkpoints(recipe_file)
     sys.stdout.write("recipe ok\n")
 
@@ -87,13 +92,10 @@ def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:
 
 def _named_files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     data = recipe.data
-    train = {f"data.train.{index}": corpus for index, corpus in enumerate(data.train)}
-    validation = sets_by_key("data.validation", data.validation)
-    test = sets_by_key("data.test", data.test)
-    for key, files in {**train, **validation, **test}.items():
-        yield f"{key}.source", files.source
-        yield f"{key}.target", files.target
-    for key, corpus in train.items():
+    for name, files in data.corpora.items():
+        yield from ((f"data.{name}.{key}", path) for key, path in files.paths.items())
+    for index, corpus in enumerate(data.train):
+        key = f"data.train.{index}"
         if corpus.scores is not None:
             yield f"{key}.scores.file", corpus.scores.file
         if corpus.alignments is not None:

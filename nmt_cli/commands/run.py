@@ -16,6 +16,7 @@ from nmt_cli.commands.experiments.scoring import result_lines
 from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, StageName
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
+from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST, WEIGHTS
@@ -27,7 +28,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
-from nmt_cli.recipe.data_config import sets_by_key
+from nmt_cli.recipe.corpora_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 
@@ -168,20 +169,30 @@ def refuse_wrong_test(file: RecipeFile) -> None:
     """Raise UserError if a test set cannot be read or scored, or its sides differ in length."""
     data = file.recipe.data
     for key, test in sets_by_key("data.test", data.test).items():
-        if reason := file.why_missing(f"{key}.source", test.source):
-            raise UserError(f"{test.source} does not exist{reason}.")
+        name, first = next(iter(test.paths.items()))
+        if reason := file.why_missing(f"{key}.{name}", first):
+            raise UserError(f"{first} does not exist{reason}.")
         if data.treebank is not None:
             sum(1 for _ in read_sentences(test, data.treebank))  # it raises what is wrong
             continue
-        texts = {path: texts_of(path) for path in (test.source, test.target)}
-        sizes = {path: len(lines) for path, lines in texts.items()}
-        if len(set(sizes.values())) > 1:
-            found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
-            raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
-        if not any(sizes.values()):
-            raise UserError(f"{test.source} is empty; give another text as {key}, or leave it out.")
+        if test.rows is not None:
+            targets = [target for _, target in ParallelText(test)]  # it raises what is wrong
+        else:
+            texts = {path: texts_of(path) for path in test.text_files}
+            sizes = {path: len(lines) for path, lines in texts.items()}
+            _refuse_wrong_sizes(sizes, key)
+            targets = texts[test.text_files[1]]
         # Before the training, because it may need packages that are not installed.
-        bleu_scorer(references_of(file.recipe, texts[test.target]).tokenizer.tokenize)
+        bleu_scorer(references_of(file.recipe, targets).tokenizer.tokenize)
+
+
+def _refuse_wrong_sizes(sizes: Mapping[Path, int], key: str) -> None:
+    if len(set(sizes.values())) > 1:
+        found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
+        raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
+    if not any(sizes.values()):
+        first = next(iter(sizes))
+        raise UserError(f"{first} is empty; give another text as {key}, or leave it out.")
 
 
 def refuse_other_origin(

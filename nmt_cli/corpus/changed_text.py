@@ -75,7 +75,7 @@ def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     return {validation_part(one.get("name")): one for one in each}
 
 
-KINDS_OF_FILES = ("source", "target", "scores", "alignments")
+KINDS_OF_FILES = ("source", "target", "tsv", "jsonl", "scores", "alignments")
 
 
 def files_in(facts: Mapping[str, Any]) -> list[Path]:

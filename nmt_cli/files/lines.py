@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt_cli.files.text_files import READ_AT_ONCE, open_text
+from nmt_cli.files.text_forms import refuse_wrong_lines
 from nmt_cli.messages.errors import UserError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -153,6 +154,10 @@ def endless_line(stream: BinaryIO, number: int) -> UserError:
 
 
 def texts_of(path: Path) -> list[str]:
-    """Return all lines of a text file, also of a compressed one; raises as ``open_text`` does."""
+    """Return all lines of a text file, also of a compressed one.
+
+    Raises as ``open_text`` and ``refuse_wrong_lines`` do.
+    """
+    refuse_wrong_lines(path)
     with open_text(path) as stream:
         return list(LineTexts(stream))

@@ -3,11 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization, Notation
-from nmt_cli.recipe.augmentation_config import Augmentation
+from nmt_cli.recipe.corpora_config import (
+    Corpus,
+    HeldOutFiles,
+    HeldOutSets,
+    ParallelFiles,
+    sets_by_key,
+)
 from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing, weights_of
 from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.recipe.values import (
@@ -21,107 +27,8 @@ from nmt_cli.recipe.values import (
     Pieces,
     Problem,
     Section,
-    SetName,
-    Word,
     repeated_names,
 )
-
-
-class ParallelFiles(Section):
-    """Two text files; line n of one translates line n of the other.
-
-    With data.treebank, the target is a file of trees; the source is the same file, or a text file
-    whose line n is the words of tree n.
-    """
-
-    source: DataPath = Field(description="Text file of the source side, also .gz, .xz or .zst.")
-    target: DataPath = Field(description="Text file of the target side, also .gz, .xz or .zst.")
-    tag: Word | None = Field(
-        default=None,
-        description="Piece in front of the source of every pair, such as <2de> or <bt>; translate "
-        "takes it from --tag or from the line. A tokenizer that preprocess makes gets this piece; "
-        "any other must have it. It counts as a piece of the source.",
-    )
-
-
-class Scores(Section):
-    """A file with a number for each pair of a corpus: the higher, the better is the pair."""
-
-    file: DataPath = Field(
-        description="Text file with one number a line, for the pair on the same line of source "
-        "and target; also .gz, .xz or .zst."
-    )
-    at_least: Number | None = Field(
-        default=None, description="Drop pairs with a lower number than this."
-    )
-
-
-class Corpus(ParallelFiles):
-    """Training text and how often it appears in an epoch."""
-
-    name: Annotated[Word | None, FREE] = Field(
-        default=None, description="Name of this corpus in data.stages."
-    )
-    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
-        default=1.0,
-        description="How often this corpus appears in an epoch; a fraction adds a random share of "
-        "its pairs, drawn by the seed, 0 leaves it out.",
-    )
-    scores: Scores | None = Field(
-        default=None,
-        description="Scores of the pairs. Where repeated pairs are removed, the one with the best "
-        "score stays.",
-    )
-    alignments: DataPath | None = Field(
-        default=None,
-        description="File with the links of the words of each pair, such as 0-0 2-1 (source word "
-        "2 and target word 1, from 0), for training.guided_alignment; nmt-cli align makes it. "
-        "Words are what white space separates in the text files.",
-    )
-    augment: Annotated[Augmentation, DECLARED] = Field(
-        default_factory=Augmentation,
-        description="Changes to its pairs, drawn anew in each epoch by the seed.",
-    )
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield terms without a glossary or alignments that give their translations."""
-        if self.augment.terms > 0 and self.augment.glossary is None and self.alignments is None:
-            text = (
-                "is missing beside terms; give the file of the terms, or alignments of the corpus"
-            )
-            yield Problem("augment.glossary", text)
-
-
-class HeldOutFiles(ParallelFiles):
-    """A validation or test set."""
-
-    name: SetName | None = Field(
-        default=None,
-        description="Name of the set in logs, metrics, scores and reports; required in a list.",
-    )
-
-
-NamedFiles = Annotated[
-    HeldOutFiles, Field(json_schema_extra={"required": ["name", "source", "target"]})
-]
-ONE_SET, SEVERAL_SETS = "(a set)", "(a list of sets)"  # names that no key of a recipe has
-HeldOutSets = Annotated[
-    Annotated[HeldOutFiles, Tag(ONE_SET)]
-    | Annotated[tuple[NamedFiles, ...], Field(min_length=1, max_length=100), Tag(SEVERAL_SETS)],
-    Discriminator(lambda value: SEVERAL_SETS if isinstance(value, list | tuple) else ONE_SET),
-]
-
-
-def sets_by_key(
-    key: str, held_out: HeldOutFiles | tuple[HeldOutFiles, ...] | None
-) -> dict[str, HeldOutFiles]:
-    """Return the sets that ``key`` of a recipe holds, with the key of each: data.test.0."""
-    if held_out is None:
-        return {}
-    if isinstance(held_out, HeldOutFiles):
-        return {key: held_out}
-    return {f"{key}.{index}": files for index, files in enumerate(held_out)}
-
 
 # Filters of the first version; manifests hold them also if they are not used.
 FIRST_FILTERS = ("max_length_ratio", "min_length", "remove_duplicates")
@@ -324,14 +231,19 @@ class DataConfig(Section):
         return tuple(sets_by_key("test", self.test).values())
 
     @property
-    def tags(self) -> dict[str, str]:
-        """The tags of corpora, validation and test sets, each by its key: train.0.tag."""
-        corpora: dict[str, ParallelFiles] = {
+    def corpora(self) -> dict[str, ParallelFiles]:
+        """All corpora, validation and test sets, each by its key: train.0."""
+        return {
             **{f"train.{index}": corpus for index, corpus in enumerate(self.train)},
             **sets_by_key("validation", self.validation),
             **sets_by_key("test", self.test),
         }
-        return {f"{key}.tag": each.tag for key, each in corpora.items() if each.tag is not None}
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of corpora, validation and test sets, each by its key: train.0.tag."""
+        corpora = self.corpora.items()
+        return {f"{key}.tag": each.tag for key, each in corpora if each.tag is not None}
 
     def weights(self, sizes: Sequence[int], stage: int = 0) -> list[float]:
         """Return how often each corpus appears in an epoch; ``sizes`` are their pairs."""
@@ -354,6 +266,7 @@ class DataConfig(Section):
             text = "is for text; leave it out beside treebank"
             for key in self._filters_of_text():
                 yield Problem(key, text, "treebank")
+            yield from self._problems_of_rows()
         for key, tag in self.tags.items() if self.treebank is not None else ():
             text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
             yield Problem(key, text, "treebank")
@@ -369,6 +282,13 @@ class DataConfig(Section):
                 f"but is {self.filters.min_length:,}",
                 "max_length",
             )
+
+    def _problems_of_rows(self) -> Iterator[Problem]:
+        for key, corpus in self.corpora.items():
+            for form in ("tsv", "jsonl"):
+                if getattr(corpus, form) is not None:
+                    text = "must be null beside treebank; give source and target"
+                    yield Problem(f"{key}.{form}", text, "treebank")
 
     def _filters_of_text(self) -> Iterator[str]:
         """Yield the keys in use that filter parallel text by what is in it, or by its scores."""

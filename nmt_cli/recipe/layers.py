@@ -114,13 +114,14 @@ def _dropped_alternatives(
     section = section_at(path)
     if section is None:
         return []
-    return [
+    dropped = (
         key
         for group in section.alternatives
         if any(child.get(key) is not None for key in group)
         for key in sorted(group)
         if key in parent and key not in child
-    ]
+    )
+    return list(dict.fromkeys(dropped))
 
 
 def _problem_of_override(key: str, has_value: bool, text: str) -> str:

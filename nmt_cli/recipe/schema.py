@@ -1,6 +1,6 @@
 """The recipe: everything an experiment's result depends on, and the defaults of all keys."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -214,12 +214,19 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
         del corpus["weight"], corpus["name"], corpus["augment"]
     validation = data["validation"]
     sets = validation if isinstance(validation, list) else [validation]
-    for corpus in [*data["train"], *sets]:
-        for key in {"tag", "name", "scores", "alignments"} & corpus.keys():
-            if corpus[key] is None:
-                del corpus[key]
+    _drop_unused([*data["train"], *sets], "tag", "name", "scores", "alignments")
+    tests = data.get("test") or []
+    tests = tests if isinstance(tests, list) else [tests]
+    _drop_unused([*data["train"], *sets, *tests], "source", "target", "tsv", "jsonl", "columns")
     tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
     for key, default in OF_NEW_TOKENIZERS.items():
         if tokenizer[key] == default:
             del tokenizer[key]
     return {"data": data, "tokenizer": tokenizer}
+
+
+def _drop_unused(corpora: Iterable[dict[str, Any]], *keys: str) -> None:
+    for corpus in corpora:
+        for key in keys:
+            if key in corpus and corpus[key] is None:
+                del corpus[key]

@@ -23,7 +23,7 @@ from nmt_cli.corpus.encoding import EncodingJob
 from nmt_cli.corpus.text.cleaning import training_limits
 from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.recipe.data_config import ParallelFiles
+from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
 

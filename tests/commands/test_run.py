@@ -97,6 +97,26 @@ def test_everything_is_made_and_scored(folder, capfdbinary):
     assert (folder / "runs/toy/report/index.html").is_file()
 
 
+def test_a_test_set_may_be_a_table(folder, capfdbinary, caplog):
+    """Its translation and scores are those of two text files with the same pairs."""
+    scores = Path("runs/toy/scores/scores.json").read_text()
+    sides = [(folder / f"test.{code}").read_text().splitlines() for code in ("en", "de")]
+    table = folder / "test.tsv"
+    table.write_text(
+        "".join(f"{target}\t{source}\n" for source, target in zip(*sides, strict=True))
+    )
+    as_table = ["data.test={tsv: test.tsv, columns: [2, 1]}"]
+    do(overrides=as_table)
+    line = capfdbinary.readouterr().out
+    assert Path("runs/toy/scores/scores.json").read_text() == scores
+    caplog.clear()
+    do(overrides=as_table)
+    assert skipped(caplog) == list(STAGE_NAMES)
+    table.write_text(table.read_text().replace("ein", "zwei"))
+    do(overrides=as_table)
+    assert capfdbinary.readouterr().out != line
+
+
 def test_nothing_is_made_twice(folder, caplog):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     do()

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,8 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.commands import recipes
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.session import TrainingJob, TrainOptions
 
@@ -143,35 +145,99 @@ def test_few_dropped_pairs_are_no_warning(warnings):
 @pytest.mark.parametrize(
     ("encoding", "name"), [("utf-16", "UTF-16"), ("utf-16-le", "UTF-16LE"), ("utf-32", "UTF-32")]
 )
-def test_utf_16_is_named_with_the_command_that_converts_it(corpus, warnings, encoding, name):
+def test_utf_16_is_named_with_the_command_that_converts_it(corpus, capsys, encoding, name):
     text = "".join(f"{sentence} ü\n" for sentence in corpus.sentences(80, 1))
     Path("data/it's a.en.gz").write_bytes(gzip.compress(text.encode(encoding)))
     Path("data/a.de").write_bytes(text.encode(encoding))
     paths = ("data/it's a.en.gz", "data/a.de")
     train = 'data.train=[{{source: "{}", target: "{}"}}]'.format(*paths)
-    found = [line for line in warnings(train, WHITESPACE) if "UTF-8" in line]
-    for path, warning in zip(paths, found, strict=True):
-        assert warning.startswith(f"{path} is {name} text, which is read as if it were UTF-8. ")
-        subprocess.run(warning.partition("Convert it: ")[2], shell=True, check=True)
+    with pytest.raises(UserError) as caught:
+        corpus.prepare(train)
+    for path, problem in zip(paths, str(caught.value).split("\n"), strict=True):
+        assert problem.startswith(f"{path} is {name} text. Convert it to UTF-8: ")
+        subprocess.run(problem.partition("UTF-8: ")[2], shell=True, check=True)
     converted = Path("data/utf8-a.de").read_bytes()
     assert converted == gzip.decompress(Path("data/utf8-it's a.en.gz").read_bytes())
     assert converted.decode() == text
+    assert capsys.readouterr().err == ""  # nothing but the cause
+    assert not Path("prepared/small").exists()
 
 
-def test_the_proposed_conversion_overwrites_nothing(corpus, warnings):
+def test_the_proposed_conversion_overwrites_nothing(corpus):
     text = "".join(f"{sentence}\n" for sentence in corpus.sentences(80, 1))
     Path("data/a.de").write_bytes(text.encode("utf-16-be"))
     Path("data/utf8-a.de").write_bytes(b"precious")
-    (warning,) = (line for line in warnings(ONE_CORPUS, WHITESPACE) if "UTF-8" in line)
-    assert warning.endswith("iconv -f UTF-16BE -t UTF-8 data/a.de > data/utf8-a-2.de")
+    with pytest.raises(UserError, match=r"-t UTF-8 data/a\.de > data/utf8-a-2\.de$"):
+        corpus.prepare(ONE_CORPUS, WHITESPACE)
 
 
-def test_utf_16_is_named_also_where_its_lines_cannot_be_counted(corpus, capsys):
-    text = "".join(f"{sentence}\n" for sentence in corpus.sentences(80, 1))
-    Path("data/a.de").write_bytes(text.encode("utf-16"))
-    with pytest.raises(UserError, match=r"has 80 lines but data/a\.de has 81"):
-        corpus.prepare()
-    assert "data/a.de is UTF-16 text" in capsys.readouterr().err
+@pytest.mark.parametrize("key", ["data.train.0", "data.validation", "data.test"])
+def test_text_of_another_form_is_refused_by_preprocess_and_check_alike(corpus, key):
+    """The cause is named, and not the vocabulary or the number of lines that follow from it."""
+    Path("data/x.en").write_text("\r".join(corpus.sentences(20, 1)))
+    test = "data.test={source: data/val.en, target: data/val.de}"
+    files = "{source: data/x.en, target: data/val.de}"
+    overrides = [ONE_CORPUS, test, f"data.train=[{files}]" if "train" in key else f"{key}={files}"]
+    with pytest.raises(UserError) as caught:
+        corpus.prepare(*overrides)
+    assert re.fullmatch(
+        r"data/x\.en has the line ends of old Macs .* > data/lines-x\.en", str(caught.value)
+    )
+    with pytest.raises(
+        RecipeError, match=rf"^small\.yaml: {key}\.source: data/x\.en has the line "
+    ):
+        recipes.check("./small.yaml", overrides)
+
+
+def test_rows_are_refused_as_one_side(corpus):
+    rows = zip(corpus.sentences(80, 0), corpus.sentences(80, 1), strict=True)
+    corpus.write("data/a.tsv", list(map("\t".join, rows)))
+    for target in ("data/a.tsv", "data/a.de"):
+        with pytest.raises(UserError, match=r"^data/a\.tsv holds 2 columns with tabs[^\n]*$"):
+            corpus.prepare(f"data.train=[{{source: data/a.tsv, target: {target}}}]")
+
+
+CHINESE = ["我们有一只狗", "他在那里", "今天天气很好", "IBM 公司"]
+
+
+def test_text_in_another_script_than_its_language_is_reported(corpus, warnings):
+    corpus.write("data/a.en", CHINESE * 20)
+    assert warnings(ONE_CORPUS, WHITESPACE) == [
+        "86% of the letters in the source of data/a.en and data/a.de are Chinese, but en is "
+        "written in Latin; correct the file or data.source_language"
+    ]
+    exchanged = ["data.source_language=de-AT", "data.target_language=zh"]
+    (warning, *_) = warnings(ONE_CORPUS, WHITESPACE, *exchanged)
+    assert warning.endswith("but de-AT is written in Latin; are source and target exchanged?")
+    ours = ["data.source_language=zh-Hant", "data.target_language=nb"]
+    validation = VALIDATION("a", "a")
+    assert not [w for w in warnings(ONE_CORPUS, WHITESPACE, validation, *ours) if "letters" in w]
+    unknown = "data.source_language=qaa"
+    assert warnings(ONE_CORPUS, WHITESPACE, unknown) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("chinese", "did you mean zh?"),
+        ("Norwegain", "did you mean no?"),
+        ("cn", "did you mean zh?"),
+        ("zh_CN", "did you mean zh or zh-CN?"),
+        ("xx", "write one of ISO 639, such as en or ckb."),
+    ],
+)
+def test_what_is_no_code_of_a_language_is_reported(corpus, warnings, capsys, code, meant):
+    target = f"data.target_language={code}"
+    (warning, *_) = warnings(target)
+    assert warning == f"data.target_language: {code} is no code of a language; {meant}"
+    recipes.check("./small.yaml", [target])
+    assert capsys.readouterr() == ("recipe ok\n", f"Warning: {warning}\n")
+
+
+@pytest.mark.parametrize("code", ["nb", "zh-Hans", "ckb", "zho_Hans", "ZH"])
+def test_codes_of_languages_are_no_warning(corpus, warnings, code):
+    del corpus
+    assert [each for each in warnings(f"data.target_language={code}") if "no code" in each] == []
 
 
 def zipped(data):

@@ -193,7 +193,7 @@ def test_utf_16_input_is_named_with_the_command_that_converts_it(pipe, tmp_path,
     source.write_bytes("ein Satz\n".encode("utf-16"))
     pipe(b"", input_path=source, output_path=tmp_path / "out")
     assert (
-        f"Warning: {source} is UTF-16 text, which is read as if it were UTF-8. Convert it: "
+        f"Warning: {source} is UTF-16 text. Convert it to UTF-8: "
         f"iconv -f UTF-16 -t UTF-8 {source} > {tmp_path}/utf8-in\n"
     ) in capsys.readouterr().err
 

@@ -6,7 +6,8 @@ import re
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from nmt_cli.recipe.data_config import Scores, TreebankConfig
+from nmt_cli.recipe.corpora_config import Scores
+from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.mixing_config import Stage, Until
@@ -43,6 +44,9 @@ def test_a_listed_default_is_what_a_recipe_without_the_key_has(write):
     recipe["training"]["guided_alignment"] = GuidedAlignmentConfig().model_dump(mode="json")
     given_here = {"tokenizer.vocabulary_size", "data.test", "data.treebank", "validation.bleu"}
     given_here.add("training.guided_alignment")
+    given_here |= {
+        f"data.{of}.{side}" for of in ("validation", "test") for side in ("source", "target")
+    }
     defaults = {
         name: key.default
         for name, key in KEYS.items()

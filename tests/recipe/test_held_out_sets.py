@@ -1,5 +1,7 @@
 """Validation and test sets in a recipe: one, or several with names."""
 
+from pathlib import Path
+
 import pytest
 
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
@@ -68,11 +70,13 @@ def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_no
         ),
         (
             ["data.validation=[x]"],
-            "data.validation.0: must be a section with keys of source, target, tag, name, but is x",
+            "data.validation.0: must be a section with keys of source, target, tsv, jsonl, "
+            "columns, tag, name, but is x",
         ),
         (
             ["data.test=x"],
-            "data.test: must be a section with keys of source, target, tag, name, but is x",
+            "data.test: must be a section with keys of source, target, tsv, jsonl, columns, "
+            "tag, name, but is x",
         ),
         (
             ["data.test.name=../x"],
@@ -106,3 +110,44 @@ def test_a_set_without_a_name_cannot_decide():
         "--set: validation.best_on: must be left out, because no validation set has a name, but is "
         "news (data.validation comes from "
     )
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        (
+            "{tsv: a, source: b}",
+            "validation.source: must be null beside tsv, which holds both sides",
+        ),
+        ("{tsv: a, jsonl: b}", "validation.jsonl: must be null beside tsv, which holds both sides"),
+        (
+            "{source: a, target: b, columns: [1, 2]}",
+            "validation.columns: needs tsv or jsonl, whose",
+        ),
+        ("{tsv: a, columns: [2, 2]}", "validation.columns: must name two columns, but both are 2"),
+        (
+            "{tsv: a, columns: [2]}",
+            "validation.columns.1: is missing; the list has too few entries",
+        ),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(files, problem):
+    first, *_ = problems_of("quickstart", ["data.validation=null", f"data.validation={files}"])
+    assert first.startswith(f"--set: data.{problem}")
+
+
+def test_a_file_of_rows_replaces_the_two_text_files_of_the_parent(write):
+    path = write(
+        "extends: base\ndescription: x\ndata: {validation: {tsv: a.tsv}, test: {jsonl: b}}"
+    )
+    data = read_recipe(path).recipe.data
+    assert data.validation.paths == {"tsv": Path("a.tsv")}
+    assert data.test.paths == {"jsonl": Path("b")}
+    back = read_recipe(path, ["data.test.source=c", "data.test.target=d"]).recipe.data.test
+    assert back.paths == {"source": Path("c"), "target": Path("d")}
+
+
+def test_trees_are_no_rows():
+    overrides = ["data.train=[{tsv: a}]"]
+    problem = "--set: data.train.0.tsv: must be null beside treebank; give source and target"
+    assert problems_of("parsing", overrides)[0].startswith(problem)

@@ -34,6 +34,8 @@ OPTIONAL_KEYS = {
     *("data.filters.max_characters_ratio", "data.filters.max_word_length"),
     *SHARES,
     *("data.validation.tag", "data.test.tag", "data.mixing.temperature"),
+    *("data.validation.tsv", "data.validation.jsonl", "data.validation.columns"),
+    *("data.test.tsv", "data.test.jsonl", "data.test.columns"),
 }
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {
@@ -47,6 +49,7 @@ TAKES_ANY_TEXT = {
     *("description", "data.prepared", "data.validation.source", "data.validation.target"),
     *("data.test.source", "data.test.target", "tokenizer.model"),
     *("data.validation.tag", "data.test.tag"),
+    *("data.validation.tsv", "data.validation.jsonl", "data.test.tsv", "data.test.jsonl"),
 }
 WRONG_VALUES = {
     "x y": TAKES_ANY_TEXT - {"data.validation.tag", "data.test.tag"},

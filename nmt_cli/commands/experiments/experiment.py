@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.files.file_names import RUNS, SCORES, SETS, TEST
 from nmt_cli.hardware.choices import MachineOptions
-from nmt_cli.recipe.data_config import HeldOutFiles
+from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.recipe.schema import Recipe
 
@@ -57,13 +57,14 @@ class Experiment(NamedTuple):
         """Return the path of the translation of a test set."""
         return self.translations / name_of("test", test, self.recipe.data.target_language)
 
-    def gold_trees(self, test: HeldOutFiles) -> Path:
-        """Return the path of the trees of a test set, one a line, if the recipe has a treebank."""
-        return self.translations / name_of("gold", test, "trees")
-
     def reference(self, test: HeldOutFiles) -> Path:
-        """Return the path of what the translation of a test set is compared with."""
-        return self.gold_trees(test) if self.recipe.data.treebank is not None else test.target
+        """Return the path of the references, beside the translation if no text file has them."""
+        if self.recipe.data.treebank is not None:
+            return self.translations / name_of("gold", test, "trees")
+        if test.rows is not None:
+            suffix = self.recipe.data.target_language
+            return self.translations / name_of("reference", test, suffix)
+        return test.text_files[1]
 
     @property
     def scores(self) -> Path:

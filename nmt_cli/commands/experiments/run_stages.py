@@ -24,7 +24,7 @@ from nmt_cli.commands.experiments.scoring import figures_of, scored_from
 from nmt_cli.commands.experiments.stage_names import StageName
 from nmt_cli.corpus.changed_text import changed_text
 from nmt_cli.corpus.prepared import refuse_stale
-from nmt_cli.corpus.text.treebank import write_sentences
+from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import (
     Partial,
     directory_appearing_whole,
@@ -49,7 +49,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
 from nmt_cli.recipe.changes import needs_training
-from nmt_cli.recipe.data_config import HeldOutFiles
+from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import record_changes, remove_run
 
@@ -142,11 +142,12 @@ def _translate(experiment: Experiment, _: bool) -> None:
     made_from = _translated_from(experiment)
     with _replacing(experiment.translations) as partial:
         for test in recipe.data.test_sets:
-            source = test.source
-            if recipe.data.treebank is not None:
+            if recipe.data.treebank is None and test.rows is None:
+                source = test.text_files[0]
+            else:
                 source = partial.path / name_of("sentences", test, "txt")
-                gold = partial.path / experiment.gold_trees(test).name
-                write_sentences(test, recipe.data.treebank, source, gold)
+                reference = partial.path / experiment.reference(test).name
+                write_sides(test, recipe.data.treebank, source, reference)
             status = translate.run(
                 experiment.run_dir / AVERAGE,
                 input_path=source,
@@ -160,7 +161,7 @@ def _translate(experiment: Experiment, _: bool) -> None:
             )
             if status:
                 raise UserError(
-                    f"lines of {test.source} could not be translated; the warnings above name them."
+                    f"lines of {test} could not be translated; the warnings above name them."
                 )
         partial.facts.update(kind=TRANSLATION, made_from=made_from)
 
@@ -170,13 +171,16 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
     treebank = experiment.recipe.data.treebank
 
     def facts_of(test: HeldOutFiles) -> dict[str, Any]:
-        facts = {"source": sha256(test.source)}
+        key, path = next(iter(test.paths.items()))
+        facts: dict[str, Any] = {key: sha256(path)}
+        if test.columns is not None:
+            facts["columns"] = list(test.columns)
         if test.tag is not None:
             facts["tag"] = test.tag
         if treebank is None:
             return facts
         # Sentences and gold trees depend on them, too.
-        trees = {"trees": sha256(test.target), "treebank": treebank.model_dump(mode="json")}
+        trees = {"trees": sha256(test.text_files[1]), "treebank": treebank.model_dump(mode="json")}
         return {**facts, **trees}
 
     files = read_manifest(experiment.run_dir / AVERAGE)["files"]

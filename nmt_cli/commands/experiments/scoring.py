@@ -15,7 +15,7 @@ from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bl
 from nmt_cli.metrics.scorer import Score, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION, Tokenization
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.recipe.data_config import HeldOutFiles
+from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.schema import Recipe
 
 
@@ -29,7 +29,7 @@ def figures_of(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
     references = _references(experiment, test)
     tokenize, remark = references.tokenizer
     if remark is not None:
-        logs.warning(f"{test.target}: BLEU takes the tokenizer {tokenize}: {remark}")
+        logs.warning(f"{experiment.reference(test)}: BLEU takes the tokenizer {tokenize}: {remark}")
     for scorer in _scorers(experiment.recipe, tokenize):
         figures[scorer.key] = scorer.score(hypotheses, [references.lines])._asdict()
     return figures

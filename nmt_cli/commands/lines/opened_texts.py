@@ -14,49 +14,27 @@ from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader, is_stream, reader_of
-from nmt_cli.files.text_files import compressed, open_text, other_encoding
+from nmt_cli.files.text_files import compressed, open_text
+from nmt_cli.files.text_forms import wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.proposals import command, unused_name
-
-UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
 
 
 @contextmanager
 def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | ShardText]:
-    """Yield the text of ``path``, or this part of it; ``-`` is stdin. Warn if it is not UTF-8.
+    """Yield the text of ``path``, or this part of it; ``-`` is stdin.
 
-    Raises UserError if it cannot be read.
+    Warns if its encoding or its line ends are wrong. Raises UserError if it cannot be read.
     """
     if path == STANDARD_INPUT:
         yield standard_input()
         return
-    if (warning := on_encoding(path)) is not None:
+    if (warning := wrong_lines(path)) is not None:
         logs.warning(warning)
     opened: AbstractContextManager[BinaryIO | ShardText]
     opened = open_text(path) if shard is None else open_shard(path, shard)
     with opened as stream:
         yield stream
-
-
-def on_encoding(path: Path) -> str | None:
-    """Return a warning if ``path`` is a file that is not UTF-8 but in another Unicode encoding."""
-    name = other_encoding(path) if path.is_file() else None  # reading would empty a pipe
-    if name is None:
-        return None
-    return (
-        f"{path} is {name} text, which is read as if it were UTF-8. "
-        f"Convert it: {_conversion(path, name)}"
-    )
-
-
-def _conversion(path: Path, encoding: str) -> str:
-    new = command(unused_name(path.with_name(f"utf8-{path.name}")))
-    convert = ["iconv", "-f", encoding, "-t", "UTF-8"]
-    if program := UNPACK.get(path.suffix):
-        unpack = command(program, "-dc", path)
-        return f"{unpack} | {command(*convert)} | {command(program, '-c')} > {new}"
-    return f"{command(*convert, path)} > {new}"
 
 
 def refuse_to_replace(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nmt_cli.commands.lines.opened_texts import on_encoding
 from nmt_cli.corpus.changed_text import validation_facts
 from nmt_cli.corpus.text.cleaning import (
     DUPLICATE,
@@ -17,9 +16,8 @@ from nmt_cli.corpus.text.cleaning import (
 )
 from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
-from nmt_cli.files.text_files import other_encoding
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.data_config import DataConfig, ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.schema import Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
@@ -41,14 +39,6 @@ KEYS = {  # other rules have the names of their keys in data.filters
 }
 
 
-def on_encodings(data: DataConfig) -> Iterator[str]:
-    """Yield a warning for each file that is not UTF-8 but in another encoding of Unicode."""
-    texts = [*data.train, *data.validation_sets, *data.test_sets]
-    for path in dict.fromkeys(path for text in texts for path in (text.source, text.target)):
-        if (warning := on_encoding(path)) is not None:
-            yield warning
-
-
 def on_text(
     training: Sequence[CorpusReport],
     validation: Sequence[CorpusReport],
@@ -66,7 +56,7 @@ def on_text(
         if recipe.tokenizer.type == "sentencepiece":
             yield from _on_pieces(report)
     if held_out.is_all_met:
-        names = ", ".join(_names(report.files) for report in validation)
+        names = ", ".join(str(report.files) for report in validation)
         yield (
             f"every pair of the validation text {names} is in the training text "
             "too, so validation measures only what the model has memorized; give other files as "
@@ -77,14 +67,14 @@ def on_text(
 
 
 def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) -> Iterator[str]:
-    names = _names(report.files)
+    names = str(report.files)
     if data.filters.remove_held_out:
         return
     if report.like_validation.count and not is_all_met:
         found = _as_found(report.in_validation, report.like_validation.count, names)
         yield f"the validation set holds {found}."
     if report.like_test.count:
-        tests = ", ".join(map(_names, data.test_sets))
+        tests = ", ".join(map(str, data.test_sets))
         found = _as_found(report.in_test, report.like_test.count, names)
         yield (
             f"the test text {tests} holds {found}, so its score will be too high; "
@@ -103,14 +93,19 @@ def _as_found(num_equal: int, num_similar: int, names: str) -> str:
 
 
 def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
-    for path, side in ((report.files.source, SIDES[0]), (report.files.target, SIDES[1])):
+    paths = list(report.files.paths.values())
+    for path, side in zip([paths[0], paths[-1]], SIDES, strict=True):
         invalid = report.invalid_utf8[side]
-        if invalid and other_encoding(path) is None:
+        if invalid:
             yield f"{path} is not UTF-8 in {counted(invalid, 'line')}; is it in another encoding?"
 
 
 def _on_equal_sides(report: CorpusReport) -> Iterator[str]:
-    source, target = report.files.source, report.files.target
+    if (rows := report.files.rows) is not None:
+        if report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
+            yield f"both sides of {rows} are equal in every line; correct columns."
+        return
+    source, target = report.files.text_files
     if source.samefile(target):
         yield f"{source} is given as source and as target; correct one of the two paths."
     elif report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
@@ -120,7 +115,7 @@ def _on_equal_sides(report: CorpusReport) -> Iterator[str]:
 def _on_pieces(report: CorpusReport) -> Iterator[str]:
     if report.in_pieces > LEAST_IN_PIECES * report.pairs_read:
         yield (
-            f"{report.in_pieces:,} of {report.pairs_read:,} pairs of {_names(report.files)} hold "
+            f"{report.in_pieces:,} of {report.pairs_read:,} pairs of {report.files} hold "
             '"@@ ", so the text is already in pieces, and SentencePiece would cut it again; '
             'use tokenizer: {type: whitespace, joiner: "@@"}, or join the pieces first: '
             "sed -E 's/@@( |$)//g'"
@@ -181,7 +176,7 @@ def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
             trained, measured = (share_unknown(facts, of, side) for of in ("train", part))
             if measured > LEAST_UNKNOWN and measured > 2 * trained:
                 yield (
-                    f"{measured:.0%} of the pieces of {report[side]} are unknown, "
+                    f"{measured:.0%} of the pieces of {_name_of_side(report, side)} are unknown, "
                     f"{trained:.0%} of those of the training text; "
                     "were both tokenized and normalized in the same way?"
                 )
@@ -192,7 +187,7 @@ def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
     return facts["unknown"][part][side] / max(1, facts["tokens"][part][side])
 
 
-def _names(files: ParallelFiles) -> str:
-    if files.source == files.target:
-        return str(files.source)
-    return f"{files.source} and {files.target}"
+def _name_of_side(report: Mapping[str, Any], side: Side) -> str:
+    """Return the file of a side by the manifest's entry of a set, or which side of its file."""
+    rows = report.get("tsv", report.get("jsonl"))
+    return f"the {side} in {rows}" if rows is not None else str(report[side])

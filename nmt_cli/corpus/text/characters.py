@@ -119,9 +119,14 @@ def kinds_of_characters(scripts: frozenset[str] | None = None) -> npt.NDArray[np
     return kinds
 
 
+def script_of(letter: str) -> str:
+    """Return the script of a letter, or a word of ``COMMON``: the first word of its name."""
+    words = unicodedata.name(letter, "").split()
+    return next((word for word in words if word not in WIDTHS), "")
+
+
 def _kind_of_letter(character: str, scripts: frozenset[str]) -> int:
-    words = unicodedata.name(character, "").split()
-    script = next((word for word in words if word not in WIDTHS), "")
+    script = script_of(character)
     if script in COMMON:
         return COMMON_LETTER
     return LETTER if script in scripts else FOREIGN_LETTER

@@ -86,7 +86,7 @@ class ListedPairs:
         """Take the pairs at these places of ``chunk``."""
         if not len(places):
             return
-        first_line = chunk.num_before + 1
+        first_line = chunk.first_line
         self.count += len(places)
         self._lines += (first_line + places[: LISTED_LINES - len(self._lines)]).tolist()
         shown = places[: EXAMPLES - len(self._examples)].tolist()

@@ -25,7 +25,8 @@ from nmt_cli.corpus.text.links import first_wrong_links
 from nmt_cli.corpus.text.parallel_text import Chunk, Texts
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import VISIBLE
-from nmt_cli.recipe.data_config import Corpus, DataConfig, Filters
+from nmt_cli.recipe.corpora_config import Corpus
+from nmt_cli.recipe.data_config import DataConfig, Filters
 
 IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
 

@@ -36,7 +36,9 @@ from nmt_cli.corpus.text.looking_over import (
 from nmt_cli.corpus.text.parallel_text import Chunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.data_config import Corpus, DataConfig, ParallelFiles
+from nmt_cli.messages.proposals import any_of
+from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
@@ -125,13 +127,9 @@ class CorpusReport:
     @property
     def paths(self) -> dict[str, Path]:
         """The files of the corpus."""
-        paths = {
-            "source": self.files.source,
-            "target": self.files.target,
-            "scores": scores_of(self.files),
-            "alignments": self.alignments,
-        }
-        return {name: path for name, path in paths.items() if path is not None}
+        others = {"scores": scores_of(self.files), "alignments": self.alignments}
+        named = {name: path for name, path in others.items() if path is not None}
+        return {**self.files.paths, **named}
 
     def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
         """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
@@ -319,7 +317,7 @@ class ParallelCorpora:
     def _estimated_pairs(self) -> int:
         """Return about how many pairs there are, by the sizes of the files."""
         plain = [self._plain(report.files) for report in self.reports]
-        paths = [path for files in plain for path in (files.source, files.target)]
+        paths = [path for files in plain for path in files.paths.values()]
         return sum(path.stat().st_size for path in paths if path.is_file()) // BYTES_OF_A_PAIR
 
     def _without_left_out(self, chunk: CorpusChunk) -> CorpusChunk:
@@ -362,6 +360,5 @@ class ParallelCorpora:
 
 def _refuse_change(report: CorpusReport, unchanged: bool) -> None:
     if not unchanged:
-        raise UserError(
-            f"{report.files.source} or {report.files.target} changed while it was read; run again."
-        )
+        names = any_of(list(map(str, report.files.paths.values())))
+        raise UserError(f"{names} changed while it was read; run again.")

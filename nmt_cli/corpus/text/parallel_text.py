@@ -1,7 +1,7 @@
-"""Two text files; line n of one translates line n of the other."""
+"""Two text files; line n of one translates line n of the other. Or a file with both sides."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -10,12 +10,13 @@ from typing import BinaryIO, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from nmt_cli.corpus.text.rows import RowReader
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import LONGEST_LINE, endless_line, texts_in
 from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.data_config import Corpus, ParallelFiles
+from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
 
 First = TypeVar("First")
 Second = TypeVar("Second")
@@ -51,11 +52,21 @@ class Chunk(NamedTuple):
     target: bytes
     scores: bytes | None = None  # lines of a third file, if the corpus has scores
     links: bytes | None = None  # if the corpus has alignments
+    rows: RowReader | None = None  # takes both sides out of ``source``, if it holds rows of both
+
+    @property
+    def first_line(self) -> int:
+        """The number of the first line in its file."""
+        return self.num_before + 1 + (self.rows is not None and self.rows.has_header)
 
     def texts(self) -> Texts:
-        """Return the text of the lines."""
-        sources, bad_sources = texts_in(self.source, is_first=self.num_before == 0)
-        targets, bad_targets = texts_in(self.target, is_first=self.num_before == 0)
+        """Return the text of the lines. Raises UserError if a row does not hold both sides."""
+        source, target, is_first = self.source, self.target, self.num_before == 0
+        if self.rows is not None:
+            source, target = self.rows.sides(source, self.first_line)
+            is_first = is_first and not self.rows.has_header
+        sources, bad_sources = texts_in(source, is_first=is_first)
+        targets, bad_targets = texts_in(target, is_first=is_first)
         links = None
         if self.links is not None:
             links, _ = texts_in(self.links, is_first=self.num_before == 0)
@@ -116,37 +127,52 @@ class ParallelText:
         The chunks of a text are always the same. Raises UserError if a file cannot be read, is
         damaged, empty or a pipe, or at the end if one file has more lines than another.
         """
-        files = self._files
-        columns = {"source": files.source, "target": files.target}
-        if self._scores is not None:
-            columns["scores"] = self._scores
-        if isinstance(files, Corpus) and files.alignments is not None:
-            columns["links"] = files.alignments
-        paths = columns.values()
-        for path in paths:
+        paths = self._paths()
+        for path in paths.values():
             refuse_pipes(path)
         with ExitStack() as stack:
-            streams = [stack.enter_context(open_text(path)) for path in paths]
-            self._streams = streams[:2]
-            held = {name: _Column(stream) for name, stream in zip(columns, streams, strict=True)}
+            streams = [stack.enter_context(open_text(path)) for path in paths.values()]
+            self._streams = streams[: len(self._files.paths)]
+            held = {name: _Column(stream) for name, stream in zip(paths, streams, strict=True)}
+            rows = None
+            if self._files.rows is not None:
+                rows = RowReader.of(self._files, held["source"].first())
+                if rows.has_header:
+                    held["source"].take(1)
+            num_before = 0
             while count := min(column.hold(PAIRS_IN_CHUNK) for column in held.values()):
-                num_before = held["source"].num_taken
                 taken = {name: column.take(count) for name, column in held.items()}
-                yield Chunk(num_before, count, **taken)
+                yield Chunk(num_before, count, **{"target": b"", **taken}, rows=rows)
+                num_before += count
             totals = {name: column.count_all() for name, column in held.items()}
-        num_pairs = totals.pop("source")
-        if totals["target"] != num_pairs:
-            raise _unequal(files, num_pairs, totals["target"])
+        if rows is not None:
+            totals["source"] -= rows.has_header
+        self._refuse_unequal(paths, totals)
+
+    def _paths(self) -> dict[str, Path]:
+        """Return the files to read; a file of rows, which holds both sides, is the source."""
+        files = self._files
+        paths = dict(zip(("source", "target"), files.paths.values(), strict=False))
+        if self._scores is not None:
+            paths["scores"] = self._scores
+        if isinstance(files, Corpus) and files.alignments is not None:
+            paths["links"] = files.alignments
+        return paths
+
+    def _refuse_unequal(self, paths: Mapping[str, Path], totals: Mapping[str, int]) -> None:
+        """Raise UserError if the files are empty, or if one has more lines than another."""
+        num_pairs = totals["source"]
+        if totals.get("target", num_pairs) != num_pairs:
+            raise _unequal(self._files, num_pairs, totals["target"])
         if not num_pairs:
-            raise _empty(files.source)
-        for name, total in totals.items():
-            if total == num_pairs:
-                continue
-            relation = "be the score" if name == "scores" else "hold the links"
-            raise UserError(
-                f"{columns[name]} has {counted(total, 'line')} but {files.source} has "
-                f"{num_pairs:,}; line n of one must {relation} of line n of the other."
-            )
+            raise _empty(paths["source"])
+        unit = "line" if self._files.rows is None else "pair"
+        for name, relation in (("scores", "be the score"), ("links", "hold the links")):
+            if totals.get(name, num_pairs) != num_pairs:
+                raise UserError(
+                    f"{paths[name]} has {counted(totals[name], 'line')} but {paths['source']} has "
+                    f"{num_pairs:,}; line n of one must {relation} of {unit} n of the other."
+                )
 
 
 class _Column:
@@ -177,6 +203,10 @@ class _Column:
             if self._has_ended and len(self._held) > (self._ends[-1] + 1 if len(self._ends) else 0):
                 self._ends = np.append(self._ends, len(self._held))  # a line without a line feed
         return min(wanted, len(self._ends))
+
+    def first(self) -> bytes:
+        """Return the first line that is held, without its line feed; nothing if there is none."""
+        return bytes(self._held[: int(self._ends[0])]) if self.hold(1) else b""
 
     def take(self, count: int) -> bytes:
         """Return the first ``count`` lines that are held, without the last line feed."""
@@ -222,12 +252,13 @@ def refuse_pipes(path: Path) -> None:
 
 
 def _unequal(files: ParallelFiles, num_sources: int, num_targets: int) -> UserError:
+    source, target = files.text_files
     if num_sources == 0:
-        return _empty(files.source)
+        return _empty(source)
     if num_targets == 0:
-        return _empty(files.target)
+        return _empty(target)
     return UserError(
-        f"{files.source} has {counted(num_sources, 'line')} but {files.target} has "
+        f"{source} has {counted(num_sources, 'line')} but {target} has "
         f"{num_targets:,}; line n of one must translate line n of the other."
     )
 

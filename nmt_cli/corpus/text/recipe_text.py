@@ -13,7 +13,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.tree import Tree
-from nmt_cli.recipe.data_config import DataConfig, ParallelFiles, TreebankConfig
+from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig, TreebankConfig
 from nmt_cli.recipe.model_settings import labels_as_json
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.tokenizer_config import RESERVED_NAMES
@@ -75,7 +76,7 @@ class LinearizedText(RecipeText):
             for number, files in enumerate(corpora):
                 is_validation, gold = number >= len(data.train), None
                 if is_validation:
-                    gold = self._gold[files.source, files.target] = folder / f"{number}.gold"
+                    gold = self._gold[files.text_files] = folder / f"{number}.gold"
                 for sentence in self._written(files, folder / f"{number}", gold):
                     if not is_validation and sentence.tree is not None:
                         self._labels |= Labels.of([sentence.tree])
@@ -83,17 +84,17 @@ class LinearizedText(RecipeText):
 
     def plain(self, files: ParallelFiles) -> ParallelFiles:
         """Return the two text files that were written for treebanks of the recipe."""
-        return self._plain[files.source, files.target]
+        return self._plain[files.text_files]
 
     def measured(self, files: ParallelFiles) -> ParallelFiles:
         """Return the words of the validation sentences, and their trees in brackets."""
-        gold = self._gold[files.source, files.target]
+        gold = self._gold[files.text_files]
         return ParallelFiles(source=self.plain(files).source, target=gold)
 
     def pairs(self, files: ParallelFiles) -> Iterator[tuple[str, str]]:
         """Yield the words and the tokens of each tree, as texts."""
         for number, sentence in enumerate(read_sentences(files, self._config), 1):
-            yield sentence.text, self._linearized(sentence.tree, files.target, number)
+            yield sentence.text, self._linearized(sentence.tree, files.text_files[1], number)
 
     def symbols(self) -> list[str]:
         """Return the pieces of all tokens but words that the training trees can have.
@@ -132,12 +133,12 @@ class LinearizedText(RecipeText):
             paths = [source, target, *([gold] if gold else [])]
             streams = [stack.enter_context(written.open("wb")) for written in paths]
             for number, sentence in enumerate(read_sentences(files, self._config), 1):
-                tokens = self._linearized(sentence.tree, files.target, number)
+                tokens = self._linearized(sentence.tree, files.text_files[1], number)
                 texts = [sentence.text, tokens, *([sentence.bracketed] if gold else [])]
                 for stream, text in zip(streams, texts, strict=True):
                     stream.write(f"{one_line(text)}\n".encode())
                 yield sentence
-        self._plain[files.source, files.target] = ParallelFiles(source=source, target=target)
+        self._plain[files.text_files] = ParallelFiles(source=source, target=target)
 
     def _linearized(self, tree: Tree | None, path: Path, number: int) -> str:
         if tree is None:
@@ -159,3 +160,19 @@ def text_of(recipe: Recipe, folder: Path) -> RecipeText:
         return RecipeText()
     to_piece = str if is_whitespace else piece_of_word
     return LinearizedText(data, data.treebank, folder, spaced=is_whitespace, to_piece=to_piece)
+
+
+def write_sides(
+    files: ParallelFiles, treebank: TreebankConfig | None, source: Path, target: Path
+) -> None:
+    """Write the pairs of a corpus, or the words and the trees of a treebank, a line for each.
+
+    Raises UserError as reading them does.
+    """
+    pairs: Iterable[tuple[str, str]] = ParallelText(files)
+    if treebank is not None:
+        pairs = ((one.text, one.bracketed) for one in read_sentences(files, treebank))
+    with source.open("wb") as sources, target.open("wb") as targets:
+        for pair in pairs:
+            for stream, text in zip((sources, targets), pair, strict=True):
+                stream.write(f"{one_line(text)}\n".encode())

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.parallel_text import in_pairs, refuse_pipes
 from nmt_cli.files.lines import LineTexts, one_line
-from nmt_cli.files.text_files import open_text, other_encoding
+from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.labels import with_root, without_functions, without_root, without_traces
 from nmt_cli.parsing.tree import Tree, read_trees, words_of
-from nmt_cli.recipe.data_config import ParallelFiles, TreebankConfig
+from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.data_config import TreebankConfig
 
 
 class ParsedSentence(NamedTuple):
@@ -40,33 +41,26 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
     the target does not consist of trees or has none, or if the words of the source are not as many
     as the leaves of the trees.
     """
-    for path in (files.source, files.target):
+    source, target = files.text_files
+    for path in (source, target):
         refuse_pipes(path)
-    trees = _read_trees(files.target, config)
-    if files.source == files.target or _are_same(files.source, files.target):
+    trees = _read_trees(target, config)
+    if source == target or _are_same(source, target):
         for tree in trees:
             yield ParsedSentence(tuple(tree.words) if tree else (), tree)
         return
-    with open_text(files.source) as stream:
+    with open_text(source) as stream:
         pairs = in_pairs(LineTexts(stream), trees, partial(_unequal, files))
         for number, (line, tree) in enumerate(pairs, 1):
             words = words_of(one_line(line))
             num_leaves = len(tree.words) if tree else 0
             if len(words) != num_leaves:
                 raise UserError(
-                    f"{files.source}:{number}: the line has {counted(len(words), 'word')}, but "
-                    f"tree {number:,} of {files.target} has {num_leaves:,}; give the words of the "
+                    f"{source}:{number}: the line has {counted(len(words), 'word')}, but "
+                    f"tree {number:,} of {target} has {num_leaves:,}; give the words of the "
                     "tree with spaces between them, or the treebank itself as source."
                 )
             yield ParsedSentence(tuple(words), tree)
-
-
-def write_sentences(files: ParallelFiles, config: TreebankConfig, words: Path, trees: Path) -> None:
-    """Write the words and the trees of a treebank, a sentence a line. Raises UserError."""
-    with words.open("wb") as source, trees.open("wb") as target:
-        for sentence in read_sentences(files, config):
-            source.write(f"{one_line(sentence.text)}\n".encode())
-            target.write(f"{one_line(sentence.bracketed)}\n".encode())
 
 
 def _are_same(one: Path, other: Path) -> bool:
@@ -84,7 +78,7 @@ def _read_trees(path: Path, config: TreebankConfig) -> Iterator[Tree | None]:
         raise UserError(
             f"{path} has no trees; it must hold trees in the brackets of the Penn Treebank."
         )
-    if lines.num_invalid and other_encoding(path) is None:
+    if lines.num_invalid:
         logs.warning(
             f"{path} is not UTF-8 in {counted(lines.num_invalid, 'line')}; "
             "is it in another encoding?"
@@ -104,7 +98,8 @@ def _cleaned(tree: Tree, config: TreebankConfig) -> Tree | None:
 
 
 def _unequal(files: ParallelFiles, num_lines: int, num_trees: int) -> UserError:
+    source, target = files.text_files
     return UserError(
-        f"{files.source} has {counted(num_lines, 'line')} but {files.target} has "
+        f"{source} has {counted(num_lines, 'line')} but {target} has "
         f"{counted(num_trees, 'tree')}; line n of one must be the words of tree n of the other."
     )

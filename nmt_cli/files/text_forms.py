@@ -1,0 +1,179 @@
+"""Files that are not lines of UTF-8 with a sentence in each, and the commands that convert them."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.files.text_files import open_text, other_encoding
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command, unused_name
+
+UNPACK = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+SAMPLE = 1 << 16  # bytes
+LEAST_ROWS = 2  # a single line may hold a tab by chance
+LEAST_TEXT = 0.5  # of the cells in a column of text; numbers and codes have few letters
+# Keys of rows that are pairs of sentences, beside the codes of languages.
+KEYS_OF_SIDES = (("source", "target"), ("src", "tgt"))
+KEYS_OF_TEXT = frozenset({"text", "sentence", *KEYS_OF_SIDES[0], *KEYS_OF_SIDES[1]})
+PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+PLAIN_IN_YAML = re.compile(r"[A-Za-z_./][\w./-]*")
+TRANSLATION = "translation"  # data sets of Hugging Face hold the pair in an object with this key
+
+
+def wrong_lines(path: Path) -> str | None:
+    """Return what is wrong with the encoding or the line ends of a file, and how to convert it.
+
+    Returns None if nothing is wrong, and for pipes and files that cannot be read.
+    """
+    if (name := other_encoding(path) if path.is_file() else None) is not None:
+        convert = command("iconv", "-f", name, "-t", "UTF-8")
+        return f"{path} is {name} text. Convert it to UTF-8: {_converted(path, convert, 'utf8')}"
+    sample = _sample(path)
+    if b"\n" not in sample and b"\r" in sample[:-1]:
+        convert = r"tr '\r' '\n'"
+        return (
+            f"{path} has the line ends of old Macs (CR alone), so it is read as one line. "
+            f"Convert it: {_converted(path, convert, 'lines')}"
+        )
+    return None
+
+
+def refuse_wrong_lines(path: Path) -> None:
+    """Raise UserError if the encoding or the line ends of ``path`` are wrong."""
+    if (problem := wrong_lines(path)) is not None:
+        raise UserError(problem)
+
+
+def _converted(path: Path, convert: str, kind: str) -> str:
+    """Return the command that converts ``path`` into a new file, compressed as the old one."""
+    new = command(unused_name(path.with_name(f"{kind}-{path.name}")))
+    program = UNPACK.get(path.suffix)
+    pack = f" | {command(program, '-c')}" if program else ""
+    return f"{_piped(path, convert)}{pack} > {new}"
+
+
+def _piped(path: Path, convert: str) -> str:
+    """Return a command that passes the text of ``path`` to the command ``convert``."""
+    if program := UNPACK.get(path.suffix):
+        return f"{command(program, '-dc', path)} | {convert}"
+    return (
+        f"{convert} < {command(path)}"
+        if convert.startswith("tr ")
+        else f"{convert} {command(path)}"
+    )
+
+
+def _sample(path: Path) -> bytes:
+    """Return the first bytes of the text of a plain file; none if it cannot be read."""
+    try:
+        if path.is_file():
+            with open_text(path) as stream:
+                return stream.read(SAMPLE)
+    except UserError:
+        pass  # the function that reads it next raises the error
+    return b""
+
+
+class Rows(NamedTuple):
+    """A file whose lines are rows of a table or JSON objects, and where their texts are."""
+
+    kind: str  # tsv or jsonl, the key of a recipe for it
+    num_columns: int
+    texts: list[str]  # numbers of columns or keys; at most two, the source first
+
+
+def rows_in(path: Path, languages: tuple[str, str]) -> Rows | None:
+    """Return what a file of rows holds; None if it holds one sentence per line.
+
+    ``languages`` are those of the source and the target.
+    """
+    sample = _sample(path)
+    lines = sample.split(b"\n")
+    if len(sample) == SAMPLE:
+        lines.pop()  # it may be cut
+    rows = [line for line in lines if line.strip()]
+    if not rows:
+        return None
+    if all(line.lstrip().startswith(b"{") for line in rows):
+        return _json_rows(rows, languages)
+    widths = {line.count(b"\t") for line in rows}
+    if len(rows) < LEAST_ROWS or len(widths) > 1 or 0 in widths:
+        return None
+    cells = [line.decode(errors="replace").split("\t") for line in rows]
+    texts = [
+        str(number)
+        for number, column in enumerate(zip(*cells, strict=True), 1)
+        if sum(any(map(str.isalpha, cell)) for cell in column) > LEAST_TEXT * len(cells)
+    ]
+    return Rows("tsv", len(cells[0]), texts[:2]) if texts else None
+
+
+def _json_rows(rows: Sequence[bytes], languages: tuple[str, str]) -> Rows | None:
+    found: Counter[str] = Counter()
+    for row in rows:
+        try:
+            value = json.loads(row)
+        except (ValueError, RecursionError):
+            return None
+        found.update(_keys_of_text(value))
+    known = {*KEYS_OF_TEXT, *languages}
+    texts = [key for key in found if key.rpartition(".")[2] in known]
+    if not texts:
+        return None  # other objects may be the text itself
+    for pair in (languages, *KEYS_OF_SIDES):
+        both = [key for name in pair for key in texts if key.rpartition(".")[2] == name]
+        if len(both) > 1:
+            texts = both
+            break
+    return Rows("jsonl", len(found), texts[:2])
+
+
+def _keys_of_text(value: Any) -> list[str]:
+    """Return the keys whose values are texts, also those in the object ``translation``."""
+    if not isinstance(value, dict):
+        return []
+    inner = value.get(TRANSLATION)
+    below = [f"{TRANSLATION}.{key}" for key in _keys_of_text(inner)]
+    return [*(key for key, text in value.items() if isinstance(text, str)), *below]
+
+
+def why_rows(path: Path, side: int, languages: tuple[str, str]) -> str | None:
+    """Return what to do about a text file of one ``side`` (0 or 1) that is a file of rows.
+
+    Returns None if it is not one.
+    """
+    rows = rows_in(path, languages)
+    if rows is None:
+        return None
+    place = rows.texts[min(side, len(rows.texts) - 1)]
+    if rows.kind == "tsv":
+        found, take = f"{rows.num_columns:,} columns with tabs between them", "cut out a column"
+        convert = command("cut", f"-f{place}")
+    else:
+        found, take = "JSON objects", "take out the value of a key"
+        key = place if PLAIN_KEY.fullmatch(place) else json.dumps(place, ensure_ascii=False)
+        convert = command("jq", "-r", f".{key}")
+    new = _text_beside(path, languages[side])
+    remedy = f"{take}: {_piped(path, convert)} > {command(new)}"
+    if len(rows.texts) > 1:
+        columns = ", ".join(map(_in_yaml, rows.texts))
+        corpus = f"{{{rows.kind}: {_in_yaml(str(path))}, columns: [{columns}]}}"
+        remedy = f"give the file as a corpus, {corpus}, or {remedy}"
+    if rows.kind == "tsv":
+        remedy += "; if the tabs are part of the text, replace them by spaces"
+    return f"{path} holds {found}, not one sentence per line; {remedy}"
+
+
+def _text_beside(path: Path, language: str) -> Path:
+    """Return an unused path for the text of one language out of ``path``."""
+    name = path.stem if path.suffix in UNPACK else path.name
+    stem = Path(name).stem.removesuffix(f".{language}")
+    return unused_name(path.with_name(f"{stem}.{language}"))
+
+
+def _in_yaml(text: str) -> str:
+    is_plain = PLAIN_IN_YAML.fullmatch(text) or text.isdecimal()
+    return text if is_plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,192 @@
+"""The corpora of a recipe, and its validation and test sets: which files hold their pairs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
+
+from nmt_cli.recipe.augmentation_config import Augmentation
+from nmt_cli.recipe.values import (
+    DECLARED,
+    FREE,
+    DataPath,
+    Number,
+    Problem,
+    Section,
+    SetName,
+    Word,
+)
+
+# What a corpus may be, for the JSON Schema.
+FORMS: list[JsonValue] = [
+    {"required": ["source", "target"]},
+    {"required": ["tsv"]},
+    {"required": ["jsonl"]},
+]
+ColumnName = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class ParallelFiles(Section):
+    """Two text files, of which line n of one translates line n of the other, or one file of rows.
+
+    With data.treebank, the target is a file of trees; the source is the same file, or a text file
+    whose line n is the words of tree n.
+    """
+
+    alternatives = (
+        frozenset({"source", "tsv", "jsonl"}),
+        frozenset({"target", "tsv", "jsonl"}),
+        frozenset({"source", "columns"}),
+    )
+
+    source: DataPath | None = Field(
+        default=None, description="Text file of the source side, also .gz, .xz or .zst."
+    )
+    target: DataPath | None = Field(
+        default=None, description="Text file of the target side, also .gz, .xz or .zst."
+    )
+    tsv: DataPath | None = Field(
+        default=None,
+        description="In place of source and target: a file with both in each line, as columns "
+        "with a tab between them; also .gz, .xz or .zst. Quotes have no meaning.",
+    )
+    jsonl: DataPath | None = Field(
+        default=None,
+        description="In place of source and target: a file with both in each line, as texts of a "
+        "JSON object; also .gz, .xz or .zst. A line break in a text becomes a space.",
+    )
+    columns: tuple[ColumnName, ColumnName] | None = Field(
+        default=None,
+        description="Where source and target are. In tsv: their columns, by number from 1 (by "
+        "default 1 and 2), or by their names in the first line. In jsonl: their keys (by default "
+        "source and target); translation.en is the key en in the object translation.",
+    )
+    tag: Word | None = Field(
+        default=None,
+        description="Piece in front of the source of every pair, such as <2de> or <bt>; translate "
+        "takes it from --tag or from the line. A tokenizer that preprocess makes gets this piece; "
+        "any other must have it. It counts as a piece of the source.",
+    )
+
+    @property
+    def rows(self) -> Path | None:
+        """The file of rows that holds both sides, if there is one."""
+        return self.tsv or self.jsonl
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The files with the pairs, by their keys: source and target, or the file of rows."""
+        keys = ("source", "target", "tsv", "jsonl")
+        return {key: path for key in keys if (path := getattr(self, key)) is not None}
+
+    @property
+    def text_files(self) -> tuple[Path, Path]:
+        """The files of source and target of a corpus that has no file of rows."""
+        assert self.source is not None
+        assert self.target is not None
+        return self.source, self.target
+
+    def __str__(self) -> str:
+        """Return the names of the files for messages."""
+        return " and ".join(dict.fromkeys(map(str, self.paths.values())))
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield files that are missing or given twice, and columns of no file of rows."""
+        given = [key for key in ("tsv", "jsonl") if getattr(self, key) is not None]
+        if not given:
+            for key in ("source", "target"):
+                if getattr(self, key) is None:
+                    meaning = type(self).model_fields[key].description
+                    yield Problem(key, f"is missing, a required key: {meaning}")
+            if self.columns is not None:
+                yield Problem("columns", "needs tsv or jsonl, whose columns it names")
+            return
+        for key in ("source", "target", *given[1:]):
+            if getattr(self, key) is not None:
+                text = f"must be null beside {given[0]}, which holds both sides"
+                yield Problem(key, text, given[0])
+        if self.columns is not None and self.columns[0] == self.columns[1]:
+            yield Problem("columns", f"must name two columns, but both are {self.columns[0]}")
+
+
+class Scores(Section):
+    """A file with a number for each pair of a corpus: the higher, the better is the pair."""
+
+    file: DataPath = Field(
+        description="Text file with one number a line, for the pair on the same line of source "
+        "and target; also .gz, .xz or .zst."
+    )
+    at_least: Number | None = Field(
+        default=None, description="Drop pairs with a lower number than this."
+    )
+
+
+class Corpus(ParallelFiles):
+    """Training text and how often it appears in an epoch."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": FORMS})
+
+    name: Annotated[Word | None, FREE] = Field(
+        default=None, description="Name of this corpus in data.stages."
+    )
+    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
+        default=1.0,
+        description="How often this corpus appears in an epoch; a fraction adds a random share of "
+        "its pairs, drawn by the seed, 0 leaves it out.",
+    )
+    scores: Scores | None = Field(
+        default=None,
+        description="Scores of the pairs. Where repeated pairs are removed, the one with the best "
+        "score stays.",
+    )
+    alignments: DataPath | None = Field(
+        default=None,
+        description="File with the links of the words of each pair, such as 0-0 2-1 (source word "
+        "2 and target word 1, from 0), for training.guided_alignment; nmt-cli align makes it. "
+        "Words are what white space separates in the text files.",
+    )
+    augment: Annotated[Augmentation, DECLARED] = Field(
+        default_factory=Augmentation,
+        description="Changes to its pairs, drawn anew in each epoch by the seed.",
+    )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield wrong files, and terms without a glossary or alignments that translate them."""
+        yield from super().problems()
+        if self.augment.terms > 0 and self.augment.glossary is None and self.alignments is None:
+            text = (
+                "is missing beside terms; give the file of the terms, or alignments of the corpus"
+            )
+            yield Problem("augment.glossary", text)
+
+
+class HeldOutFiles(ParallelFiles):
+    """A validation or test set."""
+
+    name: SetName | None = Field(
+        default=None,
+        description="Name of the set in logs, metrics, scores and reports; required in a list.",
+    )
+
+
+NamedFiles = Annotated[
+    HeldOutFiles, Field(json_schema_extra={"required": ["name"], "anyOf": FORMS})
+]
+ONE_SET, SEVERAL_SETS = "(a set)", "(a list of sets)"  # names that no key of a recipe has
+HeldOutSets = Annotated[
+    Annotated[HeldOutFiles, Tag(ONE_SET)]
+    | Annotated[tuple[NamedFiles, ...], Field(min_length=1, max_length=100), Tag(SEVERAL_SETS)],
+    Discriminator(lambda value: SEVERAL_SETS if isinstance(value, list | tuple) else ONE_SET),
+]
+
+
+def sets_by_key(
+    key: str, held_out: HeldOutFiles | tuple[HeldOutFiles, ...] | None
+) -> dict[str, HeldOutFiles]:
+    """Return the sets that ``key`` of a recipe holds, with the key of each: data.test.0."""
+    if held_out is None:
+        return {}
+    if isinstance(held_out, HeldOutFiles):
+        return {key: held_out}
+    return {f"{key}.{index}": files for index, files in enumerate(held_out)}

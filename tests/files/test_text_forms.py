@@ -1,0 +1,119 @@
+"""Files of another form than a sentence per line, and the commands that convert them."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nmt_cli.files.text_forms import rows_in, why_rows, wrong_lines
+from tests.compressed import PACK
+
+LANGUAGES = ("en", "de")
+PAIRS = [(f"A dog {number}.", f"Ein Hund {number}.") for number in range(30)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def write(content, name="a.en"):
+    path = Path(name)
+    path.write_bytes(PACK.get(path.suffix, bytes)(content.encode()))
+    return path
+
+
+def made_by(command):
+    """Return the text in the file that the proposed command writes."""
+    subprocess.run(command, shell=True, check=True)
+    return Path(command.rpartition("> ")[2]).read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["a.en", "a b.en.gz"])
+def test_line_ends_of_old_macs_are_named_with_the_command_that_converts_them(name):
+    path = write("one\rtwo\r三\r", name)
+    problem = wrong_lines(path)
+    assert problem.startswith(f"{path} has the line ends of old Macs (CR alone), so it is read as ")
+    command = problem.partition("Convert it: ")[2]
+    subprocess.run(command, shell=True, check=True)
+    assert wrong_lines(Path(f"lines-{name}")) is None
+    unpacked = "gzip -dc" if name.endswith(".gz") else "cat"
+    shown = subprocess.run(
+        f"{unpacked} 'lines-{name}'", shell=True, check=True, capture_output=True
+    )
+    assert shown.stdout.decode() == "one\ntwo\n三\n"
+
+
+@pytest.mark.parametrize("content", ["", "one", "one\r", "one\r\ntwo\r\n", "a\rb\nc\n", "\n\r\r"])
+def test_other_line_ends_are_no_problem(content):
+    assert wrong_lines(write(content)) is None
+    assert wrong_lines(Path("missing")) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "command"),
+    [
+        ("{0}\t{1}", "[1, 2]", "cut -f1 a.tsv > a.en"),
+        ("7\t{0}\t1.25\t{1}", "[2, 4]", "cut -f2 a.tsv > a.en"),
+        ("7\t{0}", None, "cut -f2 a.tsv > a.en"),
+    ],
+)
+def test_columns_are_recognized(row, columns, command):
+    path = write("".join(f"{row.format(*pair)}\n" for pair in PAIRS), "a.tsv")
+    problem = why_rows(path, 0, LANGUAGES)
+    assert problem.startswith(f"a.tsv holds {row.count(chr(9)) + 1} columns with tabs between them")
+    assert (f"{{tsv: a.tsv, columns: {columns}}}" in problem) == (columns is not None)
+    assert f"cut out a column: {command}; if the tabs are part" in problem
+    assert made_by(command) == [source for source, _ in PAIRS]
+
+
+def test_the_column_of_the_target_is_proposed_for_the_target_under_an_unused_name():
+    path = write("".join("\t".join(pair) + "\n" for pair in PAIRS), "a.de.gz")
+    assert "gzip -dc a.de.gz | cut -f2 > a.de;" in why_rows(path, 1, LANGUAGES)
+    write("precious", "a.de")
+    assert "gzip -dc a.de.gz | cut -f2 > a-2.de;" in why_rows(path, 1, LANGUAGES)
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "key"),
+    [
+        (lambda s, t: {"id": "7", "de": t, "en": s}, "[en, de]", ".en"),
+        (
+            lambda s, t: {"translation": {"en": s, "de": t}},
+            "[translation.en, translation.de]",
+            ".translation.en",
+        ),
+        (lambda s, t: {"target": t, "source": s}, "[source, target]", ".source"),
+        (lambda s, _: {"id": "7", "text": s}, None, ".text"),
+    ],
+)
+def test_json_objects_are_recognized(row, columns, key):
+    lines = [json.dumps(row(*pair)) for pair in PAIRS]
+    problem = why_rows(write("\n".join(lines), "a.jsonl"), 0, LANGUAGES)
+    command = f"jq -r {key} a.jsonl > a.en"
+    assert problem.startswith("a.jsonl holds JSON objects, not one sentence per line; ")
+    assert problem.endswith(f"take out the value of a key: {command}")
+    if columns:
+        assert f"{{jsonl: a.jsonl, columns: {columns}}}" in problem
+    if shutil.which("jq"):
+        assert made_by(command) == [source for source, _ in PAIRS]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["one\ttwo"],
+        ["one\ttwo", "three"],
+        ["one\ttwo", "three\tfour\tfive"],
+        ["1\t2", "3\t4"],
+        ["{A dog} runs.", "{B} runs."],
+        ['{"intent": "go", "slots": {}}', '{"intent": "stop"}'],  # such objects may be the text
+        ["[1]", "[2]"],
+        ["{" * 100_000],
+    ],
+)
+def test_text_is_not_taken_for_rows(lines):
+    assert rows_in(write("\n".join(lines)), LANGUAGES) is None
