@@ -85,6 +85,12 @@ class TokenizerConfig(Section):
         "a text (usual is 0.1 to 0.5; less is more random). Null always cuts a text in one way.",
     )
 
+    @property
+    def num_without_text(self) -> int:
+        """The pieces of a SentencePiece model that are no part of its training text."""
+        num_bytes = NUM_BYTES * self.byte_fallback
+        return num_bytes + len(RESERVED_NAMES) + len(self.user_defined_symbols)
+
     def problems(self) -> Iterator[Problem]:
         """Yield settings that do not fit the type of tokenizer, and wrong sizes and symbols."""
         if self.type == "whitespace" and self.sampling is not None:
@@ -111,7 +117,7 @@ class TokenizerConfig(Section):
 
     def _problems_of_size(self) -> Iterator[Problem]:
         size, symbols = self.vocabulary_size, len(self.user_defined_symbols)
-        least = NUM_BYTES * self.byte_fallback + len(RESERVED_NAMES) + symbols + 1
+        least = self.num_without_text + 1
         num_bytes = f"{NUM_BYTES} bytes, " if self.byte_fallback else ""
         text = ""
         if self.model is None and size is None:

@@ -105,8 +105,8 @@ BAD_INPUTS = [
     (
         None,
         ["tokenizer.vocabulary_size=262"],
-        "tokenizer.vocabulary_size 262 is too small for the characters of this text; "
-        "it must be at least 268, or lower tokenizer.character_coverage.",
+        "tokenizer.vocabulary_size 262 is too small for the characters of this text. Raise it to "
+        "268 or more, or lower tokenizer.character_coverage, so that rare characters get no piece.",
     ),
     (
         None,

@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(RECIPE)
     for name in ("train.en", "train.de", "dev.en", "dev.de"):
-        (tmp_path / name).write_text("a\n")
+        (tmp_path / name).write_text("".join(f"sentence{number}\n" for number in range(20)))
     return tmp_path
 
 
@@ -151,3 +151,19 @@ def test_keys_of_no_section_get_a_proposal():
 def test_the_schema_is_json_on_stdout():
     result = CliRunner().invoke(cli.main, ["recipes", "schema"])
     assert json.loads(result.stdout) == recipe_schema()
+
+
+def test_check_finds_a_vocabulary_that_the_text_cannot_fill():
+    problem = (
+        r"^mine\.yaml: tokenizer\.vocabulary_size: is 8,000, but this training text allows at most "
+        r"[\d,]+ pieces, and probably fewer; lower it$"
+    )
+    with pytest.raises(RecipeError, match=problem):
+        recipes.check("mine.yaml", ["tokenizer.vocabulary_size=8000"])
+    recipes.check("mine.yaml", ["tokenizer.vocabulary_size=8000", "tokenizer.type=whitespace"])
+
+
+def test_check_finds_unequal_files_where_it_reads_them_to_the_end(folder):
+    (folder / "train.en").write_text("one\ntwo\n")
+    with pytest.raises(RecipeError, match=r"train\.en has 2 lines but train\.de has 20"):
+        recipes.check("mine.yaml", ["tokenizer.vocabulary_size=8000"])

@@ -19,6 +19,7 @@ from nmt_cli import cli
 from nmt_cli.commands import recipes
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.session import TrainingJob, TrainOptions
 
@@ -61,8 +62,8 @@ def test_unknown_pieces_of_the_validation_text_are_reported(corpus, warnings, mo
 def test_each_validation_set_is_reported_by_its_name(corpus, warnings, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(logs, "info", said.append)
-    corpus.write("data/new.en", ["this is new"] * 9 + [""] * 10)
-    corpus.write("data/new.de", corpus.sentences(19, 5))
+    corpus.write("data/new.en", ["this is new"] * 10 + [""] * 11)
+    corpus.write("data/new.de", corpus.sentences(21, 5))
     files = ", ".join(
         f"{{name: {name}, source: data/{name}.en, target: data/{name}.de}}"
         for name in ("val", "new")
@@ -71,9 +72,9 @@ def test_each_validation_set_is_reported_by_its_name(corpus, warnings, monkeypat
     found = warnings(WHITESPACE, sets)
     known, new = (line for line in said if line.startswith("  validation"))
     assert known.startswith("  validation  val: 20 pairs, 20 of them for the loss, 0.00% of source")
-    assert new.startswith("  validation  new: 19 pairs, 9 of them for the loss, 75.00% of source")
+    assert new.startswith("  validation  new: 21 pairs, 10 of them for the loss, 75.00% of source")
     assert found == [
-        "10 of 19 new validation pairs were dropped (10 with an empty side); correct the text if "
+        "11 of 21 new validation pairs were dropped (11 with an empty side); correct the text if "
         "that is too many.",
         "75% of the pieces of data/new.en are unknown, 0% of those of the training text; were both "
         "tokenized and normalized in the same way?",
@@ -93,6 +94,17 @@ def test_equal_sides_are_reported(corpus, warnings):
     assert warnings() == [
         "data/b,c.en and data/b.de are equal in every line; correct one of the two paths."
     ]
+
+
+@pytest.mark.parametrize(("num_pairs", "is_reported"), [(1, True), (9, True), (10, False)])
+def test_a_validation_text_of_a_few_lines_is_reported(corpus, warnings, num_pairs, is_reported):
+    for code, seed in (("en", 7), ("de", 8)):
+        corpus.write(f"data/val.{code}", [*corpus.sentences(num_pairs, seed), ""])
+    reported = (
+        f"the validation text data/val.en and data/val.de has only {counted(num_pairs, 'pair')} "
+        "with text, whose figures depend on chance; give some hundred."
+    )
+    assert warnings(WHITESPACE) == [reported] * is_reported
 
 
 def test_validation_on_the_training_text_is_reported(corpus, warnings):
@@ -284,19 +296,19 @@ def test_training_pairs_in_the_test_text_are_counted(corpus, warnings):
 
 def test_pairs_of_all_sets_are_looked_for(corpus, warnings):
     sets = []
-    for name, sentences in (("one", slice(0, 3)), ("two", slice(10, 12))):
+    for name, sentences in (("one", slice(0, 12)), ("two", slice(20, 30))):
         corpus.write(f"data/{name}.en", corpus.sentences(80, 0)[sentences])
         corpus.write(f"data/{name}.de", corpus.sentences(80, 1)[sentences])
         sets.append(f"{{name: {name}, source: data/{name}.en, target: data/{name}.de}}")
     missing = "{name: x, source: data/none.en, target: data/none.de}"
     both = ", ".join(sets)
     (warning,) = warnings(f"data.test=[{missing}, {both}]")
-    assert "data/one.en and data/one.de, data/two.en and data/two.de holds 5 pairs of" in warning
+    assert "data/one.en and data/one.de, data/two.en and data/two.de holds 22 pairs of" in warning
     (warning,) = warnings(f"data.validation=[{both}]")
     assert "text data/one.en and data/one.de, data/two.en and data/two.de is in the" in warning
     known = "{name: val, source: data/val.en, target: data/val.de}"
     (warning,) = warnings(f"data.validation=[{both}, {known}]")
-    assert warning == "the validation set holds 5 pairs of data/a.en and data/a.de too."
+    assert warning == "the validation set holds 22 pairs of data/a.en and data/a.de too."
 
 
 def test_a_test_text_that_is_not_there_yet_does_not_stop_preprocess(corpus, warnings, monkeypatch):

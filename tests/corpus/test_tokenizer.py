@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
-from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, train_tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, most_pieces, train_tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files import text_files
 from nmt_cli.files.file_names import VOCABULARY
@@ -180,12 +180,40 @@ def test_a_vocabulary_that_the_text_cannot_fill_names_the_largest_that_works():
     refusal(config(vocabulary_size=largest + 1), pairs)
 
 
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+@pytest.mark.parametrize("letters", ["abcdefgh", "我们有一只狗他在", "กขคงจฉชซ", "aaaab"])
+@pytest.mark.parametrize("size", [1, 4, 40])
+def test_no_text_allows_more_pieces_than_its_limit(algorithm, letters, size):
+    draw = random.Random(size)
+    words = ["".join(draw.choices(letters, k=draw.randint(1, 20))) for _ in range(5 * size)]
+    pairs = [(" ".join(draw.choices(words, k=4)), " ".join(words[:9])) for _ in range(size)]
+    wanted = config(algorithm=algorithm, vocabulary_size=100_000)
+    most = most_pieces(wanted, data(), lambda: pairs)
+    largest = refusal(wanted, pairs).partition("the largest that works is ")[2].rstrip(".")
+    assert int(largest.replace(",", "")) <= most
+    wanted = config(algorithm=algorithm, vocabulary_size=most)
+    assert most_pieces(wanted, data(), lambda: pairs) is None
+
+
+def test_most_text_is_not_read_to_see_that_a_vocabulary_fits():
+    read: list[int] = []
+
+    def pairs():
+        for number in range(10_000):
+            read.append(number)
+            yield f"word{number}", f"Wort{number}"
+
+    for shared in (True, False):
+        assert most_pieces(config(vocabulary_size=2000, shared=shared), data(), pairs) is None
+    assert len(read) < 1000
+
+
 def test_a_vocabulary_too_small_for_the_characters_names_the_smallest():
     text = refusal(config(vocabulary_size=270))
     assert text.startswith(
-        "tokenizer.vocabulary_size 270 is too small for the characters of this text; it must be "
+        "tokenizer.vocabulary_size 270 is too small for the characters of this text. Raise it to "
     )
-    smallest = int(text.partition("at least ")[2].partition(",")[0])
+    smallest = int(text.partition("Raise it to ")[2].partition(" ")[0])
     assert train(config(vocabulary_size=smallest)).size == smallest
 
 

@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from nmt_cli.corpus.text.characters import script_of, scripts_of
 from nmt_cli.corpus.text.language_codes import why_no_code
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText
 from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.corpus.tokenizers.tokenizer import most_pieces
 from nmt_cli.files.text_forms import why_rows, wrong_lines
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.schema import Recipe
 
 LINES_LOOKED_AT = 500
 # By the names of letters in Unicode; no name means that a script has only a few signs.
@@ -51,6 +53,25 @@ def _wrong_row(files: ParallelFiles) -> str | None:
     except UserError as error:
         return str(error)
     return None
+
+
+def why_too_many_pieces(recipe: Recipe) -> str | None:
+    """Return that the training text cannot have as many pieces as the recipe wants; else None.
+
+    None says nothing about text in pieces and treebanks. Raises UserError if a file is wrong.
+    """
+    config, data = recipe.tokenizer, recipe.data
+    if config.type == "whitespace" or config.model is not None or data.treebank is not None:
+        return None
+    symbols = (*config.user_defined_symbols, *data.tags.values())
+    config = config.model_copy(update={"user_defined_symbols": symbols})
+    most = most_pieces(config, data, lambda: chain.from_iterable(map(ParallelText, data.train)))
+    if most is None:
+        return None
+    return (
+        f"tokenizer.vocabulary_size: is {config.vocabulary_size:,}, but this training text allows "
+        f"at most {most:,} pieces, and probably fewer; lower it"
+    )
 
 
 def on_scripts(data: DataConfig, text: RecipeText) -> Iterator[str]:

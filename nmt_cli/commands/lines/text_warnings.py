@@ -1,6 +1,7 @@
 """Warnings about text that is probably wrong, one sentence for each finding."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.changed_text import validation_facts
@@ -21,6 +22,7 @@ from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.schema import Recipe
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
+LEAST_VALIDATION = 10  # pairs
 LEAST_DROPPED = 0.5  # of the pairs
 LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
 RULE_NAMES = {
@@ -55,6 +57,12 @@ def on_text(
             yield from _on_equal_sides(report)
         if recipe.tokenizer.type == "sentencepiece":
             yield from _on_pieces(report)
+    for report in validation:
+        if (num_texts := report.pairs_read - report.empty) < LEAST_VALIDATION:
+            yield (
+                f"the validation text {report.files} has only {counted(num_texts, 'pair')} with "
+                "text, whose figures depend on chance; give some hundred."
+            )
     if held_out.is_all_met:
         names = ", ".join(str(report.files) for report in validation)
         yield (
@@ -94,8 +102,10 @@ def _as_found(num_equal: int, num_similar: int, names: str) -> str:
 
 def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
     paths = list(report.files.paths.values())
+    counts: dict[Path, int] = {}
     for path, side in zip([paths[0], paths[-1]], SIDES, strict=True):
-        invalid = report.invalid_utf8[side]
+        counts[path] = max(counts.get(path, 0), report.invalid_utf8[side])
+    for path, invalid in counts.items():
         if invalid:
             yield f"{path} is not UTF-8 in {counted(invalid, 'line')}; is it in another encoding?"
 

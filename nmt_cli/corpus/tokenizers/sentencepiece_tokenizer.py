@@ -30,6 +30,7 @@ MANY_SENTENCES = 5_000_000  # above this, counts of unigram training may exceed 
 # SentencePiece marks unknown characters with this one, and skips training lines that contain it.
 SKIPPED_BY_TRAINER = "\u2585"
 SPACE_IN_PIECES = "\u2581"
+LONGEST_PIECE = 16  # characters; SentencePiece's default
 TOO_LARGE = re.compile(r"Vocabulary size too high.*<= (\d+)")
 TOO_SMALL = re.compile(r"smaller than required_chars\. \d+ vs (\d+)")
 REPEATED = re.compile(r"INTERNAL: (.*) is already defined")
@@ -222,6 +223,30 @@ def train_model(
     return model.getvalue()
 
 
+def most_pieces(sentences: Iterable[str], config: TokenizerConfig) -> int | None:
+    """Return a number of pieces that no model trained on ``sentences`` can exceed.
+
+    Returns None as soon as it is seen that ``config.vocabulary_size`` does not exceed it.
+    """
+    words, characters = set[str](), {SPACE_IN_PIECES}
+    most = config.num_without_text
+    for text in _TrainingText(sentences):
+        for word in text.split():
+            if word in words:
+                continue
+            words.add(word)
+            characters.update(word)
+            length = len(SPACE_IN_PIECES + word)
+            if config.algorithm == "bpe":
+                # The neighbours in a word, and two new pairs of neighbours after each merge.
+                most += 3 * (length - 1)
+            else:  # all parts of the word
+                most += sum(length - part + 1 for part in range(1, min(length, LONGEST_PIECE) + 1))
+        if most + len(characters) >= (config.vocabulary_size or 0):
+            return None
+    return most + len(characters)
+
+
 class _TrainingText:
     """Yields text to the C++ trainer and keeps the error that stopped it; the trainer loses it."""
 
@@ -283,8 +308,9 @@ def _in_human_words(error: RuntimeError, config: TokenizerConfig) -> UserError:
         )
     if found := TOO_SMALL.search(text):
         return UserError(
-            f"tokenizer.vocabulary_size {size:,} is too small for the characters of this text; "
-            f"it must be at least {int(found[1]):,}, or lower tokenizer.character_coverage."
+            f"tokenizer.vocabulary_size {size:,} is too small for the characters of this text. "
+            f"Raise it to {int(found[1]):,} or more, or lower tokenizer.character_coverage, so "
+            "that rare characters get no piece."
         )
     if found := REPEATED.search(text):
         return UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -150,6 +150,20 @@ def train_tokenizer(
     if config.shared:
         return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, NEW)
     return MappedSentencePieceTokenizer.of_models(models, normalizer, NEW)
+
+
+def most_pieces(
+    config: TokenizerConfig, data: DataConfig, pairs: Callable[[], Iterable[tuple[str, str]]]
+) -> int | None:
+    """Return a limit of the pieces of a new SentencePiece model that ``config`` exceeds.
+
+    Returns None if no limit is known, which is usually seen after some thousand pairs.
+    """
+    for sides in _sides_together(config):
+        sentences = _normalized(pairs(), Normalizer(data), sides)
+        if (most := sentencepiece_tokenizer.most_pieces(sentences, config)) is not None:
+            return most
+    return None
 
 
 def _sides_together(config: TokenizerConfig) -> list[tuple[Side, ...]]:
