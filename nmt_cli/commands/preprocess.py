@@ -59,18 +59,12 @@ def run(
     directory = output or recipe_file.prepared
     threads = _hashing_threads(workers)
     _refuse_foreign(directory)
-    try:
-        with (
-            claimed(directory, "--prepared"),
-            directory_appearing_whole(directory, replace=force, threads=threads) as partial,
-        ):
-            partial.facts.update(_prepare(recipe_file.recipe, partial.path, workers))
-            facts = partial.facts
-    except OSError as error:
-        raise UserError(
-            f"{error.filename or directory} cannot be used: {error.strerror}; "
-            "choose another --prepared."
-        ) from None
+    with (
+        claimed(directory, "--prepared"),
+        directory_appearing_whole(directory, replace=force, threads=threads) as partial,
+    ):
+        partial.facts.update(_prepare(recipe_file.recipe, partial.path, workers))
+        facts = partial.facts
     _report(directory, facts)
     # A default is no wish; after a short training, train proposes the average that it allows.
     if "keep_for_average" in recipe_file.recipe.checkpoints.model_fields_set:

@@ -131,9 +131,18 @@ def _problem_of_reading(path: Path) -> str:
 
 def _unwritable(recipe_file: RecipeFile) -> Iterator[str]:
     runs = Path(RUNS) / recipe_file.name
-    for key, folder in (("preprocess", recipe_file.prepared), ("train", runs)):
+    for key, folder, option in (
+        ("preprocess", recipe_file.prepared, "--prepared"),
+        ("train", runs, "--run-dir"),
+    ):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        problem = ""
         if not existing.is_dir():
-            yield f"{key}: would write to {folder}, but {existing} is not a directory"
+            problem = "is not a directory"
         elif not os.access(existing, os.W_OK | os.X_OK):
-            yield f"{key}: would write to {folder}, but {existing} is not writable"
+            problem = "is not writable"
+        if problem:
+            yield (
+                f"{key}: would write to {folder}, but {existing} {problem}; give {key} another "
+                f"{option}"
+            )

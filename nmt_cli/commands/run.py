@@ -22,6 +22,7 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST, WEIGHTS
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.files.lines import texts_of
+from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.launch.python_process import as_flags
 from nmt_cli.messages import logs
@@ -131,9 +132,12 @@ def _naming(name: StageName, anew: str) -> Iterator[None]:
         raise
     except UserError as error:
         # Only train refuses to replace what is there; all other stages are made anew in any case.
+        problem = str(error)
+        if isinstance(error, OutputInUseError | UnwritableOutputError):
+            problem = problem.replace("another --output.", "another --run-dir.")
         or_anew = f"; {anew}" if name == "train" else ""
         error.args = (
-            f"{name} failed: {error} When this is corrected, the same command goes on with "
+            f"{name} failed: {problem} When this is corrected, the same command goes on with "
             f"{name}{or_anew}.",
         )
         raise

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import BinaryIO
 
-from nmt_cli.files.atomic_files import make_folders, refuse_nameless
+from nmt_cli.files.atomic_files import is_failed_write, make_folders, refuse_nameless
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.files.temporary_names import is_set_aside, remove_leftovers, restore_names, shortened
 from nmt_cli.messages.errors import UserError
@@ -35,6 +35,16 @@ class NoLocksError(Exception):
 
 class OutputInUseError(UserError):
     """Another process is writing the output."""
+
+
+class UnwritableOutputError(UserError):
+    """The folder of the output cannot be written."""
+
+    @classmethod
+    def of(cls, error: OSError, option: str) -> "UnwritableOutputError":
+        """Return the error for what the system has refused; ``option`` chooses another place."""
+        folder = "the current folder" if error.filename == "." else error.filename
+        return cls(f"{folder} cannot be used: {error.strerror}; choose another {option}.")
 
 
 @contextmanager
@@ -74,7 +84,8 @@ def claimed(output: Path, option: str) -> Iterator[None]:
     it replaced ``output``, the replaced one gets its name back; other leftovers of killed processes
     are removed. On a file system without locks no leftovers are removed, and the second of two
     processes gets its error only when it renames its result. Raises OutputInUseError if another
-    process holds the lock, UserError if ``output`` has no name (such as ``.``).
+    process holds the lock, UnwritableOutputError if the folder of ``output`` cannot be written, and
+    UserError if ``output`` has no name (such as ``.``).
     """
     refuse_nameless(output)
     if is_stream(output):
@@ -90,6 +101,10 @@ def claimed(output: Path, option: str) -> Iterator[None]:
             ) from None
         except NoLocksError:
             restore_names(output.parent, output.name)
+        except OSError as error:
+            if is_failed_write(error):
+                raise
+            raise UnwritableOutputError.of(error, option) from None
         else:
             remove_leftovers(output.parent, output.name)
         yield
@@ -101,7 +116,7 @@ def restore_replaced(output: Path) -> None:
     Does nothing while another process writes ``output``, or if the folder cannot be written.
     """
     if is_set_aside(output):
-        with suppress(OutputInUseError, OSError), claimed(output, ""):
+        with suppress(OutputInUseError, UnwritableOutputError, OSError), claimed(output, ""):
             pass
 
 

@@ -39,6 +39,15 @@ class OutputError(UserError):
     exit_status = 74
 
 
+class FailedWriteError(OutputError):
+    """A disk is full, over a limit or broken: ``what`` has failed, and the ``remedy``."""
+
+    def __init__(self, what: str, remedy: str, then: str = "") -> None:
+        """``then`` follows the remedy in the message."""
+        super().__init__(f"{what}; {remedy}{then}.")
+        self.what, self.remedy = what, remedy
+
+
 class InterruptedTrainingError(UserError):
     """Training was interrupted and saved; ``--resume`` continues it."""
 

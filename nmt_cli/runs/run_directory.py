@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.files import locks
-from nmt_cli.files.atomic_files import file_appearing_whole, remove_directory
+from nmt_cli.files.atomic_files import file_appearing_whole, is_failed_write, remove_directory
 from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINT_GLOB,
@@ -51,8 +51,8 @@ class RunInUseError(UserError):
 def locked(run_dir: Path) -> Iterator[None]:
     """Hold the run for this process alone.
 
-    Raises RunInUseError if another process trains in it, and UserError if it is not a run or its
-    file system has no locks.
+    Raises RunInUseError if another process trains in it, and UserError if it is not a run, cannot
+    be written or its file system has no locks.
 
     If no session begins, the lock file and the folders that were made for it are removed again.
     """
@@ -78,6 +78,13 @@ def locked(run_dir: Path) -> Iterator[None]:
                 f"{run_dir} cannot be locked: {error}; choose a --run-dir on a file system that "
                 "can."
             ) from None
+        except OSError as error:
+            if is_failed_write(error):
+                raise
+            option = "--run-dir"
+            if any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
+                option += ", and copy the run there to go on with it"
+            raise locks.UnwritableOutputError.of(error, option) from None
         _remove_leftovers(run_dir)
         yield
 

@@ -23,7 +23,7 @@ from nmt_cli.hardware.memory import (
 )
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import OutputError, UserError
+from nmt_cli.messages.errors import FailedWriteError, OutputError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.runs.checkpoint import CheckpointKind, Contents, Saved, prune, save_checkpoint
@@ -83,15 +83,34 @@ class Saver:
         self._writing = None
         try:
             seconds = writing.result()
-        except OutputError as error:
+        except FailedWriteError as error:
             self._num_failed_in_a_row += 1
-            if not writing.forgiving or self._num_failed_in_a_row >= MAX_FAILED_SAVES:
-                raise
-            logs.warning(f"{error} Training goes on; the next checkpoint tries again.")
-            return 0.0
+            if writing.forgiving and self._num_failed_in_a_row < MAX_FAILED_SAVES:
+                logs.warning(
+                    f"{error.what}; {error.remedy}. Training goes on; the next checkpoint tries "
+                    "again."
+                )
+                return 0.0
+            step = self._state.progress.step
+            if step > writing.saved.step and self._state.optimizer.has_completed(step):
+                seconds = self._save("safety", forgiving=False)  # a thread wrote an earlier one
+                logs.warning(f"{error.what}. Step {step:,} was saved in its place.")
+                return seconds
+            raise OutputError(f"{error.what}. {self._what_is_saved(error.remedy)}") from error
         self._num_failed_in_a_row = 0
         self._state.saved = writing.saved
         return seconds * self._num_in_turn
+
+    def _what_is_saved(self, remedy: str) -> str:
+        """Return what training loses when it ends now, and how it goes on."""
+        saved, step = self._state.saved.step, self._state.progress.step
+        again = "run the same command"
+        kept = f"No step is saved in {self._run_dir}"
+        if saved:
+            again += " with --resume"
+            kept = f"Step {saved:,} is the last that is saved in {self._run_dir}"
+        lost = counted(step - saved, "step")
+        return f"{kept}, and training ends {lost} later: {remedy}, then {again}."
 
     def close(self) -> None:
         """Wait for the checkpoint that is being written; only log an error of it."""

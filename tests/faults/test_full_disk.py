@@ -92,7 +92,12 @@ def check_third_failure(trainings: Trainings, folder: Path, expected: End, *more
     assert ended.status == 74, ended.stderr
     assert ended.stderr.count("Training goes on") == 2
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith(f"Error: {run_dir}/checkpoints/step-00000012 could not be written: ")
+    assert last == (
+        f"Error: {run_dir}/checkpoints/step-00000012 could not be written: File too large. "
+        f"Nothing half-written was left. Step 6 is the last that is saved in {run_dir}, and "
+        "training ends 6 steps later: raise the limit of file sizes (ulimit -f), then run the "
+        "same command with --resume."
+    )
     assert max(checkpoints(run_dir)) == 6
     check_whole(checkpoints(run_dir)[6])
     assert leftovers(run_dir) == []

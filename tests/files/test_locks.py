@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.files.atomic_files import file_appearing_whole
-from nmt_cli.files.locks import LockHeldError, OutputInUseError, claimed, locked, restore_replaced
+from nmt_cli.files.locks import (
+    LockHeldError,
+    OutputInUseError,
+    UnwritableOutputError,
+    claimed,
+    locked,
+    restore_replaced,
+)
 from nmt_cli.files.temporary_names import temporary_path
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +111,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(PermissionError, match=re.escape(f"{str(tmp_path)!r}")):
+    refused = (
+        f"^{re.escape(str(tmp_path))} cannot be used: Permission denied; choose another --output"
+    )
+    with pytest.raises(UnwritableOutputError, match=refused):
         claim(tmp_path / "new")
 
 
@@ -112,8 +122,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     not Path("/proc/self").exists(), reason="needs /proc, where no file can be made"
 )
 def test_a_folder_in_which_nothing_can_be_made_is_not_in_use():
-    with pytest.raises(PermissionError), claimed(Path("/proc/model"), "--output"):
-        pass
+    with pytest.raises(UnwritableOutputError, match=r"^/proc cannot be used: "):
+        claim(Path("/proc/model"))
 
 
 @pytest.mark.parametrize("length", [206, 249, 250, 255])

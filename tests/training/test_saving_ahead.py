@@ -1,5 +1,6 @@
 """Checkpoints that a thread writes while training goes on, as on a GPU; here on a CPU."""
 
+import re
 import signal
 import threading
 import time
@@ -10,7 +11,12 @@ import pytest
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.files.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.launch.stop_signals import StopRequest
-from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
+from nmt_cli.messages.errors import (
+    FailedWriteError,
+    InterruptedTrainingError,
+    OutputError,
+    UserError,
+)
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import saving
 from nmt_cli.training.gradient import Objective
@@ -72,6 +78,10 @@ def trainer(toy, recipe, tmp_path, monkeypatch):
     return new_trainer(toy, tmp_path / "run", recipe)
 
 
+def no_space(step):
+    return FailedWriteError(f"no space for step {step}", "free some")
+
+
 def files_of(trainer):
     return {
         (checkpoint.step, name): (checkpoint.path / name).read_bytes()
@@ -112,17 +122,21 @@ def test_the_step_that_was_saved_is_written_though_training_goes_on(
 
 def test_the_next_save_waits_for_the_one_before(trainer, monkeypatch, capsys):
     disk = SlowDisk(monkeypatch, steps_later=EVERY)
-    disk.failures = {3: OutputError("no space.")}
+    disk.failures = {3: FailedWriteError("no space", "free some")}
     trainer.train(StopRequest())
     assert disk.began == [3, 6, 9, 12]
     assert disk.ended == [6, 9, 12]
-    assert "no space. Training goes on" in capsys.readouterr().err
+    assert "no space; free some. Training goes on" in capsys.readouterr().err
 
 
 def test_the_last_step_has_to_be_written(trainer, monkeypatch):
     disk = SlowDisk(monkeypatch, steps_later=1)
-    disk.failures = {LAST: OutputError("no space.")}
-    with pytest.raises(OutputError, match="no space"):
+    disk.failures = {LAST: FailedWriteError("no space", "free some")}
+    saved = (
+        f"no space. Step 9 is the last that is saved in {trainer.training.run_dir}, and training "
+        "ends 3 steps later: free some, then run the same command with --resume."
+    )
+    with pytest.raises(OutputError, match=f"^{re.escape(saved)}$"):
         trainer.train(StopRequest())
 
 
@@ -130,19 +144,32 @@ def test_a_full_disk_is_reported_at_a_later_step_and_ends_training_the_third_tim
     trainer, monkeypatch, capsys
 ):
     disk = SlowDisk(monkeypatch, steps_later=2)
-    disk.failures = {step: OutputError(f"no space for step {step}.") for step in (3, 6, 9)}
-    with pytest.raises(OutputError, match="no space for step 9"):
+    disk.failures = {step: no_space(step) for step in (3, 6, 9, 11)}
+    nothing = (
+        rf"no space for step 11\. No step is saved in {trainer.training.run_dir}, and training"
+    )
+    with pytest.raises(
+        OutputError, match=f"{nothing} ends 11 steps later: free some, then run the"
+    ):
         trainer.train(StopRequest())
     assert trainer.state.progress.step == 11
     assert trainer.state.saved.step == 0
     warnings = capsys.readouterr().err
     for step in (3, 6):
-        assert f"no space for step {step}. Training goes on; the next" in warnings
+        assert f"no space for step {step}; free some. Training goes on; the next" in warnings
+
+
+def test_the_present_step_is_tried_before_training_ends(trainer, monkeypatch, capsys):
+    disk = SlowDisk(monkeypatch, steps_later=2)
+    disk.failures = {step: no_space(step) for step in (3, 6, 9)}
+    trainer.train(StopRequest())
+    assert disk.ended == [11, 12]
+    assert "no space for step 9. Step 11 was saved in its place." in capsys.readouterr().err
 
 
 def test_two_failures_with_a_success_between_them_do_not_count_as_a_row(trainer, monkeypatch):
     disk = SlowDisk(monkeypatch, steps_later=1)
-    disk.failures = {step: OutputError("no space.") for step in (3, 9)}
+    disk.failures = {step: no_space(step) for step in (3, 9)}
     monkeypatch.setattr(saving, "MAX_FAILED_SAVES", 2)
     trainer.train(StopRequest())
     assert disk.ended == [6, 12]

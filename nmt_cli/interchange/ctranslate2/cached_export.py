@@ -26,7 +26,7 @@ from nmt_cli.files.file_names import (
     cache_folder,
 )
 from nmt_cli.files.folders import EXPORT, kind_of
-from nmt_cli.files.locks import OutputInUseError, claimed, restore_replaced
+from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError, claimed, restore_replaced
 from nmt_cli.hardware.choices import CTRANSLATE2
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -102,16 +102,15 @@ def _is_whole(folder: Path) -> bool:
 def _make(model: Path, folder: Path) -> None:
     """Export ``model`` as ``folder``, or wait while another process does."""
     try:
-        with claimed(folder, "XDG_CACHE_HOME"):
+        with claimed(folder, CACHE_VARIABLE):
             if not _is_whole(folder):
                 _export(model, folder)
     except OutputInUseError:
         time.sleep(SECONDS_BETWEEN_LOOKS)
-    except PermissionError as error:
+    except UnwritableOutputError as error:
         raise UserError(
-            f"the export of {model} cannot be written to {folder}: {error.strerror}. Let "
-            f"{CACHE_VARIABLE} name another folder, or export the model to a folder of your own and"
-            " give that."
+            f"{model} cannot be exported: {error} Or export it to a folder of your own and give "
+            "that."
         ) from None
 
 
