@@ -30,7 +30,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
 from nmt_cli.files.file_names import MANIFEST, RECIPE, validation_part
 from nmt_cli.files.folders import PREPARED
 from nmt_cli.files.lines import is_blank, one_line
-from nmt_cli.files.locks import claimed
+from nmt_cli.files.locks import claimed, refuse_while_read
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
@@ -59,6 +59,7 @@ def run(
     directory = output or recipe_file.prepared
     threads = _hashing_threads(workers)
     _refuse_foreign(directory)
+    refuse_while_read(directory, "a training", "--prepared")
     with (
         claimed(directory, "--prepared"),
         directory_appearing_whole(directory, replace=force, threads=threads) as partial,

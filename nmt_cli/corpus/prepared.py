@@ -13,6 +13,7 @@ tokenizer.model | vocabulary.txt  recipe.yaml  manifest.json
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from nmt_cli.files.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.messages.proposals import command, missing_hint
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.changes import leaves
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
@@ -44,6 +45,7 @@ OWN_FILE = re.compile(
     + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
 )
 LINKS = "train.links"
+MOST_LOOKED_AT = 100  # folders, for one that is meant by the name of a missing one
 
 
 class ValidationSet(NamedTuple):
@@ -126,6 +128,11 @@ def open_prepared(
     restore_replaced(directory)
     refuse_broken_link(directory)
     if not directory.exists():
+        if (other := _of_same_text(directory.parent, recipe)) is not None:
+            raise UserError(
+                f"{directory} not found, but {other} was made from the same text: give "
+                f"{command('--prepared', other)}. Or run: {preprocess}"
+            )
         raise UserError(f"{directory} not found{missing_hint(directory)}. Run: {preprocess}")
     _refuse_other_folder(directory)
     try:
@@ -145,6 +152,18 @@ def open_prepared(
             f"{directory} was made with {made_with}. Run: {_command_again(directory, preprocess)}"
         )
     return corpus
+
+
+def _of_same_text(folder: Path, recipe: Recipe) -> Path | None:
+    """Return a prepared corpus in ``folder`` that was made for the text of ``recipe``."""
+    for manifest in islice(sorted(folder.glob(f"[!.]*/{MANIFEST}")), MOST_LOOKED_AT):
+        try:
+            if kind_of(manifest.parent) == PREPARED:
+                refuse_stale(manifest.parent, read_manifest(manifest.parent), recipe, "")
+                return manifest.parent
+        except UserError:
+            continue
+    return None
 
 
 def _command_again(directory: Path, preprocess: str) -> str:

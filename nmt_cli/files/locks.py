@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt_cli.files.atomic_files import is_failed_write, make_folders, refuse_nameless
+from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.files.temporary_names import is_set_aside, remove_leftovers, restore_names, shortened
 from nmt_cli.messages.errors import UserError
@@ -108,6 +109,35 @@ def claimed(output: Path, option: str) -> Iterator[None]:
         else:
             remove_leftovers(output.parent, output.name)
         yield
+
+
+@contextmanager
+def read_lock(folder: Path) -> Iterator[None]:
+    """Keep other processes from replacing ``folder``; ``refuse_while_read`` sees this lock.
+
+    The manifest of the folder is locked, so that nothing is written. Does nothing if it cannot be
+    locked.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stream = stack.enter_context((folder / MANIFEST).open("rb"))
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def refuse_while_read(folder: Path, reader: str, option: str) -> None:
+    """Raise OutputInUseError if a process holds the ``read_lock`` of ``folder``.
+
+    ``reader`` says who reads it, and ``option`` chooses another output.
+    """
+    with suppress(OSError), (folder / MANIFEST).open("r+b") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputInUseError(
+                f"{folder} is in use: {reader} reads it; wait for its end, or choose another "
+                f"{option}."
+            ) from None
 
 
 def restore_replaced(output: Path) -> None:

@@ -4,7 +4,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from nmt_cli.files.folders import REPORT, not_a_run
 from nmt_cli.files.temporary_names import remove_leftovers
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import EndedAtOnceError, UserError, WrongUsageError
+from nmt_cli.messages.proposals import any_of, command
 from nmt_cli.recipe.changes import Change, changed_keys
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
@@ -38,6 +40,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import ChangeKind
 from nmt_cli.runs.metrics_log import append_whole
 
+MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs, for those that --resume may mean
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))
 RESULTS = (CHECKPOINTS, AVERAGE, TEST, SCORES, REPORT, TENSORBOARD)
@@ -126,7 +129,11 @@ def check_run_directory(
     _refuse_foreign(run_dir)
     if not any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
         if resume and is_logged:
-            logs.warning(f"{run_dir} holds no checkpoint to resume from; training starts anew.")
+            others = [command("--run-dir", run) for run in _of_same_recipe(run_dir, recipe)]
+            hint = f" To continue a run of this recipe, give {any_of(others)}." if others else ""
+            logs.warning(
+                f"{run_dir} holds no checkpoint to resume from; training starts anew.{hint}"
+            )
         return False
     checkpoints = list_checkpoints(run_dir)
     if not resume:
@@ -139,6 +146,19 @@ def check_run_directory(
         if is_logged:
             logs.info(f"Recipe changed: {change}.")
     return True
+
+
+def _of_same_recipe(run_dir: Path, recipe: Recipe) -> list[Path]:
+    """Return the runs beside ``run_dir`` that training could continue with ``recipe``."""
+    pattern = f"[!.]*/{CHECKPOINTS}/{CHECKPOINT_GLOB}"
+    runs = dict.fromkeys(path.parents[1] for path in sorted(run_dir.parent.glob(pattern)))
+    found = []
+    for run in islice(runs, MOST_LOOKED_AT):
+        with suppress(UserError):  # its recipe is missing or damaged
+            changes = changed_keys(read_recipe(str(run / RECIPE)).recipe, recipe)
+            if all(change.kind is ChangeKind.FREE for change in changes):
+                found.append(run)
+    return found[:MOST_NAMED]
 
 
 def _accepted_changes(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> list[Change]:

@@ -14,6 +14,7 @@ from nmt_cli.corpus.changed_text import changed_text, files_in, validation_facts
 from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
+from nmt_cli.files.locks import read_lock
 from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.device import tf32_allowed, useful_threads
 from nmt_cli.hardware.fp32_products import use_fp32_products
@@ -148,6 +149,7 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
     cut = choose_cut(recipe, corpus.tokenizer.size, corpus.longest, machine, worker, max_tokens)
     is_resumed = False
     with ExitStack() as stack:
+        stack.enter_context(read_lock(corpus.directory))
         if worker is None or worker.rank == 0:
             stack.enter_context(locked(job.run_dir))
             is_restart = worker is not None and (

@@ -11,8 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.runs.run_directory import locked
+from nmt_cli.training.trainer import Trainer
 
 
 def tree(folder):
@@ -112,6 +114,64 @@ def test_what_does_not_change_the_text_is_not_repeated(run, toy, tmp_path):
         f"prepared/toy not found. Run: nmt-cli preprocess {toy.recipe_path}"
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_a_prepared_text_of_the_same_recipe_under_another_name_is_proposed(run, toy, tmp_path):
+    folder = tmp_path / "prepared"
+    shutil.copytree(toy.prepared, folder / "exp1")
+    shutil.copytree(toy.prepared, folder / ".partial-exp0")
+    (folder / "no corpus").mkdir()
+    other = ("data.max_length=20",)  # was not prepared
+    for overrides, proposed in (
+        ((), f"{folder}/exp2 not found, but {folder}/exp1 was made from the same text: give "
+         f"--prepared {folder}/exp1. Or run: nmt-cli preprocess {toy.recipe_path} --prepared "
+         f"{folder}/exp2"),
+        (other, f"{folder}/exp2 not found. Run: nmt-cli preprocess {toy.recipe_path} --set "
+         f"{other[0]} --prepared {folder}/exp2"),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as caught:
+            run(*overrides, prepared=folder / "exp2")
+        assert str(caught.value) == proposed
+
+
+def test_a_run_of_the_same_recipe_is_named_where_there_is_none_to_resume(run, tmp_path, capsys):
+    short = ("training.max_steps=2", "validation.bleu=off")
+    run(*short, run_dir=tmp_path / "runs" / "exp 1")
+    logs.configure(quiet=False)
+    anew = "holds no checkpoint to resume from; training starts anew."
+    hint = " To continue a run of this recipe, give --run-dir "
+    for folder, seed, is_named in (
+        ("runs/exp2", 1, True),
+        ("runs/exp3", 2, False),
+        ("x/y", 1, False),
+    ):
+        run(*short, f"training.seed={seed}", run_dir=tmp_path / folder, resume=True)
+        written = capsys.readouterr().err
+        assert f"Warning: {tmp_path / folder} {anew}" in written
+        assert (f"{hint}'{tmp_path}/runs/exp 1'." in written) == is_named
+
+
+def test_a_prepared_text_is_not_replaced_while_a_training_reads_it(run, toy, tmp_path, monkeypatch):
+    prepared = tmp_path / "prepared" / "toy"
+    shutil.copytree(toy.prepared, prepared)
+    again = ["preprocess", str(toy.recipe_path), "--prepared", str(prepared), "--force"]
+    results = []
+
+    def train_meanwhile(self, stop):
+        before = tree(prepared)
+        results.append(CliRunner().invoke(cli.main, again))
+        assert tree(prepared) == before
+        raise UserError("enough")
+
+    monkeypatch.setattr(Trainer, "train", train_meanwhile)
+    with pytest.raises(UserError, match="enough"):
+        run("training.max_steps=2", prepared=prepared)
+    assert results[0].exit_code == 1
+    assert results[0].stderr == (
+        f"Error: {prepared} is in use: a training reads it; wait for its end, or choose another "
+        "--prepared.\n"
+    )
+    assert CliRunner().invoke(cli.main, again).exit_code == 0
 
 
 PREPARED_INSTEAD = {

@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from nmt_cli import cli
 from nmt_cli.files.text_forms import rows_in, why_rows, wrong_lines
 from tests.compressed import PACK
 
@@ -117,3 +119,13 @@ def test_json_objects_are_recognized(row, columns, key):
 )
 def test_text_is_not_taken_for_rows(lines):
     assert rows_in(write("\n".join(lines)), LANGUAGES) is None
+
+
+@pytest.mark.parametrize(("encoding", "separator"), [("utf-16", "\n"), ("utf-8", "\r")])
+@pytest.mark.parametrize("words", ["align a.en a.en", "score a.en b.de", "score b.de a.en"])
+def test_commands_that_read_whole_texts_name_the_cause(encoding, separator, words):
+    Path("a.en").write_bytes(separator.join(["one", "two", "三"]).encode(encoding))
+    write("eins\nzwei\ndrei\n", "b.de")
+    result = CliRunner().invoke(cli.main, words.split())
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"Error: {wrong_lines(Path('a.en'))}\n"

@@ -26,7 +26,7 @@ LEAST_OF_SCRIPT = 0.2  # of the letters; text may hold many foreign names
 def wrong_texts(data: DataConfig) -> Iterator[tuple[str, str]]:
     """Yield the key and the problem of each text that has another form than the recipe says.
 
-    Only the first lines are read. Files that cannot be read are left out.
+    Only the first lines are read. Files that are empty or cannot be read are left out.
     """
     for name, files in data.corpora.items():
         found = {key: wrong_lines(path) for key, path in files.paths.items()}
@@ -39,7 +39,7 @@ def _wrong_forms(files: ParallelFiles, data: DataConfig) -> Iterator[tuple[str, 
     languages = (data.source_language, data.target_language)
     for side, (key, path) in enumerate(files.paths.items()):
         if files.rows is not None:
-            yield key, _wrong_row(files) if path.is_file() else None
+            yield key, _wrong_row(files) if path.is_file() and path.stat().st_size else None
         elif side == 0 or path != files.source:
             yield key, why_rows(path, side, languages)
 
