@@ -44,7 +44,7 @@ class UnwritableOutputError(UserError):
     @classmethod
     def of(cls, error: OSError, option: str) -> "UnwritableOutputError":
         """Return the error for what the system has refused; ``option`` chooses another place."""
-        folder = "the current folder" if error.filename == "." else error.filename
+        folder = "the current folder" if error.filename == "." else error.filename or "the folder"
         return cls(f"{folder} cannot be used: {error.strerror}; choose another {option}.")
 
 

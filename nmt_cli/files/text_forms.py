@@ -18,7 +18,7 @@ LEAST_TEXT = 0.5  # of the cells in a column of text; numbers and codes have few
 # Keys of rows that are pairs of sentences, beside the codes of languages.
 KEYS_OF_SIDES = (("source", "target"), ("src", "tgt"))
 KEYS_OF_TEXT = frozenset({"text", "sentence", *KEYS_OF_SIDES[0], *KEYS_OF_SIDES[1]})
-PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN_IN_YAML = re.compile(r"[A-Za-z_./][\w./-]*")
 TRANSLATION = "translation"  # data sets of Hugging Face hold the pair in an object with this key
 
@@ -119,7 +119,7 @@ def _json_rows(rows: Sequence[bytes], languages: tuple[str, str]) -> Rows | None
         except (ValueError, RecursionError):
             return None
         found.update(_keys_of_text(value))
-    known = {*KEYS_OF_TEXT, *languages}
+    known = {*KEYS_OF_TEXT, *languages, *(re.split("[-_]", code)[0] for code in languages)}
     texts = [key for key in found if key.rpartition(".")[2] in known]
     if not texts:
         return None  # other objects may be the text itself
@@ -154,8 +154,7 @@ def why_rows(path: Path, side: int, languages: tuple[str, str]) -> str | None:
         convert = command("cut", f"-f{place}")
     else:
         found, take = "JSON objects", "take out the value of a key"
-        key = place if PLAIN_KEY.fullmatch(place) else json.dumps(place, ensure_ascii=False)
-        convert = command("jq", "-r", f".{key}")
+        convert = command("jq", "-r", "".join(map(_jq_step, place.split("."))))
     new = _text_beside(path, languages[side])
     remedy = f"{take}: {_piped(path, convert)} > {command(new)}"
     if len(rows.texts) > 1:
@@ -165,6 +164,10 @@ def why_rows(path: Path, side: int, languages: tuple[str, str]) -> str | None:
     if rows.kind == "tsv":
         remedy += "; if the tabs are part of the text, replace them by spaces"
     return f"{path} holds {found}, not one sentence per line; {remedy}"
+
+
+def _jq_step(key: str) -> str:
+    return f".{key if PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)}"
 
 
 def _text_beside(path: Path, language: str) -> Path:

@@ -127,7 +127,12 @@ def test_bytes_that_are_no_text_are_replaced_and_counted(read):
             '{"source": null, "target": ""}',
             ":1: 'source' must be text, but is null.",
         ),
-        ("jsonl", None, '{"source": "", "target": [1]}', ":1: 'target' must be text, but is [1]."),
+        (
+            "jsonl",
+            None,
+            '{"source": "", "target": [1]}',
+            ":1: 'target' must be text, but is a list.",
+        ),
     ],
 )
 def test_a_wrong_row_is_named_by_its_line(read, tmp_path, form, columns, content, problem):

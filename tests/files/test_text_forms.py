@@ -103,6 +103,18 @@ def test_json_objects_are_recognized(row, columns, key):
         assert made_by(command) == [source for source, _ in PAIRS]
 
 
+@pytest.mark.parametrize("keys", [("en-US", "pt-BR"), ("en", "pt")])
+def test_keys_that_jq_must_quote(keys):
+    objects = [{"translation": dict(zip(keys, pair, strict=True))} for pair in PAIRS]
+    path = write("\n".join(map(json.dumps, objects)), "a.jsonl")
+    problem = why_rows(path, 1, ("en-US", "pt-BR"))
+    assert f"columns: [translation.{keys[0]}, translation.{keys[1]}]}}" in problem
+    command = problem.partition("value of a key: ")[2]
+    assert command.endswith(" a.jsonl > a.pt-BR")
+    if shutil.which("jq"):
+        assert made_by(command) == [target for _, target in PAIRS]
+
+
 @pytest.mark.parametrize(
     "lines",
     [
