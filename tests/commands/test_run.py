@@ -113,8 +113,11 @@ def test_a_test_set_may_be_a_table(folder, capfdbinary, caplog):
     do(overrides=as_table)
     assert skipped(caplog) == list(STAGE_NAMES)
     table.write_text(table.read_text().replace("ein", "zwei"))
-    do(overrides=as_table)
+    do(overrides=as_table, until="score")
     assert capfdbinary.readouterr().out != line
+    caplog.clear()
+    do(overrides=["data.test={tsv: test.tsv, columns: [1, 2]}"])
+    assert skipped(caplog) == ["preprocess", "train", "average"]
 
 
 def test_nothing_is_made_twice(folder, caplog):
