@@ -134,7 +134,7 @@ def test_documented_recipes_are_complete(block, tmp_path, monkeypatch):
         named.append(Path(tokenizer))
     for path in named:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("one\n")
+        path.write_text("".join(f"word{number}\n" for number in range(2000)))
     if model := recipe.get("model", {}).get("from"):
         shutil.copytree(ROOT / "tests/formats/format_2/sentencepiece/run/average", model)
     Path("mine.yaml").write_text(block)

@@ -131,7 +131,7 @@ def test_bytes_that_are_no_text_are_replaced_and_counted(read):
             "jsonl",
             None,
             '{"source": "", "target": [1]}',
-            ":1: 'target' must be text, but is a list.",
+            ":1: 'target' must be text, but is a list or an object.",
         ),
     ],
 )

@@ -86,7 +86,8 @@ class RowReader(NamedTuple):
                 raise UserError(f"{self.path}:{line}: {_what_is_there(row, key)}")
             value = value[step]
         if not isinstance(value, str):
-            found = {dict: "an object", list: "a list"}.get(type(value)) or json.dumps(value)[:40]
+            is_section = isinstance(value, dict | list)
+            found = "a list or an object" if is_section else json.dumps(value)[:40]
             raise UserError(f"{self.path}:{line}: {key!r} must be text, but is {found}.")
         # Bad bytes and halves of surrogate pairs become invalid UTF-8, and so are counted as such.
         return one_line(value).encode(errors="surrogatepass")
