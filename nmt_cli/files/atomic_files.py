@@ -17,7 +17,7 @@ from nmt_cli.files.formats import check_version, written_version
 from nmt_cli.files.output_streams import is_stream, open_stream
 from nmt_cli.files.temporary_names import remove, temporary_path
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import DamagedError, FailedWriteError, OutputError, UserError
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 
 HASHED_AT_ONCE = 1 << 20  # bytes
 LEAST_MIB_SHOWN = 1 << 10  # less takes about a second
@@ -284,7 +284,7 @@ def refuse_broken_link(path: Path) -> None:
 
 @contextmanager
 def naming_failed_writes(path: Path, *, leaves_nothing: bool = True) -> Iterator[None]:
-    """Turn the error of a failed write to ``path`` into a FailedWriteError with a remedy.
+    """Turn the error of a failed write to ``path`` into an OutputError with a remedy.
 
     ``leaves_nothing`` is whether what was written so far is removed.
     """
@@ -296,7 +296,7 @@ def naming_failed_writes(path: Path, *, leaves_nothing: bool = True) -> Iterator
         what, remedy = f"{path} could not be written: {error.strerror}", REMEDIES[error.errno or 0]
         if leaves_nothing:
             what += ". Nothing half-written was left"
-        raise FailedWriteError(what, remedy, " and run again" * leaves_nothing) from error
+        raise OutputError(what, remedy, " and run again" * leaves_nothing) from error
 
 
 @contextmanager

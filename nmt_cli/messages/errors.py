@@ -38,14 +38,13 @@ class OutputError(UserError):
 
     exit_status = 74
 
+    def __init__(self, what: str, remedy: str = "", then: str = "") -> None:
+        """Take ``what`` happened: a sentence, or its beginning if a ``remedy`` follows.
 
-class FailedWriteError(OutputError):
-    """A disk is full, over a limit or broken: ``what`` has failed, and the ``remedy``."""
-
-    def __init__(self, what: str, remedy: str, then: str = "") -> None:
-        """``then`` follows the remedy in the message."""
-        super().__init__(f"{what}; {remedy}{then}.")
-        self.what, self.remedy = what, remedy
+        The message ends with ``then``, which belongs to the remedy.
+        """
+        super().__init__(f"{what}; {remedy}{then}." if remedy else what)
+        self.what, self.remedy = what.removesuffix("."), remedy
 
 
 class InterruptedTrainingError(UserError):

@@ -22,7 +22,7 @@ from nmt_cli.files.atomic_files import (
 )
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import DamagedError, FailedWriteError, UserError
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import check_weights, load_weights, read_weights, save_model
@@ -128,7 +128,7 @@ def save_checkpoint(
 
     ``labels`` are those of the recipe's treebanks, if it has any.
 
-    Raises UserError if a weight is not finite, and FailedWriteError if the disk is full; earlier
+    Raises UserError if a weight is not finite, and OutputError if the disk is full; earlier
     checkpoints stay as they were.
     """
     step, trained, average = contents.progress.step, contents.trained, contents.average
@@ -243,13 +243,13 @@ def _checked_moments(moments: Moments, state: TrainingState, path: Path) -> Mome
 
 
 def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) -> None:
-    """Raise FailedWriteError if the disk has no space for ``copies`` of the weights."""
+    """Raise OutputError if the disk has no space for ``copies`` of the weights."""
     needed = copies * SPARE_SPACE * sum(weight.nbytes for weight in weights.values())
     run_dir.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(run_dir).free
     if free < needed:
         needed_text, free_text = _unequal_mebibytes(needed, free)
-        raise FailedWriteError(
+        raise OutputError(
             f"no space for a checkpoint in {run_dir}: {needed_text} MiB needed, {free_text} MiB "
             "free. Nothing was removed to make room",
             REMEDIES[errno.ENOSPC],

@@ -23,7 +23,7 @@ from nmt_cli.hardware.memory import (
 )
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import FailedWriteError, OutputError, UserError
+from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import section_hash
 from nmt_cli.runs.checkpoint import CheckpointKind, Contents, Saved, prune, save_checkpoint
@@ -83,12 +83,12 @@ class Saver:
         self._writing = None
         try:
             seconds = writing.result()
-        except FailedWriteError as error:
+        except OutputError as error:
             self._num_failed_in_a_row += 1
             if writing.forgiving and self._num_failed_in_a_row < MAX_FAILED_SAVES:
+                advice = f"; {error.remedy}" if error.remedy else ""
                 logs.warning(
-                    f"{error.what}; {error.remedy}. Training goes on; the next checkpoint tries "
-                    "again."
+                    f"{error.what}{advice}. Training goes on; the next checkpoint tries again."
                 )
                 return 0.0
             step = self._state.progress.step
@@ -96,7 +96,8 @@ class Saver:
                 seconds = self._save("safety", forgiving=False)  # a thread wrote an earlier one
                 logs.warning(f"{error.what}. Step {step:,} was saved in its place.")
                 return seconds
-            raise OutputError(f"{error.what}. {self._what_is_saved(error.remedy)}") from error
+            then = self._what_is_saved(error.remedy or "free some space")
+            raise OutputError(f"{error.what}. {then}") from error
         self._num_failed_in_a_row = 0
         self._state.saved = writing.saved
         return seconds * self._num_in_turn

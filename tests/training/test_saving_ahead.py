@@ -12,7 +12,6 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.files.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import (
-    FailedWriteError,
     InterruptedTrainingError,
     OutputError,
     UserError,
@@ -79,7 +78,7 @@ def trainer(toy, recipe, tmp_path, monkeypatch):
 
 
 def no_space(step):
-    return FailedWriteError(f"no space for step {step}", "free some")
+    return OutputError(f"no space for step {step}", "free some")
 
 
 def files_of(trainer):
@@ -122,7 +121,7 @@ def test_the_step_that_was_saved_is_written_though_training_goes_on(
 
 def test_the_next_save_waits_for_the_one_before(trainer, monkeypatch, capsys):
     disk = SlowDisk(monkeypatch, steps_later=EVERY)
-    disk.failures = {3: FailedWriteError("no space", "free some")}
+    disk.failures = {3: OutputError("no space", "free some")}
     trainer.train(StopRequest())
     assert disk.began == [3, 6, 9, 12]
     assert disk.ended == [6, 9, 12]
@@ -131,7 +130,7 @@ def test_the_next_save_waits_for_the_one_before(trainer, monkeypatch, capsys):
 
 def test_the_last_step_has_to_be_written(trainer, monkeypatch):
     disk = SlowDisk(monkeypatch, steps_later=1)
-    disk.failures = {LAST: FailedWriteError("no space", "free some")}
+    disk.failures = {LAST: OutputError("no space", "free some")}
     saved = (
         f"no space. Step 9 is the last that is saved in {trainer.training.run_dir}, and training "
         "ends 3 steps later: free some, then run the same command with --resume."
