@@ -65,6 +65,6 @@ def test_run_names_its_own_option_for_what_its_stages_write():
     error = locks.UnwritableOutputError("runs cannot be used: x; choose another --output.")
     with (
         pytest.raises(locks.UnwritableOutputError, match=r"choose another --run-dir\. When"),
-        run_command._naming("report"),
+        run_command._naming("report", "anew"),
     ):
         raise error
