@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.serving.requests import Endpoint
-from nmt_cli.translating.record_keys import Key
+from nmt_cli.translating.record_keys import COUNT, Key
 
 if TYPE_CHECKING:
     from nmt_cli.serving.service import Service
@@ -62,7 +62,7 @@ class _OfService(Collector):
     def collect(self) -> Iterable[Metric]:
         service = self._service
         ready = GaugeMetricFamily("nmt_cli_ready", "1 if requests are translated.")
-        ready.add_metric([], float(service.state == "ready"))
+        ready.add_metric([], float(service.health == "ready"))
         yield ready
         characters = CounterMetricFamily(
             "nmt_cli_characters", "Characters of the texts to translate."
@@ -77,6 +77,9 @@ class _OfService(Collector):
             "nmt_cli_waiting_lines", "Lines that no worker has.", labels=names
         )
         inside = GaugeMetricFamily("nmt_cli_worker_lines", "Lines that workers have.", labels=names)
+        silent = GaugeMetricFamily(
+            "nmt_cli_silent_workers", "Workers that have lines and do not answer.", labels=names
+        )
         names = ["model", "worker"]
         busy = CounterMetricFamily(
             "nmt_cli_worker_busy_seconds",
@@ -95,11 +98,12 @@ class _OfService(Collector):
             deaths.add_metric([name], figures.num_deaths)
             waiting.add_metric([name], figures.num_waiting)
             inside.add_metric([name], figures.num_inside)
+            silent.add_metric([name], figures.num_silent)
             for number, seconds in figures.busy_seconds.items():
                 busy.add_metric([name, str(number)], seconds)
             for number, process in figures.processes.items():
                 resident.add_metric([name, str(number)], resident_bytes(process))
-        yield from (lines, pieces, deaths, waiting, inside, busy, resident)
+        yield from (lines, pieces, deaths, waiting, inside, silent, busy, resident)
 
 
 def resident_bytes(process: int) -> int:
@@ -114,9 +118,13 @@ def resident_bytes(process: int) -> int:
 async def health(service: Service, _: Request) -> Response:
     """Return the state of the service; the status is 200 if it is ready, else 503.
 
-    It is starting until the models are loaded, and draining after SIGTERM.
+    It is starting until the models are loaded, draining after SIGTERM, and stuck while no worker of
+    a model answers. Those that have lines and answer nothing for `--max-seconds` are replaced.
     """
-    return JSONResponse({"status": service.state}, 200 if service.state == "ready" else 503)
+    state = service.health
+    num_silent = sum(each.num_silent for each in service.figures_of_models().values())
+    silent = {"silent_workers": num_silent} if num_silent else {}
+    return JSONResponse({"status": state, **silent}, 200 if state == "ready" else 503)
 
 
 async def metrics(service: Service, _: Request) -> Response:
@@ -126,11 +134,12 @@ async def metrics(service: Service, _: Request) -> Response:
 
 STATE = {
     "status": Key(
-        "starting, ready or draining",
+        "starting, ready, stuck or draining",
         "the state",
-        {"enum": ["starting", "ready", "draining"]},
+        {"enum": ["starting", "ready", "stuck", "draining"]},
         is_needed=True,
-    )
+    ),
+    "silent_workers": Key("a number", "workers that do not answer, if there are any", COUNT),
 }
 PATHS = [
     Endpoint("GET", "/health", health, returns=STATE),

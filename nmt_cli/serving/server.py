@@ -108,10 +108,12 @@ async def serve(
     """
     allow_many_files()
     async with AsyncExitStack() as stack:
-        workers = {name: ModelWorkers(each, num_workers) for name, each in starters.items()}
+        limits, glossaries, keys, origins, drain_seconds, logs_text = options
+        workers = {
+            name: ModelWorkers(each, num_workers, limits.seconds) for name, each in starters.items()
+        }
         for each in workers.values():
             stack.callback(each.close)
-        limits, glossaries, keys, origins, drain_seconds, logs_text = options
         service = Service(models, workers, limits, glossaries=glossaries, keys=keys)
         service.logs_text = logs_text
         server, ending = Server(app_of(service, origins), limits.seconds), asyncio.Event()

@@ -29,8 +29,9 @@ from nmt_cli.serving.requests import (
     query_fields,
     read_body,
 )
-from nmt_cli.serving.workers import Batch, Translating
+from nmt_cli.serving.worker import Batch
 from nmt_cli.serving.workers import Figures as WorkerFigures
+from nmt_cli.serving.workers import Translating
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf
@@ -90,6 +91,12 @@ class Service:
         self._translating = translating
         self._threads = ThreadPoolExecutor(NUM_THREADS, "requests")
         self._keys = None if keys is None else [_digest(key) for key in keys]
+
+    @property
+    def health(self) -> str:
+        """The state, or "stuck" if it is ready, but no worker of a model answers."""
+        is_stuck = any(figures.is_stuck for figures in self.figures_of_models().values())
+        return "stuck" if self.state == "ready" and is_stuck else self.state
 
     @property
     def has_keys(self) -> bool:

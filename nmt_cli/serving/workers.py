@@ -6,13 +6,13 @@ Everything here runs in the event loop of the HTTP process, which imports no tor
 from __future__ import annotations
 
 import asyncio
+import math
 import os
-import pickle
+import signal
 import socket
-import struct
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
@@ -20,59 +20,19 @@ from typing import Any, NamedTuple, Protocol
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.serving.worker import Batch, Line, Worker
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf, Bug, Ready, Refused
 from nmt_cli.translating.workers.pool import WorkerStarter, reason_of
 
-# Lines that a worker has at one time: as many as its search takes, so that the rest can still be
-# given to any worker, and a short request need not wait behind all lines of a long one.
-LINES_OF_A_WORKER = {"cpu": 128, "cuda": 512}
-# Deaths of workers with the same line until it is translated alone, and until it fails.
-DEATHS_UNTIL_ALONE, MOST_DEATHS = 2, 4
+MOST_DEATHS = 4  # of workers with the same line, until it fails
 MOST_FAILED_STARTS = 3
-LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
+SECONDS_BETWEEN_LOOKS = (
+    1.0  # at workers that have lines, or less: a tenth of what a request may take
+)
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
-
-
-class Batch:
-    """The lines of one request, and their translations so far."""
-
-    def __init__(self, requests: Sequence[Request | AttentionOf]) -> None:
-        self.requests = requests
-        self.translations: list[Translation | None] = [None] * len(requests)
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.num_taken = self.num_answered = 0
-        if not requests:
-            self.done.set_result(None)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether lines of it wait that no worker has had."""
-        return self.num_taken < len(self.requests) and not self.done.done()
-
-    def found(self) -> list[Translation]:
-        """Return the translation of each line, in order; the batch is done."""
-        return [translation for translation in self.translations if translation is not None]
-
-    def answer(self, place: int, translation: Translation) -> None:
-        """Note the translation of a line."""
-        self.translations[place] = translation
-        self.num_answered += 1
-        if self.num_answered == len(self.requests) and not self.done.done():
-            self.done.set_result(None)
-
-
-class _Line(NamedTuple):
-    """A line of a batch; ``deaths`` counts the workers that died while they had it."""
-
-    batch: Batch
-    place: int
-    deaths: int = 0
-
-    @property
-    def is_alone(self) -> bool:
-        return self.deaths >= DEATHS_UNTIL_ALONE
 
 
 class Figures(NamedTuple):
@@ -83,82 +43,10 @@ class Figures(NamedTuple):
     num_deaths: int = 0  # of workers
     num_waiting: int = 0  # lines
     num_inside: int = 0  # lines that workers have
+    num_silent: int = 0  # workers that have lines and have not answered for a while
+    is_stuck: bool = False  # no worker answers
     busy_seconds: Mapping[int, float] = {}  # by the number of the worker
     processes: Mapping[int, int] = {}
-
-
-class Worker(asyncio.Protocol):
-    """A worker process; it is starting until it has sent its first message.
-
-    This is the end of its connection that never blocks; the worker has a ``Connection``.
-    """
-
-    def __init__(
-        self, number: int, process: int, hear: Callable[[Worker, Sequence[Any] | None], None]
-    ) -> None:
-        """``hear`` gets the messages that have come, or None when the worker has died."""
-        self.number, self.process, self._hear = number, process, hear
-        self._transport: asyncio.WriteTransport | None = None
-        self._received = bytearray()
-        self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
-        self.lines: dict[int, _Line] = {}  # by the numbers under which they were sent
-        self.is_starting = True
-        self.device = "cpu"
-        self.busy_since: float | None = None
-
-    def has_room(self, line: _Line | None) -> bool:
-        """Return whether it may get ``line``, or any new line if that is None."""
-        if self.is_starting or (len(self.lines) == 1 and next(iter(self.lines.values())).is_alone):
-            return False
-        if line is not None and line.is_alone:
-            return not self.lines
-        return len(self.lines) < LINES_OF_A_WORKER[self.device]
-
-    def send(self, number: int, request: Request | AttentionOf | None) -> None:
-        """Send a line, or None to withdraw it; nobody gets it if the worker has died.
-
-        What is sent in one turn of the event loop is one message, so that the worker wakes once.
-        """
-        if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._send_all)
-        self._outgoing.append((number, request))
-
-    def _send_all(self) -> None:
-        assert self._transport is not None
-        outgoing, self._outgoing = self._outgoing, []
-        if not self._transport.is_closing():
-            data = pickle.dumps(outgoing)
-            self._transport.write(LENGTH.pack(len(data)) + data)
-
-    def close(self) -> None:
-        """Close the connection, so that the worker ends; nothing is heard of it any more."""
-        self._hear = lambda _, __: None
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes."""
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Take messages from what has come so far."""
-        self._received += data
-        messages, place = [], 0
-        while len(self._received) >= place + LENGTH.size:
-            begin = place + LENGTH.size
-            end = begin + LENGTH.unpack_from(self._received, place)[0]
-            if len(self._received) < end:
-                break
-            messages.append(pickle.loads(memoryview(self._received)[begin:end]))
-            place = end
-        del self._received[:place]
-        if messages:
-            self._hear(self, messages)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        """Report that the worker has died."""
-        self._hear(self, None)
 
 
 class Translating(Protocol):
@@ -186,17 +74,19 @@ class ModelWorkers:
     """The workers of one model, from ``open`` to ``close``.
 
     Lines of several batches take turns. A worker that dies is replaced, and its lines are given to
-    others; a line with which several workers died is translated alone, and fails at last.
+    others; a line with which several workers died is translated alone, and fails at last. A worker
+    that has lines and answers nothing for as long as a request may take is killed.
     """
 
-    def __init__(self, starter: WorkerStarter, num_workers: int) -> None:
+    def __init__(self, starter: WorkerStarter, num_workers: int, seconds: float = math.inf) -> None:
+        """``seconds`` a request may take."""
         self.workers: list[Worker] = []
         self.chosen: dict[str, str] = {}  # of the workers' translators
-        self._starter, self._num_workers = starter, num_workers
+        self._starter, self._num_workers, self._seconds = starter, num_workers, seconds
         # The starter waits for the model, and is not to be shared between threads.
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()
-        self._again: deque[_Line] = deque()  # lines of workers that have died
+        self._again: deque[Line] = deque()  # lines of workers that have died
         self._numbers = count(1)  # of lines, which reports of slow lines name
         self._failed_starts = 0
         self._num_lines = self._num_pieces = self._num_deaths = 0
@@ -215,6 +105,7 @@ class ModelWorkers:
         """Start the workers; the future is done when the first one is ready, or has its error."""
         for number in range(self._num_workers):
             self._start(number)
+        self._do(self._watch())
         return self._ready
 
     def figures(self) -> Figures:
@@ -229,6 +120,8 @@ class ModelWorkers:
             self._num_deaths,
             self.num_waiting,
             sum(len(worker.lines) for worker in self.workers),
+            sum(worker.is_silent for worker in self.workers),
+            all(worker.is_starting or worker.is_silent for worker in self.workers),
             busy,
             {worker.number: worker.process for worker in self.workers},
         )
@@ -259,14 +152,37 @@ class ModelWorkers:
         for worker in self.workers:
             for number in [n for n, line in worker.lines.items() if line.batch is batch]:
                 worker.send(number, None)
-                del worker.lines[number]
-            self._note_work(worker)
-        self._assign()
 
     def _start(self, number: int, dead: Worker | None = None) -> None:
-        task = asyncio.get_running_loop().create_task(self._started(number, dead))
+        self._do(self._started(number, dead))
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        """Replace workers that are silent for too long.
+
+        Looks are counted, not seconds: after a pause of this process all workers look silent.
+        """
+        seconds = min(SECONDS_BETWEEN_LOOKS, self._seconds / 10)
+        while True:
+            await asyncio.sleep(seconds)
+            for worker in list(self.workers):
+                worker.look()
+                if worker.silent_looks * seconds >= self._seconds:
+                    self._kill(worker)
+
+    def _kill(self, worker: Worker) -> None:
+        logs.warning(
+            f"worker process {worker.process} has answered nothing for {self._seconds:g} s with "
+            f"{counted(len(worker.lines), 'line')} and is killed."
+        )
+        with suppress(ProcessLookupError):
+            os.kill(worker.process, signal.SIGKILL)
+        self._replace(worker)
+        self._assign()
 
     async def _started(self, number: int, dead: Worker | None) -> None:
         """Start a worker, if need be in place of a dead one."""
@@ -311,13 +227,13 @@ class ModelWorkers:
             if not self._ready.done():
                 self._ready.set_result(None)
         else:
-            for number, answer in message:
-                line = worker.lines.pop(number, None)  # None: it was withdrawn
-                if line is not None:
+            for number, answer in message:  # None: it is withdrawn
+                line = worker.lines.pop(number, None)
+                if line is not None and answer is not None:
                     self._note_answer(line, answer)
         self._note_work(worker)
 
-    def _note_answer(self, line: _Line, answer: Translation | Bug) -> None:
+    def _note_answer(self, line: Line, answer: Translation | Bug) -> None:
         if isinstance(answer, Bug):
             logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
             answer = Translation(error=BUG)
@@ -342,7 +258,8 @@ class ModelWorkers:
         if self._failed_starts >= MOST_FAILED_STARTS:
             self._fail(UserError("worker processes end before they can begin."))
             return
-        for line in reversed(lines.values()):
+        wanted = [line for line in lines.values() if not line.batch.done.done()]
+        for line in reversed(wanted):
             if line.deaths + 1 >= MOST_DEATHS:
                 error = "the worker processes that translated it have died"
                 line.batch.answer(line.place, Translation(error=error))
@@ -366,7 +283,7 @@ class ModelWorkers:
                 self._again.popleft()
             else:
                 batch = self._waiting.popleft()
-                line = _Line(batch, batch.num_taken)
+                line = Line(batch, batch.num_taken)
                 batch.num_taken += 1
                 if batch.has_waiting:
                     self._waiting.append(batch)

@@ -16,7 +16,8 @@ from nmt_cli.serving.models import Models, glossaries_of, models_of
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.server import Server, listening_socket
 from nmt_cli.serving.service import Service
-from nmt_cli.serving.workers import Batch, Figures
+from nmt_cli.serving.worker import Batch
+from nmt_cli.serving.workers import Figures
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import AttentionOf

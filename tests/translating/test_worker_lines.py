@@ -8,7 +8,7 @@ from typing import Any
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers import process
-from nmt_cli.translating.workers.messages import AttentionOf, Bug, Ready
+from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Bug, Ready
 from nmt_cli.translating.workers.process import work_for_service
 from tests.fake_models import copying
 from tests.translating.test_service import SECONDS, Gate, texts_of
@@ -89,7 +89,8 @@ def test_a_withdrawn_line_leaves_the_search(monkeypatch):
         assert gate.reached.wait(SECONDS)
         connection.send([(1, None), (2, Request("never")), (3, Request("b")), (2, None)])
         gate.opened.set()
-        ((number, translation),) = answers_from(connection, 1)
+        *confirmed, (number, translation) = answers_from(connection, 3)
+        assert confirmed == [(1, None), (2, None)]
         assert (number, translation.text) == (3, "b")
         assert not connection.poll()
     assert len(steps) == 4
@@ -103,9 +104,21 @@ def test_a_page_is_drawn_between_the_lines_before_it_and_those_after_it(monkeypa
         assert gate.reached.wait(SECONDS)
         connection.send([(2, PAGE), (3, Request("c")), (4, PAGE), (5, PAGE), (5, None)])
         gate.opened.set()
-        found = answers_from(connection, 4)
+        found = answers_from(connection, 5)
+    found.remove((5, None))
     expected = [(1, "first"), (2, "model"), (3, "c"), (4, "model")]
     assert [(n, each.text) for n, each in found] == expected
+
+
+def test_a_withdrawal_is_confirmed_while_lines_are_translated(monkeypatch):
+    translator, gate, _ = gated(monkeypatch, step=2)
+    with worker_of(translator) as connection:
+        connection.send([(1, Request("a line of many pieces"))])
+        assert gate.reached.wait(SECONDS)
+        connection.send([(NO_LINE, None)])
+        gate.opened.set()
+        found = answers_from(connection, 2)
+    assert (found[0], found[1][0]) == ((NO_LINE, None), 1)
 
 
 def test_a_bug_is_the_answer_of_the_line_or_the_page_that_meets_it(monkeypatch):

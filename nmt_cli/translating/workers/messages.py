@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from nmt_cli.translating.translation import Translation
 
+NO_LINE = 0  # the number of none: a worker confirms its withdrawal, which shows that it works
+
 
 class WorkerModel(NamedTuple):
     """What workers load: the arguments of ``Translator.load``, and the threads of each."""

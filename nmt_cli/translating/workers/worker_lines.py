@@ -16,8 +16,9 @@ class WorkerLines:
     """The lines of a worker, and pages, which are drawn while no line is searched.
 
     They come in messages, which are lists of numbers and requests: a number with None withdraws
-    what came under this number. The answers are lists of numbers and translations, or bugs. Both
-    are exchanged in ``wait`` and after each step of the search, so that one thread is enough.
+    what came under this number. The answers are lists of numbers and translations, or bugs; a
+    number with None confirms at once that it is withdrawn. Both are exchanged in ``wait`` and after
+    each step of the search, so that one thread is enough.
     """
 
     def __init__(self, connection: Connection, draw: Callable[[AttentionOf], Translation]) -> None:
@@ -29,7 +30,7 @@ class WorkerLines:
         self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
         self._withdrawn: set[int] = set()  # since the last step
-        self._answers: list[tuple[int, Translation | Bug]] = []  # that were not sent yet
+        self._answers: list[tuple[int, Translation | Bug | None]] = []  # that were not sent yet
 
     def wait(self, seconds: float | None = None) -> bool:
         """Send the answers, and wait for a message; return False if ``seconds`` passed without one.
@@ -85,18 +86,24 @@ class WorkerLines:
         """
         has_come = False
         try:
-            if self._answers:
-                self._connection.send(self._answers)
-                self._answers = []
+            self._send_answers()
             milliseconds = None if seconds is None else 1_000 * seconds
             while self._arrivals.poll(0 if self._waiting or has_come else milliseconds):
                 for number, request in self._connection.recv():
                     if request is not None:
                         self._waiting[number] = request
-                    elif self._waiting.pop(number, None) is None:
+                        continue
+                    if self._waiting.pop(number, None) is None:
                         self._withdrawn.add(number)
+                    self._answers.append((number, None))
                 has_come = True
+            self._send_answers()
         except (EOFError, OSError):
             self._waiting.clear()
             has_come = self.is_closed = True
         return has_come
+
+    def _send_answers(self) -> None:
+        if self._answers:
+            self._connection.send(self._answers)
+            self._answers = []
