@@ -81,6 +81,7 @@ OPTIONS = {
     "serve": MACHINE_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
+    | {"--protect"}
     | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines", "--compile"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},

@@ -65,6 +65,13 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     "by default those of the first model; may be repeated.",
 )
 @click.option(
+    "--protect",
+    multiple=True,
+    metavar="PATTERN",
+    help="Copy what matches this regular expression exactly once. Requests may choose it by the "
+    "name of its group, such as (?P<name>...), else by itself; may be repeated.",
+)
+@click.option(
     "--api-keys",
     type=PATH,
     metavar="FILE",

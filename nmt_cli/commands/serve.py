@@ -30,6 +30,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     host: str,
     port: int,
     glossaries: Sequence[str],
+    protect: Sequence[str],
     api_keys: Path | None,
     is_open: bool,
     origins: Sequence[str],
@@ -53,6 +54,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         )
     with importing("serve", "serve answers HTTP"):
         from nmt_cli.serving.models import Models, glossaries_of, models_of
+        from nmt_cli.serving.patterns import patterns_of
         from nmt_cli.serving.requests import Limits
         from nmt_cli.serving.server import Options, listening_socket, serve
     found = models_of(models)
@@ -60,9 +62,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         found = [model._replace(beam_size=beam_size) for model in found]
     limits = Limits(max_body_bytes, max_characters, max_lines, max_waiting_lines, max_seconds)
     keys = None if api_keys is None else _keys_in(api_keys)
-    chosen = Options(
-        limits, glossaries_of(glossaries, found), keys, origins, drain_seconds, log_text
-    )
+    terms, patterns = glossaries_of(glossaries, found), patterns_of(protect)
+    chosen = Options(limits, terms, patterns, keys, origins, drain_seconds, log_text)
     gpus = num_gpus(device)
     number = workers or gpus or max(1, int(cores().usable))
     on_device: TranslatorOptions = {"token_scores": True, **options}

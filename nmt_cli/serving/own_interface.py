@@ -107,8 +107,9 @@ def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[s
     glossary = None
     if isinstance(record.get("glossary"), str):
         glossary = service.glossary(record.pop("glossary"), model)
+    protect = service.patterns(model, record.pop("protect", None))
     try:
-        first = request_of({**record, "text": texts[0]})
+        first = request_of({**record, "protect": protect, "text": texts[0]})
         rest = [request_of({"text": text}).text for text in texts[1:]]
     except ValueError as error:
         raise RefusedError(400, str(error)) from None
@@ -160,6 +161,12 @@ REQUEST = {
         f"a string, or {LINE['glossary'].allowed}",
         "name of a glossary that the service was started with, or the terms of this request",
         {"anyOf": [STRING, LINE["glossary"].schema]},
+    ),
+    "protect": Key(
+        "a list of names",
+        "patterns of text that is copied: `common`, or the name of a pattern that the service was "
+        "started with; by default all these",
+        list_of(STRING),
     ),
     "token_scores": Key("true or false", "whether the answer has the score of each piece", TRUTH),
 }

@@ -17,6 +17,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.app import app_of
 from nmt_cli.serving.connections import Connection, allow_many_files, most_accepted
 from nmt_cli.serving.models import Models, ServedGlossary
+from nmt_cli.serving.patterns import Patterns
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import ModelWorkers
@@ -85,10 +86,11 @@ class Server(uvicorn.Server):
 
 
 class Options(NamedTuple):
-    """What operators choose beside the models; ``Service`` explains the first three."""
+    """What operators choose beside the models; ``Service`` explains the first four."""
 
     limits: Limits
     glossaries: Sequence[ServedGlossary]
+    patterns: Patterns
     keys: Sequence[str] | None
     origins: Sequence[str]  # of pages that may ask in browsers
     drain_seconds: float  # for what was accepted, after a signal
@@ -108,13 +110,15 @@ async def serve(
     """
     allow_many_files()
     async with AsyncExitStack() as stack:
-        limits, glossaries, keys, origins, drain_seconds, logs_text = options
+        limits, glossaries, patterns, keys, origins, drain_seconds, logs_text = options
         workers = {
             name: ModelWorkers(each, num_workers, limits.seconds) for name, each in starters.items()
         }
         for each in workers.values():
             stack.callback(each.close)
-        service = Service(models, workers, limits, glossaries=glossaries, keys=keys)
+        service = Service(
+            models, workers, limits, glossaries=glossaries, patterns=patterns, keys=keys
+        )
         service.logs_text = logs_text
         server, ending = Server(app_of(service, origins), limits.seconds), asyncio.Event()
 

@@ -19,6 +19,7 @@ from nmt_cli.messages import logs
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelError
 from nmt_cli.serving.operation import Figures
+from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
 from nmt_cli.serving.requests import (
     SMALL_REQUEST,
     Limits,
@@ -76,13 +77,15 @@ class Service:
         limits: Limits,
         *,
         glossaries: Sequence[ServedGlossary] = (),
+        patterns: Patterns = NO_PATTERNS,
         keys: Sequence[str] | None = None,
     ) -> None:
         """``translating`` has an entry for the name of each model.
 
         Requests need one of ``keys``; None: they need none.
         """
-        self.models, self.limits, self.glossaries = models, limits, glossaries
+        self.models, self.limits = models, limits
+        self.glossaries, self._patterns = glossaries, patterns
         self.state, self.detector = "starting", Detector(models.sources)
         self.num_characters = self._num_inside = 0
         self.logs_text = False
@@ -221,12 +224,19 @@ class Service:
                 return glossary
         raise RefusedError(404, f"there is no glossary {name!r} for these languages")
 
+    def patterns(self, model: Model, names: Sequence[str] | None = None) -> list[str]:
+        """Return the patterns of these names; None: those that are for each line of ``model``.
+
+        Raises RefusedError if a name is unknown.
+        """
+        return [] if names is None and model.parses else self._patterns.chosen(names)
+
     async def translate_texts(self, http: Request, asked: Texts) -> list[list[str]]:
         """Return for each text its translation, and after it the alternatives, best first.
 
         Each line of a text is translated by itself. Raises RefusedError if one cannot be.
         """
-        models, lines, counts = await self.aside(is_large(http), _lines, asked)
+        models, lines, counts = await self.aside(is_large(http), _lines, asked, self.patterns)
         translations = await self.translate(http, models, lines)
         return await self.aside(is_large(http), _texts, asked, translations, counts)
 
@@ -335,7 +345,9 @@ def _in_order(
     return [found[place] for place in range(len(found))]
 
 
-def _lines(asked: Texts) -> tuple[list[Model], list[Line], list[int]]:
+def _lines(
+    asked: Texts, patterns: Callable[[Model], Sequence[str]]
+) -> tuple[list[Model], list[Line], list[int]]:
     """Return the lines of all texts, the model for each, and how many lines each text has."""
     models, lines, counts = list[Model](), list[Line](), list[int]()
     for text, model in zip(asked.texts, asked.models, strict=True):
@@ -344,8 +356,9 @@ def _lines(asked: Texts) -> tuple[list[Model], list[Line], list[int]]:
             continue
         of_text = [text] if asked.markup else text.split("\n")
         n_best = min(1 + asked.num_alternatives, model.beam_size)
+        protect, split = patterns(model), asked.cuts and not model.parses
         for each in of_text:
-            line = Line(each, n_best=n_best, split=asked.cuts and not model.parses)
+            line = Line(each, n_best=n_best, split=split, protect=protect)
             if asked.glossary is not None:
                 line = line._replace(glossary=asked.glossary.for_line(each, asked.markup))
             lines.append(line._replace(markup=asked.markup))

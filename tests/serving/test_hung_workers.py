@@ -58,11 +58,10 @@ def test_the_others_go_on_while_a_stopped_worker_is_replaced(serving):
 
 
 def test_what_waits_for_the_only_worker_is_translated_by_the_next_one(serving):
-    command = serving("--workers=1")
+    command = serving("--workers=1", "--protect=(z+)+$")
     expected = translated(command, TEXTS)
-    os.kill(command.workers()[0], signal.SIGSTOP)
-    with ThreadPoolExecutor(2) as pool:
-        lost = pool.submit(status_of, command, TEXTS[0])
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(status_of, command, f"{'z' * 60}!")  # its matches are never found
         until(lambda: health(command) == (503, {"status": "stuck", "silent_workers": 1}))
         assert metric(command, "nmt_cli_ready") == 0
         assert translated(command, TEXTS) == expected

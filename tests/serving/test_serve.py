@@ -188,6 +188,8 @@ def test_layers_are_compiled_by_default_and_need_not_be(tmp_path, kernels):
         (["--host=192.0.2.1", "--open"], 1, "cannot listen on 192.0.2.1, port 5000: "),
         (["--glossary=none.tsv"], 1, "none.tsv"),
         (["--glossary=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv"),
+        (["--protect=(a"], 2, "--protect: '(a' is no regular expression: missing ), unterminated"),
+        (["--protect=(?P<a>b)", "--protect=(?P<a>c)"], 2, "two patterns have the name a; rename"),
         (["--api-keys=empty"], 1, "empty holds no key; write one on each line."),
     ],
 )
