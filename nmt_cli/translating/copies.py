@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import is_border
@@ -96,16 +97,22 @@ class ProtectedText(NamedTuple):
                 begin_words.add(copy.text)
             if is_border(self.source, match.end):
                 end_words.add(copy.text)
-        longest_first = sorted(wanted, key=len, reverse=True)
-        pattern = re.compile("|".join(map(re.escape, longest_first)))
         found, place = Counter[str](), 0
-        while (match_here := pattern.search(output, place)) is not None:
-            text, (begin, end) = match_here[0], match_here.span()
-            is_one = (text not in begin_words or is_border(output, begin)) and (
-                text not in end_words or is_border(output, end)
-            )
-            found[text] += is_one
-            place = end if is_one else begin + 1
+        # The next place of each text, the longest one first: Python would keep each expression that
+        # is compiled from texts.
+        nexts = [(output.find(text), -len(text), text) for text in wanted]
+        heapify(nexts)
+        while nexts:
+            begin, _, text = heappop(nexts)
+            if begin >= place:
+                end = begin + len(text)
+                is_one = (text not in begin_words or is_border(output, begin)) and (
+                    text not in end_words or is_border(output, end)
+                )
+                found[text] += is_one
+                place = end if is_one else begin + 1
+            if begin >= 0:
+                heappush(nexts, (output.find(text, max(begin + 1, place)), -len(text), text))
         return tuple(text for text in wanted if found[text] != wanted[text])
 
 

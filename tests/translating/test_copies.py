@@ -2,6 +2,7 @@
 
 import random
 import re
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -14,7 +15,7 @@ from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.copies import ProtectedText, SourceCopies, limits_of
+from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, limits_of
 from nmt_cli.translating.protection import Match, Protection
 from nmt_cli.translating.request import KEEPS_PIECES, Constraints, Request
 from nmt_cli.translating.target_phrases import TargetPhrases
@@ -266,3 +267,15 @@ def test_the_pieces_of_a_span_within_another_one_are_counted_in_addition(tokeniz
     limits = limits_of(copies, phrases.continuing)
     by_text = {copy.text: limits[copy.forms] for copy in copies}
     assert by_text == {"👍🏽": (2, 2), "👍": (1, 3), "{x}": (1, 1)}
+
+
+def test_nothing_is_kept_of_texts_that_were_looked_for():
+    tracemalloc.start()
+    for number in range(5):
+        text = f"{number}{'x' * 20_000}"
+        copy = Copy(text, 0, text, (), is_exact=True)
+        found = ProtectedText(text, [Match(0, len(text), "")], [copy]).not_copied(f"{text} {text}")
+        assert found == (text,)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 200_000
