@@ -16,6 +16,7 @@ from nmt_cli.serving.requests import (
     Endpoint,
     RefusedError,
     is_large,
+    refuse_many_phrases,
     refuse_wrong_keys,
 )
 from nmt_cli.serving.service import Service
@@ -52,6 +53,7 @@ async def translate(service: Service, http: Request) -> Response:
 def _asked(service: Service, record: dict[str, Any]) -> tuple[Model, list[Line], bool]:
     """Return the model, what is wanted of each text, and whether with the scores of pieces."""
     refuse_wrong_keys(record, REQUEST)
+    refuse_many_phrases(record)
     texts = record["text"] if isinstance(record["text"], list) else [record["text"]]
     service.limits.refuse_large(texts)
     model, with_scores = _model_of(service, record), record.pop("token_scores", False)

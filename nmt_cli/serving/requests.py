@@ -24,6 +24,8 @@ MOST_PARTS = 1_000  # of a form in several parts
 PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
 AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
 SMALL_REQUEST = 1_000  # bytes; work on more would keep the event loop from other requests
+MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
+
 
 TEXTS = {"anyOf": [STRING, list_of(STRING, 1)]}
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
@@ -233,6 +235,27 @@ def refuse_wrong_keys(fields: Mapping[str, Any], keys: Mapping[str, Key]) -> Non
         refuse_wrong(fields, keys)
     except ValueError as error:
         raise RefusedError(400, str(error)) from None
+
+
+def refuse_many_phrases(record: Mapping[str, Any]) -> None:
+    """Raise RefusedError if a request has too many terms and phrases, or too long ones."""
+    found = [record.get(key) for key in ("prefix", "required", "banned", "glossary")]
+    number = sum(len(each) for each in found if isinstance(each, list | dict))
+    if number > MOST_PHRASES:
+        raise RefusedError(413, f"{number:,} terms and phrases are more than {MOST_PHRASES:,}")
+    num_characters = _num_characters(found)
+    if num_characters > MOST_PHRASE_CHARACTERS:
+        message = f"terms and phrases of {num_characters:,} characters are more than"
+        raise RefusedError(413, f"{message} {MOST_PHRASE_CHARACTERS:,}")
+
+
+def _num_characters(value: Any) -> int:
+    """Return how many characters the strings in a value of JSON have."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return _num_characters(list(value.items()))
+    return sum(map(_num_characters, value)) if isinstance(value, list | tuple) else 0
 
 
 def texts_of(fields: Mapping[str, Any], key: str, limits: Limits) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf
+from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Shared, TextOf
 
 # Lines that a worker has at one time: as many as its search takes, so that the rest can still be
 # given to any worker, and a short request need not wait behind all lines of a long one.
@@ -25,6 +25,7 @@ class Batch:
 
     def __init__(self, requests: Sequence[Request | AttentionOf]) -> None:
         self.requests = requests
+        self.shared = _shared(requests)  # None: each line is sent as a whole
         self.translations: list[Translation | None] = [None] * len(requests)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.num_taken = self.num_answered = 0
@@ -46,6 +47,15 @@ class Batch:
         self.num_answered += 1
         if self.num_answered == len(self.requests) and not self.done.done():
             self.done.set_result(None)
+
+
+def _shared(requests: Sequence[Request | AttentionOf]) -> Request | None:
+    """Return the phrases and other wishes of lines, if there are any and all lines have them."""
+    first = requests[0] if len(requests) > 1 else None
+    if not isinstance(first, Request) or first.own_rules is None:
+        return None
+    wishes = first._replace(text="")
+    return wishes if all(each[1:] == wishes[1:] for each in requests) else None
 
 
 class Line(NamedTuple):
@@ -75,6 +85,7 @@ class Worker(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self._received = bytearray()
         self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
+        self._shared: dict[Batch, int] = {}  # the number under which it has what lines share
         # By the numbers under which they were sent; withdrawn ones until it has confirmed that.
         self.lines: dict[int, Line] = {}
         self.is_starting = True
@@ -111,7 +122,20 @@ class Worker(asyncio.Protocol):
             return not self.lines
         return len(self.lines) < LINES_OF_A_WORKER[self.device]
 
-    def send(self, number: int, request: Request | AttentionOf | None) -> None:
+    def give(self, number: int, line: Line) -> None:
+        """Let it have a line; before the first one of a batch it gets what all of them share."""
+        self.lines[number] = line
+        batch, request = line.batch, line.batch.requests[line.place]
+        if batch.shared is None or isinstance(request, AttentionOf):
+            self.send(number, request)
+            return
+        if batch not in self._shared:
+            self._shared[batch] = -number
+            self.send(-number, Shared(batch.shared))
+            batch.done.add_done_callback(lambda _: self.send(self._shared.pop(batch), None))
+        self.send(number, TextOf(self._shared[batch], request.text))
+
+    def send(self, number: int, request: Request | AttentionOf | Shared | TextOf | None) -> None:
         """Send a line, or None to withdraw it; nobody gets it if the worker has died.
 
         What is sent in one turn of the event loop is one message, so that the worker wakes once.

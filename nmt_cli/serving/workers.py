@@ -287,7 +287,5 @@ class ModelWorkers:
                 batch.num_taken += 1
                 if batch.has_waiting:
                     self._waiting.append(batch)
-            number = next(self._numbers)
-            worker.lines[number] = line
-            worker.send(number, line.batch.requests[line.place])
+            worker.give(next(self._numbers), line)
             self._note_work(worker)

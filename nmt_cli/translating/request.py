@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
@@ -128,6 +128,23 @@ class Request(NamedTuple):
     protect: Sequence[str] = ()
     protect_strict: bool | None = None
     no_repeat_ngram: int | None = None  # it never repeats a sequence of this many pieces
+
+    @property
+    def own_rules(self) -> Hashable:
+        """A key of its phrases, terms, patterns and other rules; None if it has none."""
+        phrases = self.required or self.banned or self.glossary or self.protect
+        if not phrases and self.prefix is None and self.no_repeat_ngram is None:
+            return None
+        rules = self.prefix, self.required, self.banned, self.glossary, self.protect
+        return _frozen((*rules, self.no_repeat_ngram))
+
+
+def _frozen(value: Any) -> Hashable:
+    """Return a key for what may change later, such as a list of phrases."""
+    if isinstance(value, str) or not isinstance(value, Collection):
+        return cast(Hashable, value)
+    items = value.items() if isinstance(value, Mapping) else value
+    return (type(value), *map(_frozen, items))
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.text.glossary import Glossary
@@ -41,6 +41,8 @@ NO_SENTENCE = "it has several sentences, and its required phrases have no certai
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 PARSES = "this model parses; the only rule possible is one about the longest output"
 
+# Different wishes that are kept prepared: those of requests whose lines take turns in a worker.
+MOST_KEPT = 8
 
 Encoded = tuple[TargetPhrase, ...]
 
@@ -106,6 +108,7 @@ class WantedOutputs:
         self.marks, self.sampling, self._is_parser = marks, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
         self._copies = SourceCopies(tokenizer, self._phrases)
+        self._kept: dict[Hashable, Wanted] = {}  # of lines, the last one used last
         self._automata: dict[Any, RequiredPhrases] = {}  # the last one
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
@@ -134,13 +137,10 @@ class WantedOutputs:
         error = request.error or self._bounds.why_not(request)
         if error is not None:
             return Wanted(error=error)
-        wanted = self._for_all
-        own = request.required or request.banned or request.glossary or request.protect
-        if request.prefix is not None or request.no_repeat_ngram is not None or own:
-            try:
-                wanted = self._for_line(request)
-            except ContradictionError as contradiction:
-                return Wanted(error=str(contradiction))
+        rules = request.own_rules
+        wanted = self._for_all if rules is None else self._prepared(rules, request)
+        if wanted.error is not None:
+            return wanted
         strict = request.protect_strict
         return wanted._replace(
             line=request.line or 0,
@@ -227,6 +227,23 @@ class WantedOutputs:
         """Return whether rules restrict the output of a line."""
         rules = self.constraints.min_length or wanted.rule_data
         return bool(rules) or wanted.glossary is not None or wanted.protection is not None
+
+    def _prepared(self, rules: Hashable, request: Request) -> Wanted:
+        """Return what a line's own rules ask for, or why they cannot.
+
+        Lines that ask for the same one after the other, such as those of a request of a service,
+        share it.
+        """
+        wanted = self._kept.pop(rules, None)
+        if wanted is None:
+            try:
+                wanted = self._for_line(request)
+            except ContradictionError as contradiction:
+                wanted = Wanted(error=str(contradiction))
+            if len(self._kept) == MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        self._kept[rules] = wanted
+        return wanted
 
     def _for_line(self, request: Request) -> Wanted:
         if self._is_parser:

@@ -90,6 +90,18 @@ def test_wrong_requests_have_a_reason(running_service):
     assert requests.get(f"{running_service.url}/none", timeout=30).status_code == 404
 
 
+def test_terms_and_phrases_are_limited(running_service):
+    def error(**wishes):
+        record = {"text": WORDS, "source": "en", **wishes}
+        return post(running_service, "/v1/translate", record, 413)["error"]
+
+    terms = {str(number): "a" for number in range(5_001)}
+    found = error(banned=["ant"] * 5_000, glossary=terms)
+    assert found == "10,001 terms and phrases are more than 10,000"
+    found = error(prefix="a" * 200_000, glossary={"ab": ["c" * 150_000, "d" * 150_000]})
+    assert found == "terms and phrases of 500,002 characters are more than 500,000"
+
+
 def test_sentences_and_gaps_are_the_text(running_service):
     text = " One is here. Another one? \n\nLast"
     answer = post(running_service, "/v1/sentences", {"text": text, "source": "en"})

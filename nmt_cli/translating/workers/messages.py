@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
 NO_LINE = 0  # the number of none: a worker confirms its withdrawal, which shows that it works
@@ -27,6 +28,19 @@ class AttentionOf(NamedTuple):
     model: str  # what the page calls it
     source: str  # the codes of its languages
     target: str
+
+
+class Shared(NamedTuple):
+    """What several lines of a service ask for beside their texts; a worker gets it once."""
+
+    request: Request  # whose text is empty
+
+
+class TextOf(NamedTuple):
+    """The text of a line that asks for what came under the number ``shared``."""
+
+    shared: int
+    text: str
 
 
 class Loaded(NamedTuple):

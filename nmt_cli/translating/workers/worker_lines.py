@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import select
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from multiprocessing.connection import Connection
 
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import AttentionOf, Bug
+from nmt_cli.translating.workers.messages import AttentionOf, Bug, Shared, TextOf
 
 
 class WorkerLines:
     """The lines of a worker, and pages, which are drawn while no line is searched.
 
-    They come in messages, which are lists of numbers and requests: a number with None withdraws
-    what came under this number. The answers are lists of numbers and translations, or bugs; a
-    number with None confirms at once that it is withdrawn. Both are exchanged in ``wait`` and after
-    each step of the search, so that one thread is enough.
+    They come in messages, which are lists of numbers and requests, or texts that share what came
+    before. A number with None withdraws what came under this number. The answers are lists of
+    numbers and translations, or bugs; a number with None confirms at once that it is withdrawn.
+    Both are exchanged in ``wait`` and after each step of the search: one thread is enough.
     """
 
     def __init__(self, connection: Connection, draw: Callable[[AttentionOf], Translation]) -> None:
@@ -29,6 +30,7 @@ class WorkerLines:
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
+        self._shared: dict[int, Request] = {}
         self._withdrawn: set[int] = set()  # since the last step
         self._answers: list[tuple[int, Translation | Bug | None]] = []  # that were not sent yet
 
@@ -89,13 +91,8 @@ class WorkerLines:
             self._send_answers()
             milliseconds = None if seconds is None else 1_000 * seconds
             while self._arrivals.poll(0 if self._waiting or has_come else milliseconds):
-                for number, request in self._connection.recv():
-                    if request is not None:
-                        self._waiting[number] = request
-                        continue
-                    if self._waiting.pop(number, None) is None:
-                        self._withdrawn.add(number)
-                    self._answers.append((number, None))
+                for number, item in self._connection.recv():
+                    self._receive(number, item)
                 has_come = True
             self._send_answers()
         except (EOFError, OSError):
@@ -103,7 +100,30 @@ class WorkerLines:
             has_come = self.is_closed = True
         return has_come
 
+    def _receive(self, number: int, item: Request | AttentionOf | Shared | TextOf | None) -> None:
+        if isinstance(item, Shared):
+            self._shared[number] = _with_terms(item.request)
+        elif isinstance(item, TextOf):
+            self._waiting[number] = self._shared[item.shared]._replace(text=item.text)
+        elif item is not None:
+            self._waiting[number] = item
+        else:
+            known = self._waiting.pop(number, None) or self._shared.pop(number, None)
+            if known is None:
+                self._withdrawn.add(number)
+            self._answers.append((number, None))
+
     def _send_answers(self) -> None:
         if self._answers:
             self._connection.send(self._answers)
             self._answers = []
+
+
+def _with_terms(request: Request) -> Request:
+    """Return a request whose terms are ready to be found; if they are wrong, it has the error."""
+    if not isinstance(request.glossary, Mapping):
+        return request
+    try:
+        return request._replace(glossary=Glossary.of(request.glossary))
+    except ValueError as error:
+        return request._replace(error=str(error))
