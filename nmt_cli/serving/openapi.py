@@ -22,7 +22,8 @@ from nmt_cli.translating.record_keys import STRING, Key, list_of, object_of
 TITLE = "nmt-cli serve"
 INTRODUCTION = (
     "Requests and answers are JSON in UTF-8. Keys in bold must be given, and an answer always has "
-    "them. `/openapi.json` describes the same to programs."
+    "them. `/openapi.json` describes the same to programs. The header `X-Request-ID` of an answer "
+    "has the name of its request in the log; a request may choose it by the same header."
 )
 VARIABLE = re.compile(r"{(\w+)}")  # in a path
 JSON = "application/json"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -24,6 +25,7 @@ MOST_PARTS = 1_000  # of a form in several parts
 PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
 AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
 SMALL_REQUEST = 1_000  # bytes; work on more would keep the event loop from other requests
+REQUEST_ID = ContextVar("REQUEST_ID", default="")  # of the request that is being answered
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
 
 

@@ -21,6 +21,7 @@ from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelEr
 from nmt_cli.serving.operation import Figures
 from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
 from nmt_cli.serving.requests import (
+    REQUEST_ID,
     SMALL_REQUEST,
     Limits,
     RefusedError,
@@ -250,7 +251,7 @@ class Service:
         """
         translations = await self._answers(http, models, lines)
         if self.logs_text:
-            await self.aside(is_large(http), _log, lines, translations)
+            await self.aside(is_large(http), _log, REQUEST_ID.get(), lines, translations)
         return translations
 
     async def attention(self, http: Request, model: Model, wanted: AttentionOf) -> str:
@@ -367,9 +368,9 @@ def _lines(
     return models, lines, counts
 
 
-def _log(lines: Sequence[Line], translations: Sequence[Translation]) -> None:
+def _log(request_id: str, lines: Sequence[Line], translations: Sequence[Translation]) -> None:
     for line, translation in zip(lines, translations, strict=True):
-        logs.info(f"{line.text!r} -> {translation.text!r}")
+        logs.info(f"request {request_id}: {line.text!r} -> {translation.text!r}")
 
 
 def _texts(

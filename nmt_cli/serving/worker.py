@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from nmt_cli.serving.requests import REQUEST_ID
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Shared, TextOf
@@ -24,7 +25,7 @@ class Batch:
     """The lines of one request, and their translations so far."""
 
     def __init__(self, requests: Sequence[Request | AttentionOf]) -> None:
-        self.requests = requests
+        self.requests, self.request_id = requests, REQUEST_ID.get()
         self.shared = _shared(requests)  # None: each line is sent as a whole
         self.translations: list[Translation | None] = [None] * len(requests)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -64,6 +65,11 @@ class Line(NamedTuple):
     batch: Batch
     place: int
     deaths: int = 0
+
+    def __str__(self) -> str:
+        """Return what the log calls it."""
+        place, number = self.place + 1, len(self.batch.requests)
+        return f"request {self.batch.request_id}: line {place:,} of {number:,}"
 
     @property
     def is_alone(self) -> bool:

@@ -20,11 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.figures import counted
 from nmt_cli.serving.worker import Batch, Line, Worker
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import AttentionOf, Bug, Ready, Refused
+from nmt_cli.translating.workers.messages import Answer, AttentionOf, Bug, Ready, Refused, SlowLine
 from nmt_cli.translating.workers.pool import WorkerStarter, reason_of
 
 MOST_DEATHS = 4  # of workers with the same line, until it fails
@@ -32,6 +31,7 @@ MOST_FAILED_STARTS = 3
 SECONDS_BETWEEN_LOOKS = (
     1.0  # at workers that have lines, or less: a tenth of what a request may take
 )
+SHOWN_REQUESTS = 10  # of a worker that is killed
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
 
 
@@ -175,9 +175,11 @@ class ModelWorkers:
                     self._kill(worker)
 
     def _kill(self, worker: Worker) -> None:
+        requests = list(dict.fromkeys(line.batch.request_id for line in worker.lines.values()))
+        more = ", ..." if len(requests) > SHOWN_REQUESTS else ""
         logs.warning(
-            f"worker process {worker.process} has answered nothing for {self._seconds:g} s with "
-            f"{counted(len(worker.lines), 'line')} and is killed."
+            f"worker process {worker.process} has answered nothing for {self._seconds:g} s and is "
+            f"killed; it has lines of the requests {', '.join(requests[:SHOWN_REQUESTS])}{more}."
         )
         with suppress(ProcessLookupError):
             os.kill(worker.process, signal.SIGKILL)
@@ -227,15 +229,23 @@ class ModelWorkers:
             if not self._ready.done():
                 self._ready.set_result(None)
         else:
-            for number, answer in message:  # None: it is withdrawn
-                line = worker.lines.pop(number, None)
-                if line is not None and answer is not None:
-                    self._note_answer(line, answer)
+            for number, answer in message:
+                self._note(worker, number, answer)
         self._note_work(worker)
+
+    def _note(self, worker: Worker, number: int, answer: Answer) -> None:
+        if number not in worker.lines:  # it was answered while it was withdrawn
+            return
+        if isinstance(answer, SlowLine):
+            logs.info(f"{worker.lines[number]} {answer.what}")
+            return
+        line = worker.lines.pop(number)
+        if answer is not None:  # None: it is withdrawn
+            self._note_answer(line, answer)
 
     def _note_answer(self, line: Line, answer: Translation | Bug) -> None:
         if isinstance(answer, Bug):
-            logs.warning(f"a line met a bug in a worker process:\n{answer.traceback}")
+            logs.warning(f"{line} met a bug in a worker process:\n{answer.traceback}")
             answer = Translation(error=BUG)
         self._num_lines += 1
         self._num_pieces += len(answer.tokens)

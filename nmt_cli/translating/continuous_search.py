@@ -75,6 +75,10 @@ class LineSource(Protocol[Key]):
         """Take the translation of a line, or the bug that it met."""
         ...
 
+    def report(self, line: Key, what: str) -> None:
+        """Log that a line takes long: its name, and ``what``."""
+        ...
+
 
 class ContinuousSearch(Generic[Key]):
     """Translates lines in one search, which each joins when it comes (continuous batching).
@@ -106,7 +110,7 @@ class ContinuousSearch(Generic[Key]):
         self._engine.free_caches()
 
     def _translate(self) -> None:
-        driver, slow_lines = self._engine.driver, SlowLines()
+        driver, slow_lines = self._engine.driver, SlowLines(report=self._report)
         turns = _Turns(self._next_line, driver.most_like)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
@@ -130,6 +134,10 @@ class ContinuousSearch(Generic[Key]):
                     turns.add(again)
                 else:
                     self._answer(job)
+
+    def _report(self, job: LineJob, what: str) -> None:
+        if job in self._inside:
+            self._lines.report(self._inside[job], what)
 
     def _withdraw(self) -> list[LineJob]:
         """Remove the lines that are withdrawn now; return them."""
@@ -253,8 +261,13 @@ class SlowLines:
     One object is for the lines that are translated together.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        report: Callable[[LineJob, str], None] | None = None,
+    ) -> None:
+        """``report`` gets the line, and what is said of it; by default it is logged."""
+        self._clock, self._report = clock, report or _log
         self._job: LineJob | None = None
         self._since = self._next_look = clock()
         self._next_report = FIRST_REPORT_SECONDS
@@ -271,11 +284,16 @@ class SlowLines:
             self._job, self._since, self._next_report = job, now, FIRST_REPORT_SECONDS
         elif now - self._since >= self._next_report:
             self._next_report *= 2
-            logs.info(f"{_described(job)} takes long, {now - self._since:.0f} s by itself so far.")
+            seconds = now - self._since
+            self._report(job, f"{_described(job)} takes long, {seconds:.0f} s by itself so far.")
+
+
+def _log(job: LineJob, what: str) -> None:
+    logs.info(f"line {job.wanted.line:,} {what}")
 
 
 def _described(job: LineJob) -> str:
     sentences = {tuple(each.tokens) for each in job.sentences}  # not each sample
     pieces = counted(sum(map(len, sentences)), "piece")
     parts = f" in {len(sentences):,} parts" if len(sentences) > 1 else ""
-    return f"line {job.wanted.line:,} with {pieces}{parts}"
+    return f"with {pieces}{parts}"

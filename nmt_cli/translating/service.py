@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import count
 
+from nmt_cli.messages import logs
 from nmt_cli.translating.continuous_search import ContinuousSearch, Engine
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request, numbered
@@ -176,6 +177,10 @@ class Service:
             line.future.set_exception(answer)
         else:
             line.future.set_result(answer)
+
+    def report(self, line: SubmittedLine, what: str) -> None:
+        """Log that a line takes long."""
+        logs.info(f"line {line.request.line:,} {what}")
 
     def _has_thread(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

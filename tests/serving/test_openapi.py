@@ -182,7 +182,8 @@ def test_a_bug_is_an_answer_that_is_logged_and_counted(monkeypatch):
             assert answer.json()[key].startswith("it met a bug; the log")
         figures = requests.get(f"{service.url}/metrics", timeout=30)
     assert 'requests_total{path="/v1/translate",status="500"} 1' in figures.text
-    assert logged[0].startswith("POST /v1/translate met a bug:\nTraceback")
+    what = "request [0-9a-f]{16}: POST /v1/translate met a bug:\nTraceback"
+    assert re.match(what, logged[0])
     assert logged[0].rstrip().endswith("ZeroDivisionError")
 
 

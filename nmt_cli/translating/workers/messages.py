@@ -69,6 +69,12 @@ class Done(NamedTuple):
     translations: list[Translation]
 
 
+class SlowLine(NamedTuple):
+    """A line of a service takes long; it is answered later."""
+
+    what: str  # goes on behind the name of the line
+
+
 class Bug(NamedTuple):
     """A bug that a worker met: what LinesFailedError holds."""
 
@@ -76,3 +82,6 @@ class Bug(NamedTuple):
     last: int
     finished: list[Translation]
     traceback: str
+
+
+Answer = Translation | Bug | SlowLine | None  # of a worker of a service; None: it is withdrawn

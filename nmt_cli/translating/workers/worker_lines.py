@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import AttentionOf, Bug, Shared, TextOf
+from nmt_cli.translating.workers.messages import Answer, AttentionOf, Bug, Shared, SlowLine, TextOf
 
 
 class WorkerLines:
@@ -18,8 +18,9 @@ class WorkerLines:
 
     They come in messages, which are lists of numbers and requests, or texts that share what came
     before. A number with None withdraws what came under this number. The answers are lists of
-    numbers and translations, or bugs; a number with None confirms at once that it is withdrawn.
-    Both are exchanged in ``wait`` and after each step of the search: one thread is enough.
+    numbers and translations, bugs, or reports of slow lines; a number with None confirms at once
+    that it is withdrawn. Both are exchanged in ``wait`` and after each step of the search, so that
+    one thread is enough.
     """
 
     def __init__(self, connection: Connection, draw: Callable[[AttentionOf], Translation]) -> None:
@@ -32,7 +33,7 @@ class WorkerLines:
         self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
         self._shared: dict[int, Request] = {}
         self._withdrawn: set[int] = set()  # since the last step
-        self._answers: list[tuple[int, Translation | Bug | None]] = []  # that were not sent yet
+        self._answers: list[tuple[int, Answer]] = []  # that were not sent yet
 
     def wait(self, seconds: float | None = None) -> bool:
         """Send the answers, and wait for a message; return False if ``seconds`` passed without one.
@@ -66,6 +67,10 @@ class WorkerLines:
             self._answers.append((line, Bug(0, 0, [], report)))
         else:
             self._answers.append((line, answer))
+
+    def report(self, line: int, what: str) -> None:
+        """Send what is to be logged of a line after this step."""
+        self._answers.append((line, SlowLine(what)))
 
     def draw_page(self) -> None:
         """Draw a page if one is next; no line may be in the search."""
