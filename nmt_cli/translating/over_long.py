@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from nmt_cli.translating.copies import Copy
 
-SENTENCE_END = re.compile(r"""[.!?…]+["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
+# Of several marks only the last one is matched: from each of "!!!!" all the others would be tried.
+SENTENCE_END = re.compile(r"""[.!?…]["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
 WHITE_SPACE = re.compile(r"\s+")
 ZERO_WIDTH_JOINER = "\u200d"
 

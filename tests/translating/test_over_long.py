@@ -1,8 +1,10 @@
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.translating.over_long import halve, parts_within
+from nmt_cli.translating.over_long import SENTENCE_END, halve, parts_within
 
 
 def encode(text):
@@ -45,6 +47,12 @@ def test_parts_fit_and_nothing_but_white_space_is_lost(text, limit):
     assert without_white_space(joined) == without_white_space(text)
 
 
+@given(st.text(".!?\"')a \n。」"))
+def test_sentences_end_behind_the_last_of_several_marks(text):
+    ends = re.finditer(r"""[.!?…]+["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""", text)
+    assert [each.end() for each in SENTENCE_END.finditer(text)] == [each.end() for each in ends]
+
+
 def test_words_stay_apart_and_long_words_together():
     text = "word " * 50 + "x" * 300 + " end"
     parts = parts_within(text, encode(text), 40, encode)
@@ -56,6 +64,7 @@ def test_a_space_before_a_character_in_several_parts_is_kept():
     assert [(len(part.tokens), part.separator) for part in parts] == [(1, ""), (3, " "), (1, "")]
 
 
-def test_a_long_text_is_cut_in_reasonable_time():
-    text = "x" * 1_000_000
+@pytest.mark.parametrize("unit", ["x", "!", "。", '!"', "!'''"])
+def test_a_long_text_is_cut_in_reasonable_time(unit):
+    text = unit * (1_000_000 // len(unit))
     assert rejoined(parts_within(text, encode(text), 1000, encode)) == text
