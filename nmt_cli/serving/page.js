@@ -9,6 +9,7 @@ const CERTAIN = 80; // % of a detected language, as the service has it
 const DETECT = "auto";
 const byId = (id) => document.getElementById(id);
 const [source, target, status] = ["source", "target", "status"].map(byId);
+const frame = document.querySelector("iframe");
 const languageName = new Intl.DisplayNames(["en"], { type: "language" });
 
 let models = [];
@@ -101,6 +102,7 @@ function swap() {
   byId("target-language").value = from;
   showChoices();
   source.value = target.textContent;
+  forgetPlaces();
   translate();
 }
 
@@ -233,7 +235,7 @@ function mark(place, isMarked, name = "marked") {
 
 // The text changes before its sentences are known again: until then, no mark would be in its place.
 function forgetPlaces() {
-  byId("mirror").replaceChildren();
+  byId("mirror").replaceChildren(source.value, "\n");
 }
 
 // ---- one sentence
@@ -281,7 +283,8 @@ function showAlternatives(place, ranked) {
   if (!fieldset.querySelector("input:checked")) fieldset.querySelector("input").click();
   byId("sentence-heading").textContent = `Sentence ${place + 1}`;
   byId("sentence").hidden = false;
-  fieldset.querySelector("input:checked").focus();
+  fieldset.querySelector("input:checked").focus({ preventScroll: true });
+  byId("sentence").scrollIntoView({ block: "nearest" });
 }
 
 function showWords(place, alternative) {
@@ -319,7 +322,7 @@ function showWords(place, alternative) {
   form.elements.translation.value = alternative.text;
   form.elements.model.value = shown.model.name;
   form.elements.api_key.value = sessionStorage.getItem("key") ?? "";
-  document.querySelector("iframe").hidden = true;
+  frame.hidden = true;
 }
 
 function step(event, spans, number) {
@@ -373,7 +376,14 @@ for (const id of ["source-language", "target-language", "model"])
 byId("swap").addEventListener("click", swap);
 byId("close").addEventListener("click", () => closeSentence());
 byId("attention").addEventListener("submit", () => {
-  document.querySelector("iframe").hidden = false;
+  frame.hidden = false;
+});
+frame.addEventListener("load", () => {
+  const page = frame.contentDocument.documentElement;
+  const fit = () => (frame.style.height = `${page.offsetHeight + 2}px`); // and its borders
+  new ResizeObserver(fit).observe(page);
+  fit();
+  frame.scrollIntoView({ block: "nearest" });
 });
 byId("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText(target.textContent);

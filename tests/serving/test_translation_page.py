@@ -11,6 +11,7 @@ from tests.browser import needs_chromium
 pytestmark = [pytest.mark.slow, needs_chromium]
 FIRST, SECOND = "ant bee cat dog.", "eel fox gnu."
 TEXT = f"{FIRST}  {SECOND}"
+LONG = "ant bee cat dog eel fox gnu hen ibis jay kite lark mole. " * 30
 FOCUSED = "document.activeElement"
 SENTENCES = "[...document.querySelectorAll('.sentence')].map((span) => span.textContent)"
 STATUS = "document.getElementById('status').textContent"
@@ -29,6 +30,14 @@ def page(browser, running_service):
     hosts = {url.split("/")[2] for url in browser.requests if url.startswith("http")}
     assert hosts == {running_service.url.split("/")[2]}
     assert browser.problems == []
+
+
+@pytest.fixture
+def telephone(page, running_service):
+    """The same page in a small window."""
+    page.open(f"{running_service.url}/", width=390, height=844)
+    page.wait_for("document.querySelectorAll('#target-language option').length")
+    return page
 
 
 @pytest.fixture
@@ -189,16 +198,68 @@ def test_text_is_never_taken_for_html(page):
     assert not page.evaluate("document.querySelector('main img, main script')")
 
 
-def test_marks_lie_behind_their_words(page):
+def test_marks_lie_behind_their_words(telephone):
     """The copy of the text behind the text area breaks its lines where the text area does."""
-    text = "ant bee cat dog eel fox gnu hen ibis jay kite lark mole. " * 30
-    page.write(text)
-    page.wait_for(f"{SENTENCES}.length === 30")
+    telephone.write(LONG)
+    telephone.wait_for(f"{SENTENCES}.length === 30")
     heights = "['mirror', 'source'].map((id) => document.getElementById(id).scrollHeight)"
-    mirror, source = page.evaluate(heights)
+    mirror, source = telephone.evaluate(heights)
     assert abs(mirror - source) <= 1
-    page.evaluate("document.getElementById('source').scrollTop = 200")
-    page.wait_for("document.getElementById('mirror').scrollTop === 200")
+    telephone.evaluate("document.getElementById('source').scrollTop = 200")
+    telephone.wait_for("document.getElementById('mirror').scrollTop === 200")
+
+
+def test_the_box_grows_with_its_text(page):
+    hidden = "['mirror', 'source'].map((id) => document.getElementById(id))"
+    hidden += ".map((box) => box.scrollHeight - box.clientHeight)"
+    for end in ("", "\n"):
+        page.write(f"{LONG}{end}")
+        assert page.evaluate(hidden) == [0, 0]  # at once
+    page.wait_for(f"{SENTENCES}.length === 60")
+    assert page.evaluate(hidden) == [0, 0]
+    assert page.evaluate("document.getElementById('source').clientHeight") > 400
+
+
+def in_sight(element):
+    """Return the expression of whether all of an element is within the window."""
+    box = f"document.querySelector('{element}').getBoundingClientRect()"
+    return f"Math.round({box}.top) >= 0 && Math.round({box}.bottom) <= innerHeight"
+
+
+def test_a_sentence_and_its_attention_are_shown_in_sight(telephone):
+    telephone.write(f"{FIRST} {LONG}")
+    telephone.wait_for(f"{SENTENCES}.length === 31")
+    telephone.evaluate("document.querySelector('.sentence').click()")
+    telephone.wait_for(IS_OPEN)
+    assert telephone.evaluate(in_sight("#sentence"))
+    telephone.evaluate("document.querySelector('#attention button').click()")
+    frame = "document.querySelector('iframe').contentDocument"
+    rows = f"{frame}?.querySelectorAll('#figures section:first-child .keys li')"
+    telephone.wait_for(f"{rows}?.length > 0 && {in_sight('iframe')}")
+    telephone.evaluate(f"[...{rows}].at(-1).scrollIntoView()")
+    box = f"[...{rows}].at(-1).getBoundingClientRect()"
+    left, right, bottom = telephone.evaluate(f"[{box}.left, {box}.right, {box}.bottom]")
+    width, height = telephone.evaluate(
+        f"['Width', 'Height'].map((n) => {frame}.documentElement['client' + n])"
+    )
+    assert 0 <= left < right <= width
+    assert bottom <= height
+
+
+def test_an_error_is_in_sight_whatever_part_of_a_long_text_is(
+    telephone, running_service, monkeypatch
+):
+    telephone.write(LONG)
+    telephone.wait_for(f"{SENTENCES}.length === 30")
+    assert not telephone.evaluate(in_sight("#status"))
+    limits = running_service.service.limits._replace(characters=10)
+    monkeypatch.setattr(running_service.service, "limits", limits)
+    telephone.write("Much more text.")
+    telephone.wait_for(f"{STATUS}.includes('characters are more than 10')")
+    assert telephone.evaluate(in_sight("#status"))
+    telephone.evaluate("scrollTo(0, 300)")
+    assert telephone.evaluate(in_sight("#status"))
+    telephone.problems.clear()  # the browser notes the status of the answer
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
