@@ -95,9 +95,7 @@ class Worker(asyncio.Protocol):
         # By the numbers under which they were sent; withdrawn ones until it has confirmed that.
         self.lines: dict[int, Line] = {}
         self.is_starting = True
-        self.silent_looks = (
-            0  # in a row, at each of which it still owed an answer to the one before
-        )
+        self.silent_looks = 0  # in a row, at which it had not answered the first one
         self._is_asked = False
         self.device = "cpu"
         self.busy_since: float | None = None

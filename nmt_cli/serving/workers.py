@@ -28,9 +28,8 @@ from nmt_cli.translating.workers.pool import WorkerStarter, reason_of
 
 MOST_DEATHS = 4  # of workers with the same line, until it fails
 MOST_FAILED_STARTS = 3
-SECONDS_BETWEEN_LOOKS = (
-    1.0  # at workers that have lines, or less: a tenth of what a request may take
-)
+SECONDS_BETWEEN_LOOKS = 1.0  # at workers, or a tenth of what a request may take if that is less
+LEAST_SECONDS = 2.0  # without an answer, until a worker is killed: a step may take as long
 SHOWN_REQUESTS = 10  # of a worker that is killed
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
 
@@ -82,7 +81,8 @@ class ModelWorkers:
         """``seconds`` a request may take."""
         self.workers: list[Worker] = []
         self.chosen: dict[str, str] = {}  # of the workers' translators
-        self._starter, self._num_workers, self._seconds = starter, num_workers, seconds
+        self._starter, self._num_workers = starter, num_workers
+        self._seconds = max(seconds, LEAST_SECONDS)
         # The starter waits for the model, and is not to be shared between threads.
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()
