@@ -25,7 +25,7 @@ from nmt_cli.serving.service import Service
 
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
 ID_HEADER = "X-Request-ID"
-ID_OF_CLIENT = re.compile(r"[A-Za-z0-9._:-]{1,64}")  # others might mislead who reads the log
+ID_OF_CLIENT = re.compile(r"[A-Za-z0-9._:+/=-]{1,64}")  # others might mislead who reads the log
 PATHS = [endpoint for _, endpoints in interfaces().values() for endpoint in endpoints]
 
 

@@ -37,7 +37,7 @@ def test_every_answer_names_its_request(running_service, method, path, body):
     found = {id_of(running_service, method, path, data=body) for _ in range(2)}
     assert len(found) == 2
     assert all(re.fullmatch(NEW, each) for each in found)
-    assert id_of(running_service, method, path, "a-1:b_2.C", data=body) == "a-1:b_2.C"
+    assert id_of(running_service, method, path, "a-1:b_2.C+/=", data=body) == "a-1:b_2.C+/="
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a\tb", "é", "<b>", "request 1", "a" * 65, "a,b"])

@@ -1,14 +1,17 @@
 """A worker of a service: its lines join one search, and are answered after each step."""
 
+import gc
 import threading
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from typing import Any
 
+from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.wanted_output import MOST_KEPT
 from nmt_cli.translating.workers import process
-from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Bug, Ready
+from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Bug, Ready, Shared, TextOf
 from nmt_cli.translating.workers.process import work_for_service
 from tests.fake_models import copying
 from tests.translating.test_service import SECONDS, Gate, texts_of
@@ -94,6 +97,23 @@ def test_a_withdrawn_line_leaves_the_search(monkeypatch):
         assert (number, translation.text) == (3, "b")
         assert not connection.poll()
     assert len(steps) == 4
+
+
+def test_what_lines_share_is_not_kept_when_it_is_withdrawn(monkeypatch):
+    def glossaries():
+        gc.collect()
+        return [each for each in gc.get_objects() if isinstance(each, Glossary)]
+
+    before = len(glossaries())
+    with worker_of(copying(monkeypatch)[0]) as connection:
+        for number in range(1, 4 * MOST_KEPT):
+            shared = Request("", glossary={f"word {number}": ["a"], "b": ["a"]})
+            connection.send([(-number, Shared(shared)), (number, TextOf(-number, "b"))])
+            ((_, translation),) = answers_from(connection, 1)
+            assert "a" in translation.text
+            connection.send([(-number, None)])
+            assert answers_from(connection, 1) == [(-number, None)]
+        assert len(glossaries()) <= before + MOST_KEPT
 
 
 def test_a_page_is_drawn_between_the_lines_before_it_and_those_after_it(monkeypatch):
