@@ -43,11 +43,10 @@ class NotingCommand(Command):
 def command(tmp_path_factory):
     folder = tmp_path_factory.mktemp("noting")
     (folder / "sitecustomize.py").write_text(NOTING)
-    variables = {"PYTHONPATH": str(folder), "NOTES": str(folder / "notes")}
+    notes = folder / "notes"
     options = (f"--workers={NUM_WORKERS}", "--precision=fp32", "--device=cpu")
-    found = NotingCommand(str(REVERSING), *options, **variables)
-    found.url = found.wait_for(r"http://\S+").group()
-    found.notes = folder / "notes"
+    found = NotingCommand(str(REVERSING), *options, PYTHONPATH=str(folder), NOTES=str(notes))
+    found.url, found.notes = found.wait_for(r"http://\S+").group(), notes
     until(lambda: len(found.workers()) == NUM_WORKERS)
     yield found
     found.close()
