@@ -379,7 +379,8 @@ byId("attention").addEventListener("submit", () => {
   frame.hidden = false;
 });
 frame.addEventListener("load", () => {
-  const page = frame.contentDocument.documentElement;
+  const page = frame.contentDocument?.documentElement;
+  if (!page) return; // the browser's own page: the server cannot be reached
   const fit = () => (frame.style.height = `${page.offsetHeight + 2}px`); // and its borders
   new ResizeObserver(fit).observe(page);
   fit();

@@ -14,22 +14,24 @@ from nmt_cli.translating.protection import COMMON, MOST_SHOWN, Protection
 class Patterns(NamedTuple):
     """Patterns of text that translations copy, by the names that requests may give."""
 
-    by_name: Mapping[str, str] = {}
+    by_name: Mapping[str, str] = {COMMON: COMMON}
+    given: Sequence[str] = ()  # the names of those for requests that name none
 
     def chosen(self, names: Sequence[str] | None) -> list[str]:
-        """Return the patterns with ``names``, of which ``common`` is always one; None: all given.
+        """Return the patterns with ``names``; None: those given.
 
         Raises RefusedError if a name is unknown.
         """
-        known = {COMMON: COMMON, **self.by_name}
         for name in names or ():
-            if name not in known:
+            if name not in self.by_name:
                 raise RefusedError(
                     400,
                     f"protect: this service has no pattern {name[:MOST_SHOWN]!r}; those it has are "
-                    f"{', '.join(known)}",
+                    f"{', '.join(self.by_name)}",
                 )
-        return [known[name] for name in (self.by_name if names is None else names)]
+        return [
+            self.by_name[name] for name in dict.fromkeys(self.given if names is None else names)
+        ]
 
 
 NO_PATTERNS = Patterns()
@@ -41,13 +43,14 @@ def patterns_of(arguments: Sequence[str]) -> Patterns:
     The name of each is that of its group, such as (?P<name>...), or else the pattern. Raises
     UserError if one is wrong.
     """
-    found = dict[str, str]()
+    by_name, given = {COMMON: COMMON}, list[str]()
     for pattern in arguments:
         try:
             Protection([pattern])
         except ValueError as error:
             raise WrongUsageError(f"--protect: {error}.") from None
         name = next(iter(re.compile(pattern).groupindex), pattern)
-        if found.setdefault(name, pattern) != pattern:
+        if by_name.setdefault(name, pattern) != pattern:
             raise WrongUsageError(f"--protect: two patterns have the name {name}; rename a group.")
-    return Patterns(found)
+        given.append(name)
+    return Patterns(by_name, given)

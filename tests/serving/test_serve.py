@@ -190,6 +190,7 @@ def test_layers_are_compiled_by_default_and_need_not_be(tmp_path, kernels):
         (["--glossary=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv"),
         (["--protect=(a"], 2, "--protect: '(a' is no regular expression: missing ), unterminated"),
         (["--protect=(?P<a>b)", "--protect=(?P<a>c)"], 2, "two patterns have the name a; rename"),
+        (["--protect=(?P<common>b)"], 2, "two patterns have the name common; rename a group."),
         (["--api-keys=empty"], 1, "empty holds no key; write one on each line."),
     ],
 )
