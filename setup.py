@@ -19,7 +19,7 @@ SERVE = [
     "starlette>=0.40",
     "uvicorn>=0.30",
 ]
-TENSORBOARD = ["tensorboard>=2.17"]
+TENSORBOARD = ["tensorboard>=2.18"]
 TEXT = ["sentencex>=1.0.32,<2"]
 
 setup(
@@ -54,14 +54,14 @@ setup(
     data_files=[("share/man/man1", sorted(map(str, Path("docs/man").glob("*.1"))))],
     install_requires=[
         "torch>=2.11",
-        "numpy>=1.26",
-        "click>=8.1",
+        "numpy>=2.0",
+        "click>=8.2.1",
         "pyyaml>=6.0.1",
-        "pydantic>=2.7",
+        "pydantic>=2.12",
         "sentencepiece>=0.2.3",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
-        "safetensors>=0.4.3",
+        "safetensors>=0.6.1",
         "tqdm>=4.66",
         "backports.zstd>=1.0; python_version < '3.14'",
     ],
@@ -85,7 +85,7 @@ setup(
             *TENSORBOARD,
             *TEXT,
             "deep-translator>=1.11",
-            "deepl>=1.18",
+            "deepl>=1.32",
             "hypothesis>=6.100",
             "jsonschema>=4.20",
             "libretranslatepy>=2.1",

@@ -1,15 +1,27 @@
-"""What is installed with the package."""
+"""What is installed with the package, and the lowest versions that it runs on."""
 
+import os
+import re
+import runpy
 import subprocess
 import sys
+import venv
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from nmt_cli.recipe.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
+# Together they use every dependency; they prepare, train, translate, score, report and serve.
+TESTS_ON_LOWEST_VERSIONS = (
+    "tests/test_pipeline.py", "tests/test_cli.py", "tests/command_line", "tests/corpus",
+    "tests/metrics", "tests/parsing", "tests/recipe", "tests/report", "tests/runs",
+    "tests/serving/test_own_interface.py",
+)  # fmt: skip
+OF_THE_TESTS = ("pytest", "pytest-timeout", "hypothesis", "jsonschema", "lxml")
 
 
 @pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools builds the package")
@@ -24,3 +36,49 @@ def test_recipes_and_data_files_are_installed_with_the_package(tmp_path):
     data = (path for path in package.rglob("*.*") if path.suffix not in {".py", ".pyc"})
     for path in data:
         assert (tmp_path / "nmt_cli" / path.relative_to(package)).is_file(), path
+
+
+@pytest.fixture
+def setup_arguments(monkeypatch):
+    """The arguments of ``setup`` in setup.py."""
+    setuptools = pytest.importorskip("setuptools")
+    arguments = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **given: arguments.update(given))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    return arguments
+
+
+def test_names_and_syntax_are_checked_for_the_lowest_python(setup_arguments):
+    lowest = setup_arguments["python_requires"].removeprefix(">=")
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r'^python_version = "(.*)"', settings, re.MULTILINE) == [lowest]
+    assert f'target-version = "py{lowest.replace(".", "")}"' in settings
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="numpy 2.0 has no wheels for this Python")
+def test_the_lowest_versions_of_all_dependencies_work(setup_arguments):
+    extras = setup_arguments["extras_require"]
+    stated = set(setup_arguments["install_requires"]).union(
+        *(extras[name] for name in extras.keys() - {"dev", "dist", "docs"})
+    )
+    lowest = {re.sub(r">=([\w.]+)(,<\w+)?", r"==\1", text) for text in stated}
+    # The builds of torch are gigabytes large, so this takes the one that pip has from `make setup`.
+    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    lowest = {text for text in lowest if not text.startswith("torch==")}
+    lowest |= {line for line in pinned if line.startswith("torch==")}
+    assert len(lowest) == len(stated)
+    outer = {"PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS", "PYTHONPATH", "VIRTUAL_ENV"}
+    environment = {name: value for name, value in os.environ.items() if name not in outer}
+    with TemporaryDirectory() as folder:  # pytest would keep its gigabytes for three runs
+        venv.create(folder, with_pip=True)
+        for module in (
+            ["pip", "install", "--quiet", *lowest, *OF_THE_TESTS],
+            ["pip", "install", "--quiet", "--no-deps", "--editable", "."],
+            # Old versions warn of what newer ones of their own dependencies will remove.
+            ["pytest", "-q", "-o", "filterwarnings=ignore", *TESTS_ON_LOWEST_VERSIONS],
+        ):
+            command = [f"{folder}/bin/python", "-m", *module]
+            subprocess.run(command, cwd=ROOT, env=environment, check=True)

@@ -5,7 +5,7 @@ follow each other, all source words of its first target word first.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ class SentencePairs(NamedTuple):
     target_lengths: Array  # P
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Self:
+    def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> "SentencePairs":
         """Return ``pairs``, given by the numbers of the words of both sides."""
         sides = list(zip(*pairs, strict=True))
         return cls(
@@ -39,7 +39,7 @@ class Cells(NamedTuple):
     distances: Array  # C, |i / m - j / n| for target word i of m and source word j of n, from 1
 
     @classmethod
-    def of(cls, source_lengths: Array, target_lengths: Array) -> Self:
+    def of(cls, source_lengths: Array, target_lengths: Array) -> "Cells":
         """Return the cells of pairs with these lengths."""
         lengths = np.repeat(source_lengths, target_lengths)  # cells of each target word
         ends = lengths.cumsum()

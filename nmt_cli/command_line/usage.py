@@ -9,16 +9,13 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
@@ -103,7 +100,7 @@ class _Unknown:
         ]
 
     @classmethod
-    def found(cls, ctx: click.Context, given: Sequence[str], error: click.NoSuchOption) -> Self:
+    def found(cls, ctx: click.Context, given: Sequence[str], error: click.NoSuchOption) -> _Unknown:
         """Return the whole option that click refused; its error reports -beam_size as -b."""
         wanted = error.option_name
         for argument, following in zip(given, [*given[1:], "-"], strict=False):

@@ -6,7 +6,7 @@ Och and Ney (2003), "A Systematic Comparison of Various Statistical Alignment Mo
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_compared
 from nmt_cli.corpus.text.links import GoldLinks, read_links
@@ -23,7 +23,7 @@ class AlignmentScore(NamedTuple):
     possible_found: int  # |A and P|; the sure links are possible, too
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[GoldLinks, GoldLinks]]) -> Self:
+    def of(cls, pairs: Iterable[tuple[GoldLinks, GoldLinks]]) -> "AlignmentScore":
         """Return the counts of ``pairs``, the links of a line and its gold links."""
         lines = links = sure = sure_found = possible_found = 0
         for found, gold in pairs:

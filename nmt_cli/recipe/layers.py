@@ -95,7 +95,8 @@ def _merge_values(parent: Any, child: Any, path: KeyPath, replaced: dict[KeyPath
         return child
     merged = dict(parent)
     for dropped in _dropped_alternatives(parent, child, path):
-        replaced[(*path, dropped)] = merged.pop(dropped)
+        place = (*path, dropped)
+        replaced[place] = merged.pop(dropped)
     for key, value in child.items():
         below = (*path, key)
         merged[key] = _merge_values(parent[key], value, below, replaced) if key in parent else value
@@ -177,4 +178,4 @@ def _put(tree: Tree, path: KeyPath, parsed: Tree) -> None:
     for length in range(1, len(path)):
         tree.places.setdefault(path[:length], ON_COMMAND_LINE)
     for below in parsed.places:
-        tree.places[(*path, *below)] = ON_COMMAND_LINE
+        tree.places[path + below] = ON_COMMAND_LINE

@@ -5,7 +5,7 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ class Places(NamedTuple):
     places: Tensor  # S K
 
     @classmethod
-    def of(cls, places: Tensor) -> Self:
+    def of(cls, places: Tensor) -> "Places":
         """Return ``places`` [S, K] with the slot of each row."""
         return cls(torch.arange(len(places), device=places.device)[:, None], places)
 

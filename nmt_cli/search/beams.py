@@ -9,7 +9,7 @@ the slots.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,16 +85,16 @@ class Candidates(NamedTuple):
     tokens: Array  # B C
 
     @classmethod
-    def nothing(cls, num_slots: int, number: int) -> Self:
+    def nothing(cls, num_slots: int, number: int) -> Candidates:
         """Return room for ``number`` candidates of each slot, with the score of none: -inf."""
         zeros = np.zeros((num_slots, number), np.int64)
         return cls(np.full(zeros.shape, -np.inf, np.float32), zeros, zeros.copy())
 
-    def of(self, slots: slice) -> Self:
+    def of(self, slots: slice) -> Candidates:
         """Return those of ``slots`` only."""
         return type(self)(*(each[slots] for each in self))
 
-    def put(self, slots: Array, others: Self) -> None:
+    def put(self, slots: Array, others: Candidates) -> None:
         """Write ``others``, which may be fewer of each, into ``slots``."""
         for own, other in zip(self, others, strict=True):
             own[slots, : other.shape[1]] = other

@@ -13,7 +13,7 @@ L positions, M continuations of a slot.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class _Automata(NamedTuple):
     continuing: Array  # V, the pieces that continue a word; V = 0 if there are none
 
     @classmethod
-    def of(cls, data: Mapping[int, RequiredPhrases], eos_id: int) -> Self:
+    def of(cls, data: Mapping[int, RequiredPhrases], eos_id: int) -> "_Automata":
         """Join the tables of ``data``, those of the sentence in each slot."""
         each = list(data.values())
         num_pieces = max(len(one.pieces) for one in each)

@@ -9,7 +9,7 @@ Legend: S slots, H heads, E entries of a slot, D d_k or d_v.
 import sys
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ class SlotParts:
         self._num_layers, self._device = len(parts[0]), parts[0][0].keys.device
 
     @classmethod
-    def zeros(cls, num_slots: int, room: int, shape: HeadShape, like: Tensor) -> Self:
+    def zeros(cls, num_slots: int, room: int, shape: HeadShape, like: Tensor) -> "SlotParts":
         """Make ``room`` for each slot, with the dtype and device of ``like``."""
         size = SLOTS_OF_PART.get(like.device.type, sys.maxsize)
         parts = _slices(num_slots, size)

@@ -7,7 +7,7 @@ Legend: S slots, K beam, R = S*K rows, C candidates of a slot, V vocabulary.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ class StepReport(NamedTuple):
         return torch.cat([part.to(torch.int32) for part in parts], dim=1)
 
     @classmethod
-    def unpacked(cls, report: Tensor) -> Self:
+    def unpacked(cls, report: Tensor) -> "StepReport":
         """Return what ``packed`` returned, from its copy on the CPU."""
         numbers = report.numpy()
         beams = numbers[:, :-2].reshape(len(numbers), 3, -1)

@@ -12,7 +12,7 @@ V vocabulary, L positions of a hypothesis.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class SlotStates(NamedTuple):
     longest: NDArray[Any]  # S tokens allowed before </s>
     data: Mapping[int, Any]  # this rule's entry of Sentence.rule_data, by slot, if there is one
 
-    def of(self, slots: NDArray[Any]) -> Self:
+    def of(self, slots: NDArray[Any]) -> "SlotStates":
         """Return the states of some ``slots``, without data."""
         prefixes, lengths, longest, _ = self
         return type(self)(prefixes[slots], lengths[slots], longest[slots], {})
