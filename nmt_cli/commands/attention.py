@@ -62,8 +62,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         output = DEFAULT_OUTPUT.with_suffix(f".{output_format}")
     if output is not None:
         refuse_file(output, replace=force)
-    if threads is not None:
-        set_num_threads(threads)
+    set_num_threads(threads)
     texts = {"source": source} if target is None else {"source": source, "target": target}
     _refuse_no_text(texts)
     with claimed(output, "--output") if output is not None else nullcontext():

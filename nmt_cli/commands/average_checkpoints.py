@@ -18,6 +18,7 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
 from nmt_cli.files.locks import claimed
+from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
@@ -46,6 +47,7 @@ def run(
     """
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
+    set_num_threads(None)
     given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / (AVERAGE if precision == "fp32" else AVERAGE_INT8)
     with claimed(output, "--output"):

@@ -1,7 +1,6 @@
 """``nmt-cli doctor``: the facts of the machine for bug reports, and advice on what is slow."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -37,9 +36,11 @@ def run(*, output_format: str = "text") -> None:
 def _torch_facts() -> dict[str, Any]:
     """Return the facts of torch, or only the reason why torch cannot be imported."""
     try:
+        from nmt_cli.hardware.device import set_num_threads
         from nmt_cli.hardware.torch_facts import torch_facts
     except (ImportError, OSError) as error:  # OSError is a shared library that does not load
         return {"torch.problem": " ".join(str(error).split())}
+    set_num_threads(None)  # as every command does
     return torch_facts()
 
 
@@ -69,7 +70,7 @@ def _on_builds(facts: Facts) -> Iterator[str]:
 
 def _on_threads(facts: Facts) -> Iterator[str]:
     cores, allowed = facts["cpu.cores"], facts["cpu.cores_allowed"]
-    usable = math.ceil(min(allowed, facts["cpu.quota_cores"] or allowed))
+    usable = Cores(allowed, facts["cpu.quota_cores"]).worth_a_thread
     if cores is not None and usable < cores:
         yield (
             f"this process may use {usable} of the machine's {cores} cores; a job scheduler, "

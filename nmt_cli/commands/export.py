@@ -37,8 +37,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             f"--quantization {quantization} is not one of {chosen.program}; give one of "
             f"{', '.join(chosen.quantizations)}."
         )
-    if threads is not None:
-        set_num_threads(threads)
+    set_num_threads(threads)
     refuse_output(output, EXPORT, "an export", force=force)
     with claimed(output, "--output"):
         verification = write_export(

@@ -1,7 +1,6 @@
 """``nmt-cli preprocess``: makes a tokenizer and files of token ids from raw parallel text."""
 
 import importlib.metadata
-import os
 import shlex
 import shutil
 import unicodedata
@@ -31,6 +30,7 @@ from nmt_cli.files.file_names import MANIFEST, RECIPE, validation_part
 from nmt_cli.files.folders import PREPARED
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.files.locks import claimed, refuse_while_read
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
@@ -319,7 +319,7 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _hashing_threads(workers: int | None) -> int:
-    return workers if workers is not None else len(os.sched_getaffinity(0))
+    return workers if workers is not None else usable_cores()
 
 
 def _versions(data: DataConfig) -> dict[str, str]:

@@ -48,8 +48,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     """
     refuse_stdin_twice([source, target])
     refuse_to_replace((source, target), output_path)
-    if threads is not None:
-        set_num_threads(threads)
+    set_num_threads(threads)
     format_line, tally = FORMATS[output_format], _Tally()
     with ExitStack() as stack:
         texts = (stack.enter_context(opened_text(source)), stack.enter_context(opened_text(target)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nmt_cli.commands.lines.translation_processes import num_gpus
 from nmt_cli.files.text_files import read_text
-from nmt_cli.hardware.cpu import cores
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
@@ -65,7 +65,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     terms, patterns = glossaries_of(glossaries, found), patterns_of(protect)
     chosen = Options(limits, terms, patterns, keys, origins, drain_seconds, log_text)
     gpus = num_gpus(device)
-    number = workers or gpus or max(1, int(cores().usable))
+    number = workers or gpus or usable_cores()
     on_device: TranslatorOptions = {"token_scores": True, **options}
     with listening_socket(host, port) as listener, ExitStack() as stack:
         starters = {}

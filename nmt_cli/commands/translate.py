@@ -53,7 +53,7 @@ from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
-from nmt_cli.hardware.cpu import cores
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.messages.figures import counted
@@ -142,7 +142,7 @@ def _own_engine(
     processes = _processes(device, workers, devices, limit, source, output)
     if not processes.are_workers:
         begun_with = output.machine.get("threads")  # maybe on a machine of more cores
-        is_possible = begun_with is not None and begun_with <= cores().allowed
+        is_possible = begun_with is not None and begun_with <= usable_cores()
         threads = threads or (begun_with if is_possible else None)
     return opened_engine(model, processes, device, threads, options)
 

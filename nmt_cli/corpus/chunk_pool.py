@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages.errors import UserError
 
 CHUNKS_IN_FLIGHT = 3  # for each worker: one in its queue, one being worked on, one done
@@ -63,7 +64,7 @@ class ChunkPool:
         """
         if self._asked_for is not None:
             return max(1, min(self._asked_for, -(-num_pairs // PAIRS_IN_CHUNK)))
-        return min(len(os.sched_getaffinity(0)), 1 + num_pairs // worth_a_worker)
+        return min(usable_cores(), 1 + num_pairs // worth_a_worker)
 
     def in_order(
         self,

@@ -97,15 +97,25 @@ class Cores(NamedTuple):
         """The CPU seconds a second that this process gets on a quiet machine."""
         return min(self.allowed, self.quota or self.allowed)
 
+    @property
+    def worth_a_thread(self) -> int:
+        """How many threads or processes can compute at the same time; the last one in part."""
+        return max(1, math.ceil(self.usable))
+
 
 def cores(system: Path = SYSTEM) -> Cores:
     """Return what the process's affinity and control groups allow."""
     return Cores(len(os.sched_getaffinity(0)), cpu_limit(system))
 
 
+def usable_cores() -> int:
+    """Return how many threads or processes may compute at the same time, by default."""
+    return cores().worth_a_thread
+
+
 def threads_of_each(num_workers: int) -> int:
     """Return how many threads each of ``num_workers`` uses when all share these cores equally."""
-    return max(1, cores().allowed // num_workers)
+    return max(1, usable_cores() // num_workers)
 
 
 # Whether other programs use the cores is measured over a fifth of a second. The load average would
@@ -189,7 +199,7 @@ def advice_on_load(
         remedy = f", or give --threads {fewer}"
     return (
         f"other programs keep {min(others, cores.allowed):.1f} of {cores.allowed} cores busy, so "
-        f"{counted(wanted, 'thread')} will be slow; end them{remedy}."
+        f"{counted(threads * processes, 'thread')} will be slow; end them{remedy}."
     )
 
 

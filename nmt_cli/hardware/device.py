@@ -1,5 +1,6 @@
 """The device that computes, its precision, and the CPU threads; int8 is for translating only."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Literal, TypeVar, cast, get_args
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.hardware.cpu import read_cpu, usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
@@ -20,6 +21,8 @@ ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
 # CPUs with one of them multiply int8 faster than fp32: four times on Zen 4.
 INT8_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Parts = TypeVar("Parts")
 
@@ -45,9 +48,16 @@ def visible_gpus() -> int:
     return torch.cuda.device_count()
 
 
-def set_num_threads(threads: int) -> None:
-    """Compute with this many CPU threads."""
-    torch.set_num_threads(threads)
+def set_num_threads(threads: int | None) -> None:
+    """Compute with this many CPU threads; by default as many as torch, or as a quota leaves cores.
+
+    Variables by which a user chose torch's number are obeyed even under a quota.
+    """
+    is_chosen = threads is not None or not os.environ.keys().isdisjoint(THREAD_VARIABLES)
+    if not is_chosen and usable_cores() < torch.get_num_threads():
+        threads = usable_cores()
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def useful_threads(device: torch.device) -> int:

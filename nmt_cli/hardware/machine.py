@@ -130,8 +130,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     threads = options.get("threads")
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
         threads = threads_of_each(local_size)  # torchrun sets 1
-    if threads is not None:
-        set_num_threads(threads)
+    set_num_threads(threads)
     precision = choose_precision(options.get("precision", AUTO), device)
     products = options.get("fp32_products", AUTO)
     return Machine(

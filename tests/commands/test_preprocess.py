@@ -12,6 +12,8 @@ import pytest
 from nmt_cli.corpus import chunk_pool
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text import parallel_text
+from nmt_cli.hardware import cpu
+from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from tests.real_text import real_file
@@ -75,7 +77,7 @@ def test_chunks_of_any_size_give_the_same_bytes(corpus, monkeypatch):
 
 
 def test_no_more_workers_than_pay_off(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(64, quota=8.0))
     by_default, three = ChunkPool(Path(), None), ChunkPool(Path(), 3)
     assert by_default.useful_workers(100, 20_000) == 1
     assert by_default.useful_workers(50_000, 20_000) == 3

@@ -19,12 +19,12 @@ from nmt_cli.commands import translate as command
 from nmt_cli.commands.lines import (
     line_windows,
     resumable_output,
-    translation_processes,
     translation_record,
 )
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.translation_record import read_record, write_record
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
@@ -81,7 +81,7 @@ def translate(monkeypatch, tmp_path):
         translation_record, "fingerprints", lambda _: WindowTranslator.chosen["model"]
     )
     # Other processes would load the model that this one replaces.
-    monkeypatch.setattr(translation_processes, "cores", lambda: Cores(1))
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(1))
     monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)
     monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 7)
     Path("in").write_text("".join(f"{line}\n" for line in LINES))

@@ -24,6 +24,7 @@ from nmt_cli.commands.lines.translation_processes import (
 )
 from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.messages import logs
@@ -93,7 +94,7 @@ def test_workers_write_what_one_process_writes(model, monkeypatch):
 
 @pytest.fixture
 def two_cores(monkeypatch):
-    monkeypatch.setattr(translation_processes, "cores", lambda: Cores(2))
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(2))
     monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
     monkeypatch.setattr(translation_processes, "BYTES_FOR_A_PROCESS", 1 << 10)
 
@@ -218,18 +219,18 @@ LONG = 2 * translation_processes.BYTES_FOR_A_PROCESS
     ],
 )
 def test_the_length_of_a_text_decides(monkeypatch, coming, is_steady, expected):
-    monkeypatch.setattr(translation_processes, "cores", lambda: Cores(2))
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(2))
     monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
     assert processes_that_pay("cpu", coming, is_steady=is_steady) == expected
 
 
 @pytest.mark.parametrize(
     ("cores", "memory", "device"),
-    [(Cores(1), 1 << 40, "cpu"), (Cores(8, 1.5), 1 << 40, "cpu"), (Cores(8), 1 << 30, "cpu"),
+    [(Cores(1), 1 << 40, "cpu"), (Cores(8, 1.0), 1 << 40, "cpu"), (Cores(8), 1 << 30, "cpu"),
      (Cores(8), 1 << 40, "auto")],
 )  # fmt: skip
 def test_one_process_where_there_is_no_room_or_a_gpu(monkeypatch, cores, memory, device):
-    monkeypatch.setattr(translation_processes, "cores", lambda: cores)
+    monkeypatch.setattr(cpu, "cores", lambda: cores)
     monkeypatch.setattr(translation_processes, "free_memory", lambda: memory)
     monkeypatch.setattr(translation_processes, "num_gpus", lambda device: int(device == "auto"))
     coming = Coming(1 << 40, True)

@@ -114,6 +114,8 @@ def test_this_machine_shows_its_load():
         (2.0, Cores(64), 64, 1, None),
         (60.0, Cores(64, quota=2.0), 2, 1, None),
         (63.0, Cores(64, quota=2.0), 2, 1, "so 2 threads will be slow; end them, or give --thr"),
+        (64.0, Cores(64, quota=1.0), 1, 1, "so 1 thread will be slow; end them."),
+        (64.0, Cores(64, quota=1.0), 8, 1, "so 8 threads will be slow; end them, or give --threa"),
         (8.0, Cores(16), 4, 4, "so 16 threads will be slow; end them, or give --threads 2."),
         (13.0, Cores(16), 4, 4, "so 16 threads will be slow; end them, or give --devices 3."),
         (8.0, Cores(16), 1, 8, None),  # of GPUs each is driven by a thread

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import (
     Cores,
     Cpu,
@@ -53,8 +54,13 @@ def test_what_is_not_stated_is_not_known(tmp_path, text):
     assert cpu.flags == frozenset()
 
 
-def test_a_quota_only_lowers_the_usable_cores():
-    assert [Cores(4, quota).usable for quota in (None, 1.5, 6.0)] == [4, 1.5, 4]
+@pytest.mark.parametrize(
+    ("quota", "usable", "threads"),
+    [(None, 4, 4), (6.0, 4, 4), (2.0, 2, 2), (1.5, 1.5, 2), (0.25, 0.25, 1)],
+)
+def test_a_quota_only_lowers_the_usable_cores(quota, usable, threads):
+    found = Cores(4, quota)
+    assert (found.usable, found.worth_a_thread) == (usable, threads)
 
 
 def test_only_the_cores_of_this_process_count(tmp_path, monkeypatch):
@@ -66,6 +72,12 @@ def test_only_the_cores_of_this_process_count(tmp_path, monkeypatch):
 def test_workers_share_the_cores_and_each_has_a_thread(monkeypatch, num_workers, threads):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5, 6})
     assert threads_of_each(num_workers) == threads
+
+
+@pytest.mark.parametrize("quota", [2.0, 1.5])
+def test_workers_share_what_a_quota_leaves(monkeypatch, quota):
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(64, quota))
+    assert [threads_of_each(num_workers) for num_workers in (1, 2, 8)] == [2, 1, 1]
 
 
 SLURM = "/slurm/uid_1000/job_7/step_0"

@@ -53,6 +53,24 @@ def test_a_gpu_is_fast_from_ampere_on(monkeypatch, capability, fast):
     assert device.bf16_is_fast(torch.device("cuda")) == fast
 
 
+@pytest.mark.parametrize(
+    ("cores", "variable", "threads"), [(2, None, 2), (64, None, 3), (2, "OMP_NUM_THREADS", 3)]
+)
+def test_a_quota_lowers_the_threads_that_nobody_chose(monkeypatch, cores, variable, threads):
+    monkeypatch.setattr(device, "usable_cores", lambda: cores)
+    for name in device.THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(variable, "3")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    chosen = [3]
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    device.set_num_threads(None)
+    assert chosen[-1] == threads
+    device.set_num_threads(5)
+    assert chosen[-1] == 5
+
+
 def test_unknown_precision():
     with pytest.raises(UserError, match="--precision must be auto, fp32 or bf16, but is fp8"):
         device.choose_precision("fp8", torch.device("cpu"))

@@ -3,8 +3,10 @@ import os
 import pytest
 import torch
 
-from nmt_cli.hardware import memory
+from nmt_cli.hardware import cpu, memory
 from nmt_cli.hardware.choices import MachineOptions
+from nmt_cli.hardware.cpu import Cores
+from nmt_cli.hardware.device import THREAD_VARIABLES
 from nmt_cli.hardware.machine import (
     Machine,
     choose_machine,
@@ -45,6 +47,18 @@ def test_devices_are_all_gpus_or_what_was_asked_for(monkeypatch):
     assert count_devices(1, "cuda") == 1
     with pytest.raises(UserError, match=r"--devices 8 asked for, 2 are visible\."):
         count_devices(8, "auto")
+
+
+def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(64, quota=2.0))
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    torch.set_num_threads(3)
+    try:
+        found = choose_machine(torch.device("cpu"), None, {"fp32_products": "mkl"})
+        assert found.facts()["threads"] == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_compiling_needs_a_compiler_and_headers(monkeypatch):

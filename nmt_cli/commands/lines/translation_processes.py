@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.hardware.choices import AUTO, CTRANSLATE2
-from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores
+from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores, usable_cores
 from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
 from nmt_cli.launch.python_process import without_collections
 from nmt_cli.messages import logs
@@ -97,7 +97,7 @@ def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Proce
     # Two threads of a process wait for each other at each step, which took a quarter more CPU time
     # than one thread did for the same lines. A further process starts in a tenth of a second, less
     # than a dozen lines take, so only the length of the text decides, not the time of starting.
-    number = min(int(cores().usable), free_memory() // MEMORY_OF_A_PROCESS)
+    number = min(usable_cores(), free_memory() // MEMORY_OF_A_PROCESS)
     if coming.is_all:
         is_long = coming.num_bytes >= number * BYTES_FOR_A_PROCESS
     else:
@@ -164,8 +164,7 @@ def _opened_translator(
         from nmt_cli.translating.translator import Translator
 
     keep_freed_memory()
-    if threads is not None:
-        set_num_threads(threads)
+    set_num_threads(threads)
     translator = Translator.load(model, device=device, **options)
     chosen_device = choose_device(device)
     num_threads = useful_threads(chosen_device)

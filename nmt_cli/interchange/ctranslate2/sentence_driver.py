@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import cores
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import ModelConfig
@@ -65,7 +65,7 @@ class Threads(NamedTuple):
 
 def default_threads() -> Threads:
     """Return a thread for each core, each with batches of its own."""
-    return Threads(max(1, int(cores().usable)))
+    return Threads(usable_cores())
 
 
 class _Group(NamedTuple):

@@ -130,6 +130,7 @@ def _serve(control: Connection) -> None:
     keep_freed_memory()
     if model.of_service:
         keep_few_compiled_products()
+    set_num_threads(None)
     all_threads = useful_threads(choose_device("cpu"))
     set_num_threads(1)  # threads of a pool would be missing in the workers
     loaded: Translator | None = None
