@@ -64,7 +64,7 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
     meter = LoadMeter()
     job.open_corpus()
     # Launchers of several nodes share the directory; their main process locks it.
-    with locked(job.run_dir) if num_nodes == 1 else nullcontext():
+    with locked(job.run_dir, is_logged=False) if num_nodes == 1 else nullcontext():
         job.check_run_directory(is_logged=False)  # the main process logs it
     warn_if_busy(meter, _threads_of_a_worker(job, num_workers), num_workers)
     rendezvous = Rendezvous(num_nodes)

@@ -6,6 +6,7 @@ processes have ended.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -48,12 +49,16 @@ class NodeMemory:
     """
 
     def __init__(self) -> None:
+        """Make a board. Raises OSError if Python or the kernel lacks what that needs."""
+        if not hasattr(os, "memfd_create"):  # Python was built with an old C library
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "memfd_create")
         self._board = _Descriptor(os.memfd_create(f"{NAME}-board"))
-        os.pwrite(self._board.number, NO_EPOCH, 0)
+        with self._locked():
+            os.pwrite(self._board.number, NO_EPOCH, 0)
         self._file: _Descriptor | None = None  # the epoch that this process has planned for all
 
     def offer(self) -> Offer:
-        """Return where other processes find the board of this one."""
+        """Return where other processes find the board of this one. Raises OSError without /proc."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         namespace = Path("/proc/self/ns/pid").stat().st_ino
         return Offer((boot, namespace, os.getuid()), f"/proc/{os.getpid()}/fd/{self._board.number}")

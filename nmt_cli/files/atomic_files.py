@@ -30,6 +30,8 @@ REMEDIES = {
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EIO: "look for failures of the disk in the system's log (dmesg), or choose another disk",
 }
+# What file systems answer that cannot sync a folder, such as those of FUSE.
+NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class Partial(NamedTuple):
@@ -366,5 +368,8 @@ def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_SYNC or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,12 @@ from typing import Any
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.files import locks
-from nmt_cli.files.atomic_files import file_appearing_whole, is_failed_write, remove_directory
+from nmt_cli.files.atomic_files import (
+    file_appearing_whole,
+    is_failed_write,
+    make_folders,
+    remove_directory,
+)
 from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINT_GLOB,
@@ -29,7 +34,7 @@ from nmt_cli.files.file_names import (
     TRAINING_STATE,
 )
 from nmt_cli.files.folders import REPORT, not_a_run
-from nmt_cli.files.temporary_names import remove_leftovers
+from nmt_cli.files.temporary_names import Names, remove_leftovers, restore_names
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import EndedAtOnceError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import any_of, command
@@ -51,11 +56,12 @@ class RunInUseError(UserError):
 
 
 @contextmanager
-def locked(run_dir: Path) -> Iterator[None]:
+def locked(run_dir: Path, *, is_logged: bool = True) -> Iterator[None]:
     """Hold the run for this process alone.
 
-    Raises RunInUseError if another process trains in it, and UserError if it is not a run, cannot
-    be written or its file system has no locks.
+    Raises RunInUseError if another process trains in it, and UserError if it is not a run or cannot
+    be written. On a file system without locks another process is not noticed, which is a warning if
+    ``is_logged``, and no leftovers of killed processes are removed.
 
     If no session begins, the lock file and the folders that were made for it are removed again.
     """
@@ -77,10 +83,12 @@ def locked(run_dir: Path) -> Iterator[None]:
                 f"{run_dir} is in use: {error}; wait for it, or choose another --run-dir."
             ) from None
         except locks.NoLocksError as error:
-            raise UserError(
-                f"{run_dir} cannot be locked: {error}; choose a --run-dir on a file system that "
-                "can."
-            ) from None
+            if is_logged:
+                logs.warning(
+                    f"{run_dir} cannot be locked ({error}): if another process trains in it at the "
+                    "same time, both are lost. Start only one."
+                )
+            _clean_up(run_dir, restore_names)
         except OSError as error:
             if is_failed_write(error):
                 raise
@@ -88,7 +96,8 @@ def locked(run_dir: Path) -> Iterator[None]:
             if any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
                 option += ", and copy the run there to go on with it"
             raise locks.UnwritableOutputError.of(error, option) from None
-        _remove_leftovers(run_dir)
+        else:
+            _clean_up(run_dir, remove_leftovers)
         yield
 
 
@@ -97,7 +106,7 @@ def remove_run(run_dir: Path) -> None:
 
     Raises RunInUseError if another process trains in it.
     """
-    with locked(run_dir):
+    with locked(run_dir, is_logged=False):
         for name in RESULTS:  # without checkpoints, the rest is no finished run
             remove_directory(run_dir / name)
         for name in (STATUS, METRICS, RECIPE):
@@ -110,11 +119,11 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _remove_leftovers(run_dir: Path) -> None:
-    remove_leftovers(run_dir, LEFTOVERS)
-    remove_leftovers(run_dir / CHECKPOINTS, CHECKPOINT_NAME)
+def _clean_up(run_dir: Path, clean: Callable[[Path, Names], None]) -> None:
+    clean(run_dir, LEFTOVERS)
+    clean(run_dir / CHECKPOINTS, CHECKPOINT_NAME)
     for checkpoint in (run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB):
-        remove_leftovers(checkpoint, MANIFEST)
+        clean(checkpoint, MANIFEST)
 
 
 def check_run_directory(
@@ -230,6 +239,7 @@ def _last_logged_step(run_dir: Path) -> int:
 
 def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
     """Write the resolved recipe, and a line about this session: versions and machine."""
+    make_folders(run_dir)  # a lock made it, except where there are none
     append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
     _record_recipe(run_dir, recipe)
 

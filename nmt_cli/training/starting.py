@@ -258,21 +258,26 @@ def _join_main_rank(
 
 def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
     """Let the ranks of each machine plan an epoch once, in memory that they share."""
-    memory = NodeMemory()
-    own = memory.offer()
-    together = [offer for offer in ranks.gather(own) if offer.machine == own.machine]
-    failure = None
-    if len(together) > 1:
+    memory = own = failure = None
+    try:
+        memory = NodeMemory()
+        own = memory.offer()
+    except OSError as error:
+        failure = ": ".join(filter(None, (error.filename, error.strerror)))
+    offers = [offer for offer in ranks.gather(own) if offer is not None]
+    if memory is not None and own is not None:
+        together = [offer for offer in offers if offer.machine == own.machine]
         try:
-            memory.join(together[0])
-            plan.share(memory)
+            if len(together) > 1:
+                memory.join(together[0])
+                plan.share(memory)
         except OSError as error:
-            failure = f"{error.filename}: {error.strerror}"
+            failure = ": ".join(filter(None, (error.filename, error.strerror)))
     for rank, reason in enumerate(ranks.gather(failure)):
         if reason is not None:
             logs.warning(
-                f"rank {rank} plans the batches in memory of its own, because it cannot use that "
-                f"of another rank on its machine ({reason})."
+                f"rank {rank} plans the batches in memory of its own, because it cannot share "
+                f"memory with the other ranks on its machine ({reason})."
             )
 
 

@@ -1,5 +1,8 @@
+import errno
+import fcntl
 import hashlib
 import json
+import os
 import shlex
 import shutil
 from unittest import mock
@@ -12,6 +15,7 @@ from nmt_cli import cli
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.command_line import training
 from nmt_cli.commands import train
+from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.model_directory import read_weights
@@ -42,6 +46,27 @@ def test_a_run_directory_describes_its_run(run, toy):
     assert session["max_tokens_per_device"] == 60
     assert "torch" in session["versions"]
     assert "max_steps: 3" in (directory / "recipe.yaml").read_text()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_one_warning(run, monkeypatch, capsys, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    logs.configure(quiet=True)
+    directory = run("training.max_steps=3")
+    capsys.readouterr()
+    newest = list_checkpoints(directory)[-1].path
+    replaced = temporary_path(newest, "replaced")
+    newest.rename(replaced)  # as if a process had been killed between its two renames
+    partial = temporary_path(newest, "partial")
+    partial.mkdir()
+    run("training.max_steps=4", resume=True)
+    warning = f"Warning: {directory} cannot be locked ({os.strerror(number)}): if another process"
+    assert capsys.readouterr().err.count(warning) == 1
+    assert [checkpoint.step for checkpoint in list_checkpoints(directory)] == [3, 4]
+    assert partial.exists()  # another process may be writing it
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,27 @@ def test_files_are_synced_before_they_get_their_name(tmp_path, monkeypatch):
     before = {name for name, renamed in synced if not renamed}
     assert {"file", MANIFEST} <= before
     assert (tmp_path.name, True) in synced  # the rename itself
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch, number):
+    fsync = os.fsync
+
+    def sync_files_only(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync_files_only)
+    with directory_appearing_whole(tmp_path / "folder" / "new") as partial:
+        (partial.path / "file").write_bytes(b"x")
+    assert (tmp_path / "folder" / "new" / "file").read_bytes() == b"x"
+    number = errno.EIO
+    with (
+        pytest.raises(OutputError, match="look for failures of the disk"),
+        directory_appearing_whole(tmp_path / "other"),
+    ):
+        pass
 
 
 def test_of_two_processes_that_write_one_directory_the_second_is_refused(tmp_path):
