@@ -26,7 +26,12 @@ from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.hardware.thread_waiting import spin_long
 from nmt_cli.launch.node_workers import this_worker
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import STATUS_INTERRUPTED, InterruptedTrainingError, UserError
+from nmt_cli.messages.errors import (
+    STATUS_INTERRUPTED,
+    InterruptedTrainingError,
+    UserError,
+    means_full_memory,
+)
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
@@ -59,7 +64,11 @@ class ErrorsInOneLine(HelpfulGroup):
             # The reader of stdout is gone, and Python must not try to flush it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(STATUS_READER_GONE)
+        except (MemoryError, RuntimeError) as error:
+            _fail_of_full_memory(error)
+            raise
         except OSError as error:
+            _fail_of_full_memory(error)
             if error.filename is None and not is_failed_write(error):
                 raise
             place = f"{error.filename}: " if error.filename is not None else ""
@@ -68,6 +77,17 @@ class ErrorsInOneLine(HelpfulGroup):
         except KeyboardInterrupt:
             _fail("interrupted.", STATUS_INTERRUPTED)
         return result
+
+
+def _fail_of_full_memory(error: Exception) -> None:
+    """End with one line if ``error`` means that no memory is left."""
+    if means_full_memory(error):
+        reason = str(error).partition("\n")[0]
+        _fail(
+            f"there is not enough memory{reason and f' ({reason})'}; free some, or raise the limit "
+            "(that of the container, or of ulimit -v).",
+            1,
+        )
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -176,6 +176,9 @@ def run_raising(monkeypatch, error):
     return CliRunner().invoke(cli.main, ["recipes", "list"])
 
 
+MORE_MEMORY = "free some, or raise the limit (that of the container, or of ulimit -v)."
+
+
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
@@ -188,6 +191,14 @@ def run_raising(monkeypatch, error):
          "Error: f: Permission denied.\n"),
         (OSError(errno.ENOSPC, "No space left on device", "f"), 74,
          "Error: f: No space left on device.\n"),
+        (MemoryError(), 1, f"Error: there is not enough memory; {MORE_MEMORY}\n"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 1,
+         f"Error: there is not enough memory ([Errno 12] Cannot allocate memory); {MORE_MEMORY}\n"),
+        (RuntimeError("could not create a primitive"), 1,
+         f"Error: there is not enough memory (could not create a primitive); {MORE_MEMORY}\n"),
+        (RuntimeError("can't allocate memory: you tried to allocate 9 bytes.\nat line 7"), 1,
+         "Error: there is not enough memory (can't allocate memory: you tried to allocate 9 bytes.)"
+         f"; {MORE_MEMORY}\n"),
         (UserError("line \x1b[31m"), 1, "Error: line \\x1b[31m\n"),
     ],
 )  # fmt: skip
@@ -198,8 +209,16 @@ def test_errors_are_one_line_and_a_status(monkeypatch, error, status, message):
     assert result.stdout == ""
 
 
-def test_our_own_mistakes_keep_their_traceback(monkeypatch):
-    assert isinstance(run_raising(monkeypatch, ZeroDivisionError()).exception, ZeroDivisionError)
+@pytest.mark.parametrize(
+    "error",
+    [
+        ZeroDivisionError(),
+        RuntimeError("could not create a primitive descriptor for the matmul primitive"),
+        OSError(errno.ENOTTY, "Inappropriate ioctl for device"),
+    ],
+)
+def test_our_own_mistakes_keep_their_traceback(monkeypatch, error):
+    assert run_raising(monkeypatch, error).exception is error
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
-from nmt_cli.messages.figures import counted
+from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.changes import changed_keys, needs_training
 from nmt_cli.recipe.reader import RecipeFile, read_recipe, read_resolved_recipe
@@ -104,7 +104,7 @@ def run(
     if done:
         histories = read_runs([training.run_dir for training in done])
         rows = as_rows([training.file.name for training in done], histories)
-        text = json.dumps([row.facts() for row in rows], indent=2)
+        text = json.dumps(null_if_not_finite([row.facts() for row in rows]), indent=2)
         StandardOutput().write(f"{text if output_format == 'json' else as_table(rows)}\n".encode())
     if failed:
         names = ", ".join(str(training.run_dir) for training in failed)

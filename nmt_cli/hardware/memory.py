@@ -35,10 +35,8 @@ def noticing_full_memory() -> Iterator[None]:
         yield
     except FullMemoryError:
         raise
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise FullMemoryError from error
-    except RuntimeError as error:
-        if means_full_memory(str(error)):  # of a library, or of torch's allocator on a CPU
+    except (MemoryError, RuntimeError) as error:  # RuntimeError: of a library, or of torch
+        if means_full_memory(error):
             raise FullMemoryError from error
         raise
 

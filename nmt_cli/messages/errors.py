@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Sequence
 from typing import Any
 
-SIGNS_OF_FULL_MEMORY = ("out of memory", "allocate memory", "ALLOC_FAILED", "MemoryError")
+# Where oneDNN does not support an operation, it fails to create "a primitive descriptor".
+SIGNS_OF_FULL_MEMORY = re.compile(
+    "out of memory|allocate memory|ALLOC_FAILED|MemoryError|bad_alloc"
+    "|could not create a primitive(?! desc)"
+)
 STATUS_SOME_LINES_FAILED = 3
 STATUS_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -59,9 +65,11 @@ class EndedAtOnceError(InterruptedTrainingError):
     exit_status = STATUS_INTERRUPTED
 
 
-def means_full_memory(message: str) -> bool:
-    """Return whether the message means that a device, library or allocator has no memory left."""
-    return any(sign in message for sign in SIGNS_OF_FULL_MEMORY)
+def means_full_memory(error: BaseException) -> bool:
+    """Return whether a device, library or allocator has no memory left."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return SIGNS_OF_FULL_MEMORY.search(f"{type(error).__name__}: {error}") is not None
 
 
 class NoTextError(ValueError):

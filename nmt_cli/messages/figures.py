@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 LARGEST_PLAIN = 1e6  # numbers from here on are written like 1e+30
 GIBIBYTE = 1 << 30  # bytes
@@ -20,6 +21,15 @@ def perplexity_of(nll: float) -> float:
 def short_number(number: float, digits: int) -> str:
     """Return ``number`` as short text, even if it is huge: 12,345.678, 1e+30, inf or nan."""
     return f"{number:,.{digits}f}" if abs(number) < LARGEST_PLAIN else f"{number:.0e}"
+
+
+def null_if_not_finite(value: Any) -> Any:
+    """Return ``value`` with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: null_if_not_finite(below) for key, below in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [null_if_not_finite(below) for below in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

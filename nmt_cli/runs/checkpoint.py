@@ -22,7 +22,7 @@ from nmt_cli.files.atomic_files import (
 )
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import DamagedError, OutputError, UserError
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import check_weights, load_weights, read_weights, save_model
@@ -212,6 +212,8 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     except DamagedError:
         raise
     except Exception as error:  # torch.load names no narrower set
+        if means_full_memory(error):
+            raise
         raise DamagedError(f"{path} cannot be read: {error}.") from None
     if progress.step != checkpoint.step:
         raise DamagedError(f"{path} is of step {progress.step:,}, not {checkpoint.step:,}.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from nmt_cli.files.atomic_files import file_appearing_whole, is_failed_write
 from nmt_cli.files.file_names import TENSORBOARD
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError
+from nmt_cli.messages.figures import null_if_not_finite
 
 if TYPE_CHECKING:
     from nmt_cli.runs.tensorboard_log import TensorboardLog
@@ -55,7 +55,7 @@ class MetricsLog:
         NaN and infinity, which JSON does not have, are written as null. If the disk is full, a
         warning is logged once and training goes on.
         """
-        record = _strict(record)
+        record = null_if_not_finite(record)
         try:
             if record["step"] == self._resumed_at and "validation" in record:
                 # Training stopped after this validation was measured and before it was saved.
@@ -94,12 +94,6 @@ def _lines_of(path: Path, is_kept: Callable[[Mapping[str, Any]], bool]) -> Itera
                 yield line + b"\n"
         except (ValueError, KeyError, TypeError):
             continue
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _strict(below) for key, below in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _tensorboard_log(directory: Path, resumed_at: int) -> TensorboardLog | None:

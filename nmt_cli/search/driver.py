@@ -393,4 +393,4 @@ def _none() -> None:
 
 def _ends_the_device(error: Exception) -> bool:
     """Return whether every later use of the GPU will fail too."""
-    return isinstance(error, torch.AcceleratorError) and not means_full_memory(str(error))
+    return isinstance(error, torch.AcceleratorError) and not means_full_memory(error)

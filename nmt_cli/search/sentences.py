@@ -99,7 +99,7 @@ def own_failure(error: Exception) -> Failure | None:
     """
     if isinstance(error, (FloatingPointError, NoTextError)):
         return Failure(Cause.ITSELF, str(error))
-    if isinstance(error, MemoryError) or means_full_memory(f"{type(error).__name__}: {error}"):
+    if means_full_memory(error):
         return NO_MEMORY
     return None
 

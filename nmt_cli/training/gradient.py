@@ -97,8 +97,8 @@ class Gradient(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether the loss and the gradient are finite, so that the weights may be updated."""
-        return math.isfinite(self.loss) and math.isfinite(self.norm)
+        """Whether the losses and the gradient are finite, so that the weights may be updated."""
+        return all(map(math.isfinite, (self.loss, self.norm, self.alignment or 0.0)))
 
 
 class LaunchedGradient:
@@ -128,11 +128,11 @@ class LaunchedGradient:
                     sums, failed = flat.figures(len(sums))
                     failures = [failed.double()]
             self.norm = torch.nn.utils.get_total_norm(found)
-            loss, nll, *others = sums
-            figures = torch.stack([loss, nll, self.norm.to(sums.dtype), *failures, *others])
-            # 1 if the weights must stay as they are, else 0. The loss, the norm and, after
-            # failures, the loss of a guided head decide; the nll is part of the loss.
-            self.is_infinite = figures[::2].isfinite().all().logical_not().float()
+            loss, nll, *alignment = sums
+            deciding = [loss, self.norm.to(sums.dtype), *alignment]  # the nll is part of the loss
+            figures = torch.stack([*deciding, nll, *failures])
+            # 1 if the weights must stay as they are, else 0.
+            self.is_infinite = figures[: len(deciding)].isfinite().all().logical_not().float()
             self._has_failures = bool(failures)
             if failures:
                 self.is_infinite = (self.is_infinite + failures[0]).clamp(max=1.0).float()
@@ -146,11 +146,11 @@ class LaunchedGradient:
         PeerLostError if the other ranks have not answered after ``timeout()`` seconds.
         """
         self._objective.machine.ranks.wait_for(self._figures.have_arrived, timeout)
-        ((loss, nll, norm, *others),) = (figures.tolist() for figures in self._figures.read())
-        if self._has_failures and others.pop(0):
+        ((loss, norm, *others),) = (figures.tolist() for figures in self._figures.read())
+        if self._has_failures and others.pop():
             raise FullMemoryError(on_all_ranks=True)
-        loss, nll, *others = (each / self.num_tokens for each in (loss, nll, *others))
-        return Gradient(loss, nll, norm, self.num_tokens, *others)
+        loss, nll, *alignment = (each / self.num_tokens for each in (loss, others.pop(), *others))
+        return Gradient(loss, nll, norm, self.num_tokens, *alignment)
 
 
 class Objective(NamedTuple):

@@ -96,6 +96,18 @@ def test_every_recipe_and_seed_is_a_run_and_a_figure_of_the_table(folder, capfdb
 
 
 @pytest.mark.usefixtures("in_this_process")
+def test_a_perplexity_that_is_no_number_is_null(folder, capfdbinary):
+    do("base")
+    metrics = folder / "runs/base/metrics.jsonl"
+    records = map(json.loads, metrics.read_text().splitlines())
+    metrics.write_text("".join(f"{json.dumps(r)}\n" for r in records if "validation" not in r))
+    capfdbinary.readouterr()
+    do("base", output_format="json")
+    (row,) = json.loads(capfdbinary.readouterr().out, parse_constant=pytest.fail)
+    assert row["perplexities"] == [None]
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_a_failed_training_does_not_end_the_others(folder, capfdbinary):
     do("base")
     (folder / "runs/base/recipe.yaml").write_text("broken: true\n")

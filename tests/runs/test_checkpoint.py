@@ -86,6 +86,16 @@ def test_a_damaged_newest_is_named_and_the_one_before_used(toy, run_of_two, name
     assert "step-00000002" in capsys.readouterr().err
 
 
+def test_a_checkpoint_for_which_there_is_no_memory_is_not_damaged(toy, run_of_two, monkeypatch):
+    def load(*_, **__):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9")
+
+    run_dir, _ = run_of_two
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        load_newest(run_dir, new_state(toy))
+
+
 def test_without_an_undamaged_checkpoint_there_is_no_silent_start(toy, run_of_two):
     run_dir, _ = run_of_two
     for checkpoint in list_checkpoints(run_dir):

@@ -7,8 +7,9 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient import Objective, micro_batch_seed
+from nmt_cli.training.gradient import LaunchedGradient, Objective, micro_batch_seed
 from tests.architectures import OPTION_SETS, Formula, random_model
+from tests.forked_ranks import run_ranks
 
 MACHINE = Machine(torch.device("cpu"), "fp32")
 
@@ -111,6 +112,30 @@ def test_dropout_follows_seed_batch_and_micro_batch_alone(toy):
     assert not torch.equal(first, other_seed)
     _, other_batch = gradient_of(model, batch._replace(number=4))
     assert not torch.equal(first, other_batch)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize("wrong", [None, "loss", "alignment"])
+def test_the_loss_of_a_guided_head_decides_as_the_others_do(toy, tmp_path, num_ranks, wrong):
+    of_rank = {"loss": 3.0, "nll": 2.0, "alignment": 1.0}
+    if wrong is not None:
+        of_rank[wrong] = float("inf")
+
+    def on_rank(ranks):
+        objective = Objective(model_of(toy), 1, 0.1, 1, MACHINE._replace(ranks=ranks))
+        objective = objective.with_buffers()
+        sums = torch.tensor([*of_rank.values()], dtype=torch.float64)
+        if objective.flat is not None:
+            objective.flat.receive_none(sums)
+        launched = LaunchedGradient(objective, sums, 10 * ranks.size)
+        launched.finish()
+        return launched.is_infinite.item(), launched.read()
+
+    for is_infinite, found in run_ranks(num_ranks, tmp_path, on_rank):
+        assert is_infinite == (wrong is not None)
+        assert found.is_finite == (wrong is None)
+        assert found[:2] == (of_rank["loss"] / 10, 0.2)
+        assert (found.norm, found.alignment) == (0.0, of_rank["alignment"] / 10)
 
 
 def test_seeds_of_micro_batches_are_distinct_and_fit_torch():
