@@ -44,6 +44,19 @@ def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[P
     ]
 
 
+def trained_on(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the ``files`` of a prepared corpus that decide what a training learns.
+
+    Its recipe is not one of them: it may be that of another training with the same text.
+    """
+    of_tokenizers = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
+    return {
+        name: facts
+        for name, facts in files.items()
+        if name.startswith("train.") or name in of_tokenizers
+    }
+
+
 def _sha256_of(path: Path) -> str | None:
     try:
         return sha256(path)

@@ -13,17 +13,13 @@ from torch import Tensor
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
+from nmt_cli.corpus.changed_text import trained_on
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
-from nmt_cli.files.file_names import (
-    FURTHER_TOKENIZER_FILES,
-    RECIPE,
-    TOKENIZER_FILES,
-    validation_part,
-)
+from nmt_cli.files.file_names import RECIPE, validation_part
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.messages import logs
@@ -130,7 +126,7 @@ def _resume(
     """
     checkpoint = load_newest(run_dir, state)
     manifest = checkpoint.manifest
-    _refuse_other_text(run_dir, corpus, manifest["prepared_files"])
+    _refuse_other_text(run_dir, corpus, trained_on(manifest["prepared_files"]))
     logs.info(f"Resuming from {checkpoint.path}, batch {state.progress.batch_index:,}.")
     before, progress = read_recipe(str(checkpoint.path / RECIPE)).recipe, state.progress
     last_stage = max(0, len(recipe.data.stages) - 1)  # the recipe may have fewer stages now
@@ -154,14 +150,10 @@ def _resume(
     return manifest
 
 
-def _refuse_other_text(
-    run_dir: Path, corpus: PreparedCorpus, trained_on: Mapping[str, Any]
-) -> None:
-    found = corpus.manifest["files"]
-    files_of_tokenizers = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
-    for name in sorted(found.keys() | trained_on.keys()):
-        decides_ids = name.startswith("train.") or name in files_of_tokenizers
-        if decides_ids and found.get(name) != trained_on.get(name):
+def _refuse_other_text(run_dir: Path, corpus: PreparedCorpus, before: Mapping[str, Any]) -> None:
+    found = trained_on(corpus.manifest["files"])
+    for name in sorted(found.keys() | before.keys()):
+        if found.get(name) != before.get(name):
             raise UserError(
                 f"{run_dir} was trained on another {name} than "
                 f"{corpus.directory} holds now; prepare the same text again, "

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli import cli
+from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as command
 from nmt_cli.commands.experiments.stage_names import STAGE_NAMES
 from nmt_cli.files.file_names import MANIFEST
@@ -296,6 +297,14 @@ def test_changed_text_is_refused_by_the_run_until_it_is_forced(folder, caplog):
     do(force_from="train")
     starts = (folder / "runs/toy/sessions.jsonl").read_text().splitlines()
     assert len(starts) == 1
+
+
+def test_text_that_another_recipe_prepared_anew_needs_no_training(folder, caplog):
+    seeded = ["training.max_steps=6", "training.seed=9"]
+    preprocess.run(recipe="toy.yaml", overrides=seeded, output=Path("prepared/toy"), force=True)
+    assert "seed: 9" in Path("prepared/toy/recipe.yaml").read_text()
+    do()
+    assert "train" in skipped(caplog)
 
 
 @pytest.mark.parametrize("stage", ["preprocess", "average", "score"])

@@ -22,7 +22,7 @@ from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
 from nmt_cli.commands.experiments.scoring import figures_of, scored_from
 from nmt_cli.commands.experiments.stage_names import StageName
-from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.changed_text import changed_text, trained_on
 from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import (
@@ -94,8 +94,8 @@ def _is_trained(experiment: Experiment) -> bool:
     if _manifest(checkpoints[-1].path, unneeded=TRAINING_STATE) is None:
         return False
     before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
-    trained_on = checkpoints[-1].manifest.get("prepared_files")
-    has_same_text = trained_on == read_manifest(experiment.prepared)["files"]
+    text = checkpoints[-1].manifest.get("prepared_files", {})
+    has_same_text = trained_on(text) == trained_on(read_manifest(experiment.prepared)["files"])
     if not has_same_text or needs_training(before, experiment.recipe):
         return False
     record_changes(experiment.run_dir, experiment.recipe)  # what is done is done by this recipe
