@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    from compression import zstd as zstd
 else:
-    from backports import zstd
+    from backports import zstd as zstd
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,

@@ -28,7 +28,9 @@ else:
 LARGEST_FILE = 50 << 20  # bytes, of files that are read whole
 READ_AT_ONCE = 1 << 18  # bytes
 COMPRESSED_AT_ONCE = 1 << 14  # bytes; smaller reads make the estimate of TextSize more precise
-XZ_END = b"YZ"
+# Of zstd --long; the default refuses windows of more than 128 MiB.
+LONGEST_WINDOW = zstd.DecompressionParameter.window_log_max
+ANY_WINDOW: dict[int, int] = {LONGEST_WINDOW: LONGEST_WINDOW.bounds()[1]}
 
 # Compressed text under another name would be read as one or two very odd lines.
 COMPRESSED = {b"\x1f\x8b\x08": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
@@ -47,7 +49,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
     with _open(path) as file:
         _refuse_other_compression(file, path)
         counted = _Counted(file, COMPRESSED_AT_ONCE if path.suffix in SUFFIXES else READ_AT_ONCE)
-        stream = _decompressed(file, counted, path)
+        stream = _decompressed(counted, path)
         yield cast(BinaryIO, io.BufferedReader(_Named(stream, path, counted), READ_AT_ONCE))
 
 
@@ -165,27 +167,48 @@ class _Counted:
         return chunk
 
 
-def _decompressed(file: BinaryIO, counted: _Counted, path: Path) -> BinaryIO:
+def _decompressed(counted: _Counted, path: Path) -> BinaryIO:
     stream = cast(BinaryIO, counted)
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     if path.suffix == ".xz":
-        _refuse_cut_xz(file, path)
-        return cast(BinaryIO, lzma.LZMAFile(stream, format=lzma.FORMAT_XZ))
+        return cast(BinaryIO, _Xz(counted))
     if path.suffix == ".zst":
-        return cast(BinaryIO, zstd.ZstdFile(stream))
+        return cast(BinaryIO, zstd.ZstdFile(stream, options=ANY_WINDOW))
     return stream
 
 
-def _refuse_cut_xz(file: BinaryIO, path: Path) -> None:
-    """Raise UserError if the file does not end as .xz must; lzma ignores garbage at the end."""
-    if not file.seekable():
-        return
-    file.seek(0, os.SEEK_END)
-    file.seek(max(0, file.tell() - 4096))
-    if not file.read().rstrip(b"\0").endswith(XZ_END):
-        raise _damaged(path, "it does not end as an .xz file must")
-    file.seek(0)
+class _Xz:
+    """Decompresses all streams of an .xz file; Python's LZMAFile ends at padding between two."""
+
+    def __init__(self, packed: _Counted) -> None:
+        self._packed, self._rest = packed, b""
+        self._stream: lzma.LZMADecompressor | None = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def read(self, size: int) -> bytes:
+        """Return some bytes, none at the end. Raises EOFError or LZMAError for a damaged file."""
+        while True:
+            chunk = b""
+            if self._stream is None:
+                chunk = self._behind_padding()
+                if not chunk:
+                    return b""
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif self._stream.needs_input:
+                chunk = self._packed.read(COMPRESSED_AT_ONCE)
+                if not chunk:
+                    raise EOFError("it ends too early")
+            text = self._stream.decompress(chunk, size)
+            if self._stream.eof:
+                self._rest, self._stream = self._stream.unused_data, None
+            if text:
+                return text
+
+    def _behind_padding(self) -> bytes:
+        rest = self._rest.lstrip(b"\0")
+        while not rest and (chunk := self._packed.read(COMPRESSED_AT_ONCE)):
+            rest = chunk.lstrip(b"\0")
+        return rest
 
 
 class _Named(io.RawIOBase):

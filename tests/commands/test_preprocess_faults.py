@@ -57,7 +57,7 @@ BAD_INPUTS = [
     (
         make("data/a.en.xz", lzma.compress(b"text\n")[:-9]),
         [TRAIN("data/a.en.xz")],
-        "data/a.en.xz is damaged or not a .xz file: it does not end as an .xz file must. "
+        "data/a.en.xz is damaged or not a .xz file: it ends too early. "
         "Get the file again, or correct its name.",
     ),
     (

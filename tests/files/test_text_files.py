@@ -12,7 +12,7 @@ import pytest
 from nmt_cli.files import text_files
 from nmt_cli.files.text_files import TextSize, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
-from tests.compressed import PACK
+from tests.compressed import PACK, zstd
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -22,6 +22,34 @@ def test_compressed_text_reads_as_the_plain_one(tmp_path, suffix):
     path.write_bytes(b"".join(PACK[suffix](part) for part in parts))
     with open_text(path) as stream:
         assert stream.read() == b"".join(parts)
+
+
+@pytest.mark.parametrize("num_zeros", [4, 8, 1 << 16])
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_padding_between_and_behind_parts_ends_no_text(tmp_path, suffix, num_zeros):
+    parts = [b"one line\n", b"", b"x" * 100_000 + b"\n", b"the last\n"]
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"".join(PACK[suffix](part) + bytes(num_zeros) for part in parts))
+    with open_text(path) as stream:
+        assert stream.read() == b"".join(parts)
+    # Behind the padding there must be whole parts.
+    whole = PACK[suffix](parts[0])
+    path.write_bytes(whole + bytes(num_zeros) + whole[:-9])
+    assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
+    path.write_bytes(whole + bytes(num_zeros) + b"garbage")
+    assert_refused(path, f"{path} is damaged or not a {suffix} file: ")
+
+
+@pytest.mark.parametrize("window_log", [27, 28, 31])
+def test_zstd_with_a_long_window_is_read(tmp_path, window_log):
+    lines = b"".join(b"line %d\n" % number for number in range(3000))
+    path = tmp_path / "text.zst"
+    packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
+    # The size is unknown at the beginning, as in a pipe; else a short text gets a short window.
+    path.write_bytes(packer.compress(lines[:9]) + packer.compress(lines[9:]) + packer.flush())
+    assert zstd.get_frame_info(path.read_bytes()).decompressed_size is None
+    with open_text(path) as stream:
+        assert stream.read() == lines
 
 
 @pytest.mark.parametrize("suffix", PACK)
