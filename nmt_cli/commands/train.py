@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
-from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
+from nmt_cli.launch.node_workers import (
+    Rendezvous,
+    refuse_variables_of_others,
+    run_workers,
+    this_worker,
+)
 from nmt_cli.launch.python_process import as_flags, without_collections
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
@@ -48,6 +53,7 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
         sys.exit(train_as_worker(job, worker))
     num_workers = count_devices(options.get("devices"), options.get("device", AUTO))
     if num_workers == options.get("nnodes", 1) == 1:
+        refuse_variables_of_others()
         train(job)
     else:
         _launch(job, num_workers)

@@ -32,7 +32,9 @@ AGENT = "from nmt_cli.launch.node_workers import run_torchrun; run_torchrun()"
 # Variables that our own launcher sets for its workers: the monotonic time at which it began, the
 # folder into which they write their outcome, and the process with which they must end.
 LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
-WORKER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+PLACE_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+LAUNCH_ID = "TORCHELASTIC_RUN_ID"  # torchrun always sets it
+OF_SRUN = {"SLURM_PROCID": "RANK", "SLURM_NTASKS": "WORLD_SIZE"}  # equal in containers of enroot
 # Exit statuses of the agent, which is the process that runs torchrun.
 WORKERS_FAILED, NODES_APART = 10, 11
 MAX_RESTARTS = 3
@@ -63,19 +65,37 @@ class Rendezvous(NamedTuple):
 
 
 def this_worker() -> Worker | None:
-    """Return this process as a worker; None if torchrun did not start it."""
+    """Return this process as a worker; None if neither torchrun nor srun started it as one."""
     env = os.environ
-    if any(name not in env for name in WORKER_VARIABLES):
+    if any(name not in env for name in PLACE_VARIABLES):
+        return None
+    if LAUNCH_ID not in env and any(env.get(own) != env[name] for own, name in OF_SRUN.items()):
         return None
     return Worker(
         int(env["RANK"]),
         int(env["WORLD_SIZE"]),
         int(env["LOCAL_RANK"]),
         int(env.get("LOCAL_WORLD_SIZE", "1")),
-        env.get("TORCHELASTIC_RUN_ID", "none"),
+        env.get(LAUNCH_ID, "none"),
         int(env.get("TORCHELASTIC_RESTART_COUNT", "0")),
         Path(env[OUTCOME]) if OUTCOME in env else None,
     )
+
+
+def refuse_variables_of_others() -> None:
+    """Raise UserError if the environment has the place of a worker, and this process is none.
+
+    Shells keep such variables, and some clusters set them. This process would train alone, or
+    wait for processes that nobody started.
+    """
+    found = [name for name in PLACE_VARIABLES if name in os.environ]
+    if this_worker() is None and os.environ.get("WORLD_SIZE", "1") != "1":
+        values = " ".join(f"{name}={os.environ[name]}" for name in found)
+        raise UserError(
+            f"the environment has {values}, as for one of several processes, but torchrun did not "
+            f"start this one ({LAUNCH_ID} is not set). To train with one process: unset "
+            f"{' '.join(found)}. For several, give --devices or --nnodes, or use torchrun."
+        )
 
 
 def status_of_this_launch(worker: Worker, run_dir: Path) -> RunStatus | None:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.commands import train
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.runs.run_directory import locked
@@ -54,6 +55,34 @@ def test_a_refused_training_changes_nothing(run, toy, tmp_path, folder, refusal)
     with pytest.raises(UserError):
         run(*overrides, run_dir=tmp_path / "some" / "run", **options)
     assert tree(tmp_path) == before
+
+
+PLACE = {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_ADDR": "a", "MASTER_PORT": 29500}
+
+
+@pytest.mark.parametrize("names", [["RANK", "WORLD_SIZE"], ["WORLD_SIZE"], [*PLACE]])
+def test_a_place_among_workers_that_torchrun_did_not_give_is_refused(run, monkeypatch, names):
+    for name in names:
+        monkeypatch.setenv(name, str(PLACE[name]))
+    values = " ".join(f"{name}={PLACE[name]}" for name in names)
+    with pytest.raises(UserError) as caught:
+        run("training.max_steps=3")
+    assert str(caught.value) == (
+        f"the environment has {values}, as for one of several processes, but torchrun did not "
+        "start this one (TORCHELASTIC_RUN_ID is not set). To train with one process: unset "
+        f"{' '.join(names)}. For several, give --devices or --nnodes, or use torchrun."
+    )
+    monkeypatch.setenv("WORLD_SIZE", "1")  # as a cluster sets it for a job of one process
+    run("training.max_steps=3")
+
+
+def test_variables_that_a_shell_kept_do_not_reach_the_workers(run, monkeypatch):
+    for name, value in PLACE.items():
+        monkeypatch.setenv(name, str(value))
+    launched = []
+    monkeypatch.setattr(train, "run_workers", lambda number, *_: launched.append(number))
+    run("training.max_steps=3", devices=2)
+    assert launched == [2]
 
 
 def test_a_refused_training_on_several_devices_changes_nothing(run, tmp_path):

@@ -11,12 +11,35 @@ from typing import Any
 import pytest
 
 from nmt_cli.launch import node_workers
-from nmt_cli.launch.node_workers import Rendezvous, run_workers
+from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.messages.errors import EndedAtOnceError, InterruptedTrainingError, UserError
 
 LAUNCH = "a launch"
 STUBBORN = ["sh", "-c", "trap '' USR2; exec sleep 60"]
+
+
+PLACE = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_ADDR": "a", "MASTER_PORT": 29500}
+
+
+@pytest.mark.parametrize(
+    ("others", "is_worker"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "a launch"}, True),
+        ({"SLURM_PROCID": 1, "SLURM_NTASKS": 2}, True),  # a task for each GPU, in a container
+        ({"SLURM_PROCID": 0, "SLURM_NTASKS": 1}, False),
+        ({}, False),  # of a shell
+    ],
+)
+def test_a_worker_is_what_torchrun_or_srun_started(monkeypatch, others, is_worker):
+    for name in ("TORCHELASTIC_RUN_ID", "SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**PLACE, **others}.items():
+        monkeypatch.setenv(name, str(value))
+    worker = this_worker()
+    assert (worker is not None) == is_worker
+    if worker is not None:
+        assert (worker.rank, worker.size, worker.local_rank) == (1, 2, 0)
 
 
 @pytest.fixture
