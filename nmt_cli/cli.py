@@ -30,7 +30,7 @@ from nmt_cli.messages.errors import (
     STATUS_INTERRUPTED,
     InterruptedTrainingError,
     UserError,
-    means_full_memory,
+    reporting_full_memory,
 )
 
 STATUS_OUTPUT_FAILED = 74
@@ -54,7 +54,8 @@ class ErrorsInOneLine(HelpfulGroup):
             _prepare_streams_and_signals()
             logs.configure(quiet=False)
             spin_long()
-            result = super().invoke(ctx)
+            with reporting_full_memory():
+                result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
         except InterruptedTrainingError as error:
             _end(str(error), error.exit_status)  # not an error, because the user asked for it
@@ -64,11 +65,7 @@ class ErrorsInOneLine(HelpfulGroup):
             # The reader of stdout is gone, and Python must not try to flush it again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(STATUS_READER_GONE)
-        except (MemoryError, RuntimeError) as error:
-            _fail_of_full_memory(error)
-            raise
         except OSError as error:
-            _fail_of_full_memory(error)
             if error.filename is None and not is_failed_write(error):
                 raise
             place = f"{error.filename}: " if error.filename is not None else ""
@@ -77,17 +74,6 @@ class ErrorsInOneLine(HelpfulGroup):
         except KeyboardInterrupt:
             _fail("interrupted.", STATUS_INTERRUPTED)
         return result
-
-
-def _fail_of_full_memory(error: Exception) -> None:
-    """End with one line if ``error`` means that no memory is left."""
-    if means_full_memory(error):
-        reason = str(error).partition("\n")[0]
-        _fail(
-            f"there is not enough memory{reason and f' ({reason})'}; free some, or raise the limit "
-            "(that of the container, or of ulimit -v).",
-            1,
-        )
 
 
 def _fail(message: str, status: int) -> NoReturn:

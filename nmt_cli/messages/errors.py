@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 # Where oneDNN does not support an operation, it fails to create "a primitive descriptor".
@@ -70,6 +71,21 @@ def means_full_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return SIGNS_OF_FULL_MEMORY.search(f"{type(error).__name__}: {error}") is not None
+
+
+@contextmanager
+def reporting_full_memory() -> Iterator[None]:
+    """Raise UserError in place of an error by which this block finds no memory left."""
+    try:
+        yield
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not means_full_memory(error):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"there is not enough memory{reason and f' ({reason})'}; free some, or raise the limit "
+            "(that of the container, or of ulimit -v)."
+        ) from error
 
 
 class NoTextError(ValueError):

@@ -24,7 +24,7 @@ from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import Worker, die_with_parent, started_at, status_of_this_launch
 from nmt_cli.launch.stop_signals import StopRequest, handled
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError, reporting_full_memory
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.runs.run_directory import (
@@ -189,7 +189,8 @@ def train_as_worker(job: TrainingJob, worker: Worker) -> int:
     if has_failed(job.run_dir, worker):
         return 1  # restarts are for killed workers
     try:
-        train(job, worker)
+        with reporting_full_memory():
+            train(job, worker)
     except PeerLostError as error:
         logs.warning(str(error))
         return 1
@@ -226,6 +227,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
     with (
         handled(stop.handle),
         status_kept(job.run_dir, worker, training.summary),
+        reporting_full_memory(),  # in the status too
         # Ranks on one machine would count each other as other programs.
         following_load(useful_threads(machine.device), warns=worker is None),
     ):

@@ -6,7 +6,6 @@ python -m tests.benchmarks.run --peers build/benchmark-venv/bin/python [--only s
 import argparse
 import datetime
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import duration_text
 from tests.benchmarks import report
@@ -141,7 +141,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--shapes", nargs="+", choices=GPU_SHAPES, default=shapes)
     parser.add_argument("--texts", nargs="+", choices=TEXTS, default=TEXTS, help="of decoding")
     parser.add_argument("--no-generate", action="store_true", help="decoding: no Hugging Face")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--minutes", type=float, default=30.0, help="loss needs time left")
     parser.add_argument("--quick", action="store_true", help="a trial: small steps, and few")
     parser.add_argument("--anew", action="store_true", help="do not continue a stopped run")

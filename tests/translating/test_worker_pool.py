@@ -184,11 +184,15 @@ def test_workers_that_cannot_begin_end_the_command():
         pass
 
 
-def test_a_model_that_is_refused_is_the_commands_error():
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(UserError("no such model"), "no such model"), (MemoryError(), "there is not enough memory;")],
+)
+def test_a_model_that_is_refused_is_the_commands_error(error, message):
     def refuses():
-        raise UserError("no such model")
+        raise error
 
-    with pytest.raises(UserError, match="no such model"), opened(2, refuses):
+    with pytest.raises(UserError, match=message), opened(2, refuses):
         pass
 
 

@@ -26,7 +26,7 @@ from nmt_cli.hardware.memory import keep_few_compiled_products, keep_freed_memor
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError, reporting_full_memory
 from nmt_cli.pictures.page import as_html
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -61,7 +61,8 @@ AnyTranslator = TypeVar("AnyTranslator", bound=LineTranslator)
 def _announced(connection: Connection, load: Callable[[], AnyTranslator]) -> AnyTranslator | None:
     """Load a translator and send that it is ready, or why it cannot be; return it."""
     try:
-        translator = load()
+        with reporting_full_memory():
+            translator = load()
     except UserError as error:
         connection.send(Refused(str(error), error.exit_status))
         return None
@@ -136,7 +137,8 @@ def _serve(control: Connection) -> None:
     loaded: Translator | None = None
     if not model.on_gpus:
         try:
-            loaded = Translator.load(model.path, **model.options)
+            with reporting_full_memory():
+                loaded = Translator.load(model.path, **model.options)
         except UserError as error:
             control.send(Refused(str(error), error.exit_status))
             return
