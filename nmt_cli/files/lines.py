@@ -10,9 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt_cli.files.text_files import READ_AT_ONCE, open_text
+from nmt_cli.files.text_files import READ_AT_ONCE, SAMPLE, encoding_of, open_text
 from nmt_cli.files.text_forms import refuse_wrong_lines
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
@@ -37,7 +38,8 @@ class Line(NamedTuple):
 def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
     """Yield the lines of ``stream`` as they arrive; it continues a text behind some lines.
 
-    Raises UserError if a line is longer than ``LONGEST_LINE``.
+    Raises UserError if a line is longer than ``LONGEST_LINE``, or if the first one is not UTF-8 but
+    in another encoding of Unicode.
     """
     number = num_lines_before
     while raw := stream.readline(LONGEST_LINE):
@@ -45,6 +47,8 @@ def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
         newline = raw.endswith(b"\n")
         if not newline and len(raw) == LONGEST_LINE:
             raise endless_line(stream, number)
+        if number == 1:
+            _refuse_other_encoding(stream, raw)
         byte_order_mark = number == 1 and raw.startswith(BYTE_ORDER_MARK)
         if byte_order_mark:
             raw = raw[len(BYTE_ORDER_MARK) :]
@@ -61,8 +65,7 @@ class LineTexts:
     """The ``text`` of each line that ``read_lines`` would yield, read and decoded in blocks.
 
     This takes a tenth of the time of ``read_lines``. ``num_invalid`` counts the lines with bad
-    bytes that were read so far. Iterating raises UserError if a line is longer than
-    ``LONGEST_LINE``.
+    bytes that were read so far. Iterating raises UserError as ``read_lines`` does.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -78,6 +81,8 @@ class LineTexts:
         while more:
             block = self._stream.read(READ_AT_ONCE)
             more = len(block) == READ_AT_ONCE  # a terminal reports its end only once
+            if not begun and not self._num_lines:
+                _refuse_other_encoding(self._stream, block)
             ended, newline, rest = block.rpartition(b"\n")
             if len(begun) + (block.index(b"\n") if newline else len(rest)) >= LONGEST_LINE:
                 raise endless_line(self._stream, self._num_lines + 1)
@@ -146,17 +151,28 @@ def _decode(raw: bytes) -> tuple[str, int]:
 
 def endless_line(stream: BinaryIO, number: int) -> UserError:
     """Return the error for the line ``number`` of ``stream``, which reaches ``LONGEST_LINE``."""
-    name = getattr(stream, "name", None)
     return UserError(
-        f"line {number:,} of {name if isinstance(name, str) else 'the input'} is longer than "
-        f"{LONGEST_LINE >> 20} MB; is this text?"
+        f"line {number:,} of {_name_of(stream)} is longer than {LONGEST_LINE >> 20} MB; is this "
+        "text?"
     )
+
+
+def _refuse_other_encoding(stream: BinaryIO, start: bytes) -> None:
+    """Raise UserError if the text that begins with ``start`` is not UTF-8, but UTF-16 or UTF-32."""
+    if (encoding := encoding_of(start[:SAMPLE])) is not None:
+        convert = command("iconv", "-f", encoding, "-t", "UTF-8")
+        raise UserError(f"{_name_of(stream)} is {encoding} text. Convert it to UTF-8: {convert}")
+
+
+def _name_of(stream: BinaryIO) -> str:
+    name = getattr(stream, "name", None)
+    return name if isinstance(name, str) else "the input"
 
 
 def texts_of(path: Path) -> list[str]:
     """Return all lines of a text file, also of a compressed one.
 
-    Raises as ``open_text`` and ``refuse_wrong_lines`` do.
+    Raises as ``open_text``, ``refuse_wrong_lines`` and ``LineTexts`` do.
     """
     refuse_wrong_lines(path)
     with open_text(path) as stream:

@@ -257,6 +257,7 @@ MARKS = {
 }
 # Without a mark, UTF-16 is recognized by Latin letters, whose high bytes are NUL.
 LEAST_NULS = 0.3  # share of the high bytes
+FEWEST_NULS = 4  # a line of UTF-8 may hold some
 
 
 def other_encoding(path: Path) -> str | None:
@@ -266,15 +267,19 @@ def other_encoding(path: Path) -> str | None:
     """
     try:
         with open_text(path) as stream:
-            sample = stream.read(SAMPLE)
+            return encoding_of(stream.read(SAMPLE))
     except UserError:
         return None
+
+
+def encoding_of(sample: bytes) -> str | None:
+    """Return iconv's name for the encoding of a text that begins with ``sample``, as above."""
     for mark, name in MARKS.items():
         if sample.startswith(mark):
             return name
     nuls = [sample[place::2].count(0) for place in (0, 1)]
     for name, high, low in (("UTF-16LE", nuls[1], nuls[0]), ("UTF-16BE", nuls[0], nuls[1])):
-        if high > LEAST_NULS * len(sample) / 2 and low < high / 10:
+        if high >= FEWEST_NULS and high > LEAST_NULS * len(sample) / 2 and low < high / 10:
             return name
     return None
 

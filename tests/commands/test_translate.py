@@ -8,6 +8,7 @@ import os
 import random
 import re
 import select
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -188,14 +189,30 @@ def test_a_log_names_the_lines_of_the_input_file_and_the_time_left(
     assert re.fullmatch(r"Translating: 512 lines, [\d,]+ lines/s, \d\d:\d\d elapsed", first)
 
 
-def test_utf_16_input_is_named_with_the_command_that_converts_it(pipe, tmp_path, capsys):
-    source = tmp_path / "in"
-    source.write_bytes("ein Satz\n".encode("utf-16"))
-    pipe(b"", input_path=source, output_path=tmp_path / "out")
-    assert (
-        f"Warning: {source} is UTF-16 text. Convert it to UTF-8: "
-        f"iconv -f UTF-16 -t UTF-8 {source} > {tmp_path}/utf8-in\n"
-    ) in capsys.readouterr().err
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32"])
+def test_utf_16_is_refused_with_the_command_that_converts_it(pipe, tmp_path, encoding):
+    source, output = tmp_path / "in", tmp_path / "out"
+    data = "ein Satz\nnoch einer\n".encode(encoding)
+    name = encoding.upper().replace("-BE", "BE")
+    source.write_bytes(data)
+    with pytest.raises(UserError) as refused:
+        pipe(b"", input_path=source, output_path=output)
+    problem, _, convert = str(refused.value).partition(" Convert it to UTF-8: ")
+    assert problem == f"{source} is {name} text."
+    subprocess.run(convert, shell=True, check=True)
+    assert (tmp_path / "utf8-in").read_text() == "ein Satz\nnoch einer\n"
+    assert not output.exists()
+
+    with pytest.raises(UserError) as refused:
+        pipe(data)
+    convert = str(refused.value).partition(" Convert it to UTF-8: ")[2]
+    done = subprocess.run(convert, shell=True, check=True, input=data, capture_output=True)
+    assert done.stdout == b"ein Satz\nnoch einer\n"
+
+
+def test_a_nul_is_no_sign_of_utf_16(pipe):
+    data = b"\0\nA\0\n"
+    assert pipe(data) == expected_output(data, digest)
 
 
 def test_looking_for_utf_16_takes_nothing_from_a_pipe(pipe, tmp_path):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.files import lines
 from nmt_cli.files.lines import LineTexts, is_blank, one_line, read_lines
+from nmt_cli.files.text_files import encoding_of
 from nmt_cli.messages.errors import UserError
 
 BOM = b"\xef\xbb\xbf"
@@ -34,6 +35,14 @@ CHUNKS = st.one_of(
 )
 
 
+def is_utf_8(data):
+    """Whether ``data`` is not taken for UTF-16 or UTF-32, by its first line or as a whole."""
+    return not any(map(encoding_of, (data, data.partition(b"\n")[0] + b"\n")))
+
+
+TEXTS = st.lists(CHUNKS, max_size=30).map(b"".join).filter(is_utf_8)
+
+
 def read(data):
     return list(read_lines(io.BytesIO(data)))
 
@@ -46,7 +55,7 @@ def split(data):
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(CHUNKS, max_size=30).map(b"".join))
+@given(TEXTS)
 def test_lines_are_the_bytes_between_line_feeds(data):
     found, expected = read(data), split(data)
     assert len(found) == len(expected)
@@ -62,7 +71,7 @@ def test_lines_are_the_bytes_between_line_feeds(data):
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(CHUNKS, max_size=30).map(b"".join), st.integers(1, 12))
+@given(TEXTS, st.integers(1, 12))
 def test_texts_read_in_blocks_are_those_of_the_lines(data, block_size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "READ_AT_ONCE", block_size)
@@ -96,6 +105,13 @@ def test_bad_bytes_are_counted_and_honest_replacement_characters_are_not():
         2,
         1,
     ]
+
+
+def test_utf_16_is_refused_before_its_first_line():
+    data = "line\nline\n".encode("utf-16-le")
+    for lines_of in (read_lines, LineTexts):
+        with pytest.raises(UserError, match=r"the input is UTF-16LE text\. Convert it"):
+            list(lines_of(io.BytesIO(data)))
 
 
 def test_a_line_without_end_is_refused(monkeypatch):

@@ -14,7 +14,7 @@ from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader, is_stream, reader_of
-from nmt_cli.files.text_files import compressed, open_text
+from nmt_cli.files.text_files import compressed, open_text, other_encoding
 from nmt_cli.files.text_forms import wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -24,13 +24,16 @@ from nmt_cli.messages.errors import UserError
 def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | ShardText]:
     """Yield the text of ``path``, or this part of it; ``-`` is stdin.
 
-    Warns if its encoding or its line ends are wrong. Raises UserError if it cannot be read.
+    Warns if its line ends are wrong. Raises UserError if it cannot be read, or is in another
+    encoding of Unicode than UTF-8.
     """
     if path == STANDARD_INPUT:
         yield standard_input()
         return
-    if (warning := wrong_lines(path)) is not None:
-        logs.warning(warning)
+    if (problem := wrong_lines(path)) is not None:
+        if other_encoding(path) is not None:
+            raise UserError(problem)
+        logs.warning(problem)
     opened: AbstractContextManager[BinaryIO | ShardText]
     opened = open_text(path) if shard is None else open_shard(path, shard)
     with opened as stream:
