@@ -31,7 +31,8 @@ output_options = together(
         default="text",
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
         "n_best, beam_size, length_penalty, no_repeat_ngram, required, banned, split, markup, "
-        "glossary, protect, protect_strict and alignments.",
+        "glossary, protect, protect_strict and alignments; --format jsonl gives back other keys, "
+        "such as id.",
     ),
     click.option(
         "--sample",

@@ -25,12 +25,11 @@ from nmt_cli.commands.lines.opened_texts import (
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.translation_formats import (
-    FORMATS,
     Formatter,
     Reader,
+    formatter,
     options_for,
     reader,
-    showing_texts,
 )
 from nmt_cli.commands.lines.translation_processes import (
     Engine,
@@ -176,9 +175,7 @@ def _translate_all(
     output_format: str,
 ) -> _Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
-    format_line = FORMATS[output_format]
-    if (input_format, output_format) == ("jsonl", "fairseq"):
-        format_line = showing_texts(format_line)
+    format_line = formatter(input_format, output_format)
     tally = _Tally(_num_lines_before(source))
     tally.restore(output.tally)
     with logs.progress(

@@ -1,12 +1,13 @@
 """Records of the input: what they ask for, and the reason why one cannot be read."""
 
+import json
+
 import pytest
 
 from nmt_cli.commands.lines.translation_formats import (
-    as_fairseq,
     as_record,
+    formatter,
     reader,
-    showing_texts,
 )
 from nmt_cli.files.lines import Line
 from nmt_cli.translating.request import AnyOf, Request
@@ -47,12 +48,9 @@ def test_a_required_phrase_may_have_several_forms():
         ("{}", 'the key "text" is missing'),
         ('{"text": "a", "text": "b"}', 'the key "text" is given twice'),
         ('{"text": "a", "nbest": 2}', 'the key "nbest" is unknown; the nearest is n_best'),
-        (
-            '{"text": "a", "\\u001b": 2}',
-            'the key "\\u001b" is unknown; known keys: text, prefix, n_best, beam_size, '
-            "length_penalty, no_repeat_ngram, required, banned, split, markup, glossary, protect, "
-            "protect_strict, alignments",
-        ),
+        ('{"text": "a", "Text": "b"}', 'the key "Text" is unknown; the nearest is text'),
+        ('{"text": "a", "id": NaN}', "the number NaN is not finite"),
+        ('{"text": "a", "id": 1e999}', "the number 1e999 is not finite"),
         ('{"text": null}', "text must be a string"),
         ('{"text": "a", "n_best": true}', "n_best must be a whole number, at least 1"),
         ('{"text": "a", "n_best": 2.0}', "n_best must be a whole number, at least 1"),
@@ -109,10 +107,34 @@ def test_several_translations_need_a_format_that_holds_them():
 def test_a_format_that_shows_the_line_shows_the_text_of_a_record():
     def shown(text):
         line = Line(text, False, True, 0, False)
-        return showing_texts(as_fairseq)(1, line, Translation()).splitlines()[0]
+        return formatter("jsonl", "fairseq")(1, line, Translation()).splitlines()[0]
 
     assert shown('{"text": "a\\tb", "n_best": 2}') == "S-0\ta b"
     assert shown('{"text"') == 'S-0\t{"text"'
+
+
+KEPT = {
+    "id": 17,
+    "source": ["a", {"b": None}],
+    "url": "http://a.b/?c=\u2028\x85 \x1b",
+    "half": "\ud83d",
+    "\u001b": 0.5,
+}
+
+
+@pytest.mark.parametrize("kept", [KEPT, {}, {"deep": json.loads("[" * 300 + "]" * 300)}])
+@pytest.mark.parametrize("asked", [{"text": "a b"}, {"text": 5}, {}])
+def test_keys_that_ask_for_nothing_are_given_back(kept, asked):
+    line = Line(json.dumps({**kept, **asked, "score": "mine", "line": 4}), False, True, 0, False)
+    request = reader("jsonl", "jsonl")(7, line)
+    assert request.text == ("a b" if asked.get("text") == "a b" else "")
+    translation = Translation("c", -1.0, ("c",), error=request.error)
+    row = formatter("jsonl", "jsonl")(7, line, translation)
+    assert row.encode().decode().splitlines() == [row.removesuffix("\n")]
+    record = json.loads(row)
+    assert {name: value for name, value in record.items() if name in kept} == kept
+    answer = json.loads(formatter("text", "jsonl")(7, line, translation))
+    assert {name: value for name, value in record.items() if name not in kept} == answer
 
 
 def test_lines_of_text_have_the_number_they_have_in_the_whole_text():

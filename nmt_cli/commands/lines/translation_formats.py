@@ -12,9 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.text.links import pharaoh
-from nmt_cli.files.lines import Line, is_blank, one_line
+from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.proposals import nearest
 from nmt_cli.translating.line_records import record_of, request_of
+from nmt_cli.translating.record_keys import LINE
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, Translation
 
@@ -125,9 +127,29 @@ ESCAPED_LINE_ENDS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "\x85
 
 def as_jsonl(number: int, line: Line, translation: Translation) -> str:
     """Return one JSON object with everything that is known about the line."""
-    record = {"line": number, **record_of(translation)}
+    return _as_row({"line": number, **record_of(translation)}, is_exact=translation.is_joined)
+
+
+def with_kept_keys(number: int, line: Line, translation: Translation) -> str:
+    """Return what ``as_jsonl`` returns, with the keys of a line that ask for nothing, such as id.
+
+    A key that the answer has itself, such as score, is the answer's.
+    """
+    answer = {"line": number, **record_of(translation)}
+    try:
+        record = {} if is_blank(line.text) else _record(line.text)
+        kept = {key: value for key, value in record.items() if key not in LINE}
+        return _as_row({"line": number, **kept, **answer}, is_exact=True)
+    except (ValueError, RecursionError):  # nothing to keep; the line has failed if it is no object
+        return _as_row(answer, is_exact=True)
+
+
+def _as_row(record: dict[str, Any], *, is_exact: bool) -> str:
+    """Return the line of an object; one that is not exact has spaces for line ends in its texts."""
     row = json.dumps(record, ensure_ascii=False)
-    return (row.translate(ESCAPED_LINE_ENDS) if translation.is_joined else one_line(row)) + "\n"
+    if why_not_unicode(row) is not None:  # escapes in a key that is kept
+        row = json.dumps(record)
+    return (row.translate(ESCAPED_LINE_ENDS) if is_exact else one_line(row)) + "\n"
 
 
 FORMATS: dict[str, Formatter] = {
@@ -170,15 +192,19 @@ def reader(input_format: str, output_format: str) -> Reader:
     return as_plain
 
 
-def showing_texts(format_line: Formatter) -> Formatter:
-    """Return ``format_line`` for lines that are JSON objects: it shows the text in the object."""
+def formatter(input_format: str, output_format: str) -> Formatter:
+    """Return the function that writes the translation of a line, which may be a JSON object."""
+    if input_format == "jsonl":
+        of_records = {"fairseq": showing_the_text, "jsonl": with_kept_keys}
+        return of_records.get(output_format, FORMATS[output_format])
+    return FORMATS[output_format]
 
-    def formatted(number: int, line: Line, translation: Translation) -> str:
-        request = as_record(number, line, holds_n_best=True)
-        shown = line._replace(text=request.text) if request.error is None else line
-        return format_line(number, shown, translation)
 
-    return formatted
+def showing_the_text(number: int, line: Line, translation: Translation) -> str:
+    """Return what ``as_fairseq`` returns for the text in the JSON object of a line."""
+    request = as_record(number, line, holds_n_best=True)
+    shown = line._replace(text=request.text) if request.error is None else line
+    return as_fairseq(number, shown, translation)
 
 
 def as_plain(number: int, line: Line) -> Request:
@@ -189,13 +215,16 @@ def as_plain(number: int, line: Line) -> Request:
 def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
     """Return what the JSON object of the line asks for, or a request with an error.
 
-    A blank line asks for nothing. It is an error to ask for several translations if the output does
-    not ``holds_n_best``.
+    A blank line asks for nothing, and so does a key that is unlike all that a line can have. It is
+    an error to ask for several translations if the output does not ``holds_n_best``.
     """
     if is_blank(line.text):
         return Request("", line=number)
     try:
-        request = request_of(_record(line.text))
+        record = _record(line.text)
+        for key in [key for key in record if key not in LINE and not nearest(key, LINE)]:
+            del record[key]
+        request = request_of(record)
         if not holds_n_best and request.n_best is not None and request.n_best > 1:
             raise ValueError(f"n_best {request.n_best} needs --format tsv, jsonl, moses or fairseq")
     except ValueError as error:
@@ -205,7 +234,13 @@ def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
 
 def _record(text: str) -> dict[str, Any]:
     try:
-        record = json.loads(text, object_pairs_hook=_with_unique_keys, parse_int=_number)
+        record = json.loads(
+            text,
+            object_pairs_hook=_with_unique_keys,
+            parse_int=_number,
+            parse_float=_finite,
+            parse_constant=_finite,
+        )
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1:,}") from None
     except RecursionError:
@@ -220,6 +255,12 @@ def _number(digits: str) -> int:
         return int(digits)
     except ValueError:
         raise ValueError(f"a number has {len(digits):,} digits, more than can be read") from None
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"the number {number[:20]} is not finite")
+    return value
 
 
 def _with_unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
