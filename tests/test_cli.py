@@ -77,12 +77,12 @@ OPTIONS = {
         "--tag",
     }
     | {"--engine", "--no-cuda-graphs", "--compile"}
-    | {"--split-sentences", "--source-language", "--markup"},
+    | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
     "serve": MACHINE_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
-    | {"--protect"}
-    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines", "--compile"},
+    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines", "--compile"}
+    | {"--protect", "--translate-everything"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}

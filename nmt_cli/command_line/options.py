@@ -116,6 +116,12 @@ length_penalty_option = click.option(
     type=number(LENGTH_PENALTY),
     help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
 )
+translate_everything_option = click.option(
+    "--translate-everything",
+    is_flag=True,
+    help="Also translate texts without letters, such as 12:30, and the marks of lists, such as 1. "
+    "or -, before a sentence.  [default: they stay as they are]",
+)
 init_from_option = click.option(
     "--init-from",
     type=PATH,

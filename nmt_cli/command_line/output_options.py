@@ -131,7 +131,8 @@ output_options = together(
         multiple=True,
         metavar="PATTERN",
         help="Copy what matches this regular expression exactly once; common stands for addresses, "
-        "placeholders, versions and emoji; may be repeated.",
+        "placeholders, versions and emoji, and placeholders for those such as {name} and %s alone; "
+        "may be repeated.",
     ),
     click.option(
         "--protect-strict",

@@ -14,6 +14,7 @@ from nmt_cli.command_line.options import (
     length_penalty_option,
     quiet_option,
     threads_option,
+    translate_everything_option,
     whole_number,
 )
 from nmt_cli.recipe.search_ranges import BEAM_SIZE
@@ -35,6 +36,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     help="Most hypotheses that a request may ask for, and the default.  [default: the recipe's]",
 )
 @length_penalty_option
+@translate_everything_option
 @device_option
 @decoding_precision_option
 @fp32_products_option

@@ -21,6 +21,7 @@ from nmt_cli.command_line.options import (
     parsed_by,
     quiet_option,
     threads_option,
+    translate_everything_option,
     whole_number,
 )
 from nmt_cli.command_line.output_options import grouped, output_options
@@ -114,6 +115,7 @@ from nmt_cli.recipe.search_ranges import (
     help="Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
     "inline tags around their words.",
 )
+@translate_everything_option
 @click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),

@@ -136,7 +136,8 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
 
 def _translated(loaded: LoadedModel, source: str) -> Target:
     """Return the model's translation of ``source``."""
-    translator = Translator(loaded.settings, loaded.tokenizer, loaded.model, too_long="error")
+    model = loaded.settings, loaded.tokenizer, loaded.model
+    translator = Translator(*model, too_long="error", translate_everything=True)
     (translation,) = translator.translate([source])
     if translation.error is not None:
         raise UserError(f"the source could not be translated: {translation.error}.")

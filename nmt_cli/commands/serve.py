@@ -15,6 +15,8 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
+from nmt_cli.translating.protection import PLACEHOLDERS
+from nmt_cli.translating.request import Constraints
 from nmt_cli.translating.workers.messages import WorkerModel
 from nmt_cli.translating.workers.starter import Starter
 
@@ -71,6 +73,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         starters = {}
         for model in found:
             starters[model.name] = stack.enter_context(Starter())
+            protect = () if model.parses else (PLACEHOLDERS,)  # parses have no such rules
             starters[model.name].load(
                 WorkerModel(
                     model.path,
@@ -78,6 +81,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                         **on_device,
                         "device": device if gpus else "cpu",
                         "source_language": model.source,
+                        "constraints": Constraints(protect=protect),
                     },
                     threads or (1 if number > 1 else None),
                     on_gpus=bool(gpus),

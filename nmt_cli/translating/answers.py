@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,12 @@ from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.segments import Layout, Output, Span
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.unit_spans import unit_spans
+from nmt_cli.translating.word_links import (
+    WordLinks,
+    joined_links,
+    links_of_parts,
+    links_of_segments,
+)
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
@@ -70,24 +77,6 @@ class UnknownWords:
         return [words[number] for number in numbers]
 
 
-def aligned_words(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Links:
-    """Return, for each target word, the source word that it attends to most.
-
-    A line is translated in ``parts``; each has its own one of ``hypotheses``.
-    """
-    links: list[tuple[int, int]] = []
-    num_sources = num_targets = 0
-    for hypothesis, part in zip(hypotheses, parts, strict=True):
-        assert hypothesis.attended is not None, "the search was not asked for attention"
-        if part.separator == "":  # the part goes on with the last word of the part before
-            num_sources, num_targets = max(0, num_sources - 1), max(0, num_targets - 1)
-        words = hypothesis.attended.words
-        links += [(num_sources + source, num_targets + n) for n, source in enumerate(words)]
-        num_targets += len(words)
-        num_sources += hypothesis.attended.num_source_words
-    return tuple(links)
-
-
 class Ranked(NamedTuple):
     """Outputs for the parts of one or of several segments, and the sum of the segments' scores."""
 
@@ -101,6 +90,7 @@ class AnswerOptions(NamedTuple):
     keep_pieces: bool
     alignments: bool
     replace_unknown: bool
+    translate_everything: bool = False
 
 
 class Answers:
@@ -138,21 +128,21 @@ class Answers:
         words: Sequence[str],
         found: Sequence[tuple[Hypothesis, ...]],
         wanted: Wanted,
-        protected: Sequence[ProtectedText] = (),
+        sources: Sequence[ProtectedText],
         *,
         truncated: bool,
     ) -> Translation:
         """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
 
         Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
-        of its tree. ``protected`` has the line if text of it is copied. ``truncated`` is whether
-        the line was cut.
+        of its tree. ``sources`` has the line itself. ``truncated`` is whether the line was cut.
         """
         ranking = self._ranking(found, wanted.length_penalty)
         texts = [self._text(each.hypotheses, parts, words) for each in ranking]
         alternatives = [
-            self._alternative(each, parts, one_line(text), repairs, wanted)._replace(
-                not_copied=_not_copied(protected, [one_line(text)])
+            self._alternative(each, one_line(text), repairs)._replace(
+                not_copied=_not_copied(sources, [one_line(text)]),
+                alignment=self._links(links_of_parts(each.hypotheses, parts), wanted),
             )
             for each, (text, repairs) in zip(ranking, texts, strict=True)
         ]
@@ -170,30 +160,47 @@ class Answers:
     ) -> Translation:
         """Return the translation of a line of segments, with the parts and hypotheses of each.
 
-        ``segments`` are its layout and, if text of it is copied, the text of each. The n best are
-        the choices of an output for each segment whose scores have the greatest sums. Of samples,
-        the k-th joins the k-th of each segment.
+        ``segments`` are its layout and the text of each. The n best are the choices of an output
+        for each segment whose scores have the greatest sums. Of samples, the k-th joins the k-th of
+        each segment.
         """
-        layout, protected = segments
-        texts = protected or list(map(ProtectedText, layout.texts))
+        layout, sources = segments
         rankings = [self._ranking(of_segment, wanted.length_penalty) for of_segment in found]
         ranking = kth_of_each(rankings) if are_samples else best_sums(rankings, wanted.n_best)
-        every_part = [part for of_segment in parts for part in of_segment]
         counts, alternatives = [len(of_segment) for of_segment in parts], []
         for each in ranking:
             of_each = in_groups(each.hypotheses, counts)
             outputs = [
                 self._output(*of_segment)
-                for of_segment in zip(of_each, parts, texts, layout.need_spans, strict=True)
+                for of_segment in zip(of_each, parts, sources, layout.need_spans, strict=True)
             ]
-            text = layout.filled(outputs)
-            alternative = self._alternative(each, every_part, text, None, wanted)
-            not_copied = _not_copied(protected, [output.text for output in outputs])
-            alternatives.append(alternative._replace(not_copied=not_copied))
+            links = links_of_segments(sources, list(layout.separators), of_each, parts)
+            alternatives.append(
+                self._alternative(each, layout.filled(outputs), None)._replace(
+                    not_copied=_not_copied(sources, [output.text for output in outputs]),
+                    alignment=self._links(links, wanted),
+                )
+            )
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
         return Translation.of(
             alternatives, num_parts=num_parts, truncated=truncated, is_joined=True
         )
+
+    def without_model(
+        self, layout: Layout | None, sources: Sequence[ProtectedText], wanted: Wanted
+    ) -> Translation:
+        """Return the translation of a line whose segments are kept or blank."""
+        outputs = [self._output((), (), source, True) for source in sources]
+        nothing: list[tuple[()]] = [()] * len(sources)
+        separators = [""] * len(sources) if layout is None else list(layout.separators)
+        links = self._links(links_of_segments(sources, separators, nothing, nothing), wanted)
+        if layout is None:
+            return Translation("".join(output.text for output in outputs), alignment=links)
+        return Translation(layout.filled(outputs), alignment=links, is_joined=True)
+
+    def _links(self, every: Iterable[WordLinks], wanted: Wanted) -> Links:
+        """Return the links of the words of a line, if they are asked for."""
+        return joined_links(every) if self._alignments or wanted.alignments else ()
 
     def _ranking(
         self, found: Sequence[tuple[Hypothesis, ...]], alpha: float | None
@@ -216,8 +223,8 @@ class Answers:
         has_spans: bool,
     ) -> Output:
         """Return the translation of the segment ``source``; ``has_spans`` if asked for."""
-        if source.is_only_copies:
-            return source.kept()
+        if source.is_kept:
+            return self._kept(source.source)
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
         whole = self._joined(texts, parts)
         if not has_spans:
@@ -240,15 +247,16 @@ class Answers:
             spans = [span.with_source(source.source_place) for span in spans]
         return Output(one_line(whole), spans)
 
-    def _alternative(
-        self,
-        ranked: Ranked,
-        parts: Sequence[Part],
-        text: str,
-        repairs: Repairs | None,
-        wanted: Wanted,
-    ) -> Alternative:
-        hypotheses, has_links = ranked.hypotheses, self._alignments or wanted.alignments
+    def _kept(self, source: str) -> Output:
+        """Return a segment as its own translation."""
+        text = one_line(self._tokenizer.joined(source))
+        if len(text) != len(source):  # pieces of words were joined
+            return Output(text)
+        places = [match.span() for match in re.finditer(r"\S+", text)]
+        return Output(text, [Span(*place, *place) for place in places])
+
+    def _alternative(self, ranked: Ranked, text: str, repairs: Repairs | None) -> Alternative:
+        hypotheses = ranked.hypotheses
         return Alternative(
             text,
             ranked.score,
@@ -256,7 +264,6 @@ class Answers:
             repairs,
             sum(hypothesis.log_probability for hypothesis in hypotheses),
             tuple(chain.from_iterable(hypothesis.token_scores for hypothesis in hypotheses)),
-            aligned_words(hypotheses, parts) if has_links else (),
         )
 
     def _text(
@@ -301,11 +308,9 @@ class Answers:
         return tree_of([self._tokenizer.decode(symbols)], words, without_words)
 
 
-def _not_copied(protected: Sequence[ProtectedText], outputs: Sequence[str]) -> tuple[str, ...]:
+def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that some output has more or less often than its source."""
-    if not protected:
-        return ()
-    each = zip(protected, outputs, strict=True)
+    each = zip(sources, outputs, strict=True)
     return tuple(dict.fromkeys(text for source, out in each for text in source.not_copied(out)))
 
 

@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.files.lines import is_blank
 from nmt_cli.search.beams import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
 from nmt_cli.translating.protection import Match
-from nmt_cli.translating.segments import Output, Span
 from nmt_cli.translating.target_phrases import TargetPhrases
 
 # Names of pieces that stand for any span; those with other names stand for matches of this name.
@@ -46,12 +44,13 @@ class Copy(NamedTuple):
 
 
 class ProtectedText(NamedTuple):
-    """A text of a source, and the spans that its translation copies."""
+    """A segment of a source, and the spans that its translation copies."""
 
     source: str
     matches: Sequence[Match] = ()
     copies: Sequence[Copy] = ()  # of the matches
     with_placeholders: str | None = None  # None: nothing stands for a span
+    is_kept: bool = False  # it is its own translation, without the model
 
     @property
     def text(self) -> str:
@@ -59,21 +58,11 @@ class ProtectedText(NamedTuple):
         return self.source if self.with_placeholders is None else self.with_placeholders
 
     @property
-    def is_only_copies(self) -> bool:
-        """Whether nothing but white space is around the spans; then it needs no model."""
-        if not self.matches:
-            return False
+    def around(self) -> str:
+        """The text around the spans."""
         ends = [0, *(match.end for match in self.matches)]
         begins = [*(match.begin for match in self.matches), len(self.source)]
-        between = zip(ends, begins, strict=True)
-        return all(is_blank(self.source[end:begin]) for end, begin in between)
-
-    def kept(self) -> Output:
-        """Return the text itself if it has only spans and white space; else an empty output."""
-        if not self.is_only_copies:
-            return Output("")
-        words = re.finditer(r"\S+", self.source)
-        return Output(self.source, [Span(*word.span(), *word.span()) for word in words])
+        return "".join(self.source[end:begin] for end, begin in zip(ends, begins, strict=True))
 
     def source_place(self, place: int) -> int:
         """Return the place in ``source`` of a place in ``text``."""

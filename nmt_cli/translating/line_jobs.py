@@ -24,10 +24,11 @@ from nmt_cli.search.sentences import (
 from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
 from nmt_cli.translating.encoded_texts import encode_each
+from nmt_cli.translating.kept_text import needs_no_model
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import KEEPS_PIECES, Request
 from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.segments import Layout, Output, SegmentsError
+from nmt_cli.translating.segments import Layout, SegmentsError
 from nmt_cli.translating.target_phrases import ContradictionError, shown
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import (
@@ -48,7 +49,7 @@ class LineJob:
     wanted: Wanted
     error: str | None = None
     layout: Layout | None = None  # of its segments; None: the line is one
-    protected: Sequence[ProtectedText] = ()  # the segments, where text of them is copied
+    sources: Sequence[ProtectedText] = ()  # the segments
     parts: Sequence[Part] = ()
     parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
     truncated: bool = False
@@ -114,6 +115,7 @@ class LineJobs:
                 words = [word for text in of_line for word in self._words_of(text)]
                 jobs[number].words = words
                 texts[number] = [" ".join(words)] if words else []
+                jobs[number].sources = list(map(ProtectedText, texts[number]))
         owners = [number for number, of_line in texts.items() for _ in of_line]
         every_text = [text for of_line in texts.values() for text in of_line]
         with naming_lines(owners.__getitem__):
@@ -123,7 +125,7 @@ class LineJobs:
             if not tokens:
                 continue
             try:
-                self._complete(job, of_line, tokens)
+                self._complete(job, tokens)
             except Exception as error:
                 job.error = _own_failure_of(number, error).reason
         return jobs
@@ -135,21 +137,40 @@ class LineJobs:
             return ()
         protection = job.wanted.protection
         try:
-            job.layout = self._segmenter.layout(request, protection)
-            texts: Sequence[str] = () if is_blank(request.text) else (request.text,)
-            texts = texts if job.layout is None else job.layout.texts
-            if protection is None:
-                return texts
-            if self._answers.keep_pieces:
+            has_prefix = bool(job.wanted.prefix)
+            job.layout = self._segmenter.layout(request, protection, has_prefix=has_prefix)
+            segments: Sequence[str] = () if is_blank(request.text) else (request.text,)
+            segments = segments if job.layout is None else job.layout.texts
+            if protection is not None and self._answers.keep_pieces:
                 job.error = KEEPS_PIECES
                 return ()
-            job.protected = [self._outputs.protected(text, protection) for text in texts]
-            return [each.text for each in job.protected]
+            job.sources = self._sources(segments, job.wanted)
+            return [each.text for each in job.sources]
         except SegmentsError as error:
             job.error = str(error)
         except Exception as error:
             job.error = _own_failure_of(number, error).reason
         return ()
+
+    def _sources(self, segments: Sequence[str], wanted: Wanted) -> list[ProtectedText]:
+        """Return the segments with what is copied of each; a forced output needs the model."""
+        protection = wanted.protection
+        sources = [
+            ProtectedText(text) if protection is None else self._outputs.protected(text, protection)
+            for text in segments
+        ]
+        kept = [not wanted.prefix and self._is_kept(source, wanted) for source in sources]
+        if wanted.required and all(kept):
+            return sources
+        return [each._replace(is_kept=kept) for each, kept in zip(sources, kept, strict=True)]
+
+    def _is_kept(self, source: ProtectedText, wanted: Wanted) -> bool:
+        """Return whether there is nothing to translate in a segment."""
+        if wanted.glossary is not None and wanted.glossary.found_in(source.source):
+            return False
+        if self._segmenter.keeps_text:
+            return needs_no_model(source.around)
+        return bool(source.matches) and is_blank(source.around)
 
     def put(self, ticket: Ticket, outcome: Outcome) -> None:
         """Give a line the outcome of one of its sentences; answer it if this was the last one.
@@ -187,13 +208,9 @@ class LineJobs:
                     raise outcome.bug
                 return Translation(error=self._reason(outcome, job.wanted))
         if not found:
-            kept = [protected.kept() for protected in job.protected]
-            if job.error is not None or (job.layout is None and not kept):
+            if job.error is not None:
                 return Translation(error=job.error)
-            if job.layout is None:
-                return Translation(kept[0].text)
-            text = job.layout.filled(kept or [Output("")] * len(job.layout.texts))
-            return Translation(text, is_joined=True)
+            return self._answers.without_model(job.layout, job.sources, job.wanted)
         translation = self._translation(job, found, are_samples=are_samples)
         return strict(translation) if job.wanted.is_strict else translation
 
@@ -203,11 +220,11 @@ class LineJobs:
         wanted, truncated = job.wanted, job.truncated
         if job.layout is None:
             return self._answers.joined(
-                job.parts, job.words, found, wanted, job.protected, truncated=truncated
+                job.parts, job.words, found, wanted, job.sources, truncated=truncated
             )
         of_each = in_groups(job.parts, job.parts_of_each), in_groups(found, job.parts_of_each)
         return self._answers.of_segments(
-            (job.layout, job.protected),
+            (job.layout, job.sources),
             *of_each,
             wanted,
             truncated=truncated,
@@ -242,17 +259,14 @@ class LineJobs:
             return NOTHING_FOUND
         return failure.reason
 
-    def _complete(
-        self, job: LineJob, texts: Sequence[str], encoded: Sequence[Sequence[int] | Failure]
-    ) -> None:
+    def _complete(self, job: LineJob, encoded: Sequence[Sequence[int] | Failure]) -> None:
         """Give ``job`` its parts and its sentences, or the reason why it has none."""
         of_each: list[list[Part]] = []
-        for number, (text, tokens) in enumerate(zip(texts, encoded, strict=True)):
+        for source, tokens in zip(job.sources, encoded, strict=True):
             if isinstance(tokens, Failure):
                 job.error = tokens.reason
             else:
-                protected = job.protected[number] if job.protected else ProtectedText(text)
-                of_each.append(self._parts(job, protected, tokens))
+                of_each.append(self._parts(job, source, tokens))
             if job.error is not None:
                 return
         if job.layout is not None:
@@ -261,7 +275,7 @@ class LineJobs:
                 parts[:1] = [part._replace(separator=separator) for part in parts[:1]]
         parts = [part for parts in of_each for part in parts]
         if len(parts) > 1 and job.wanted.required:
-            job.error = NO_SENTENCE if len(texts) > 1 else NO_PLACE
+            job.error = NO_SENTENCE if len(job.sources) > 1 else NO_PLACE
             return
         job.parts = parts
         words = job.words if len(parts) == 1 and not job.truncated else ()
@@ -278,14 +292,14 @@ class LineJobs:
         of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
         return [need for need, number in of_segments for _ in range(number)]
 
-    def _parts(self, job: LineJob, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
+    def _parts(self, job: LineJob, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment, or none and give ``job`` the reason."""
         num_pieces, longest = len(tokens), self._longest
-        text, copies = protected.text, protected.copies
-        if protected.is_only_copies:
+        text, copies = source.text, source.copies
+        if source.is_kept:
             return []
         if self._too_long == "split" and (num_pieces > longest or not are_possible(copies)):
-            return self._parts_of(protected, tokens)
+            return self._parts_of(source, tokens)
         if num_pieces <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
             return [] if is_nothing else [Part(tokens, "", text, copies)]
@@ -298,12 +312,12 @@ class LineJobs:
         )
         return []
 
-    def _parts_of(self, protected: ProtectedText, tokens: Sequence[int]) -> list[Part]:
+    def _parts_of(self, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""
         longest, encode = self._longest, self._tokenizer.encode
-        if not protected.copies:
-            return parts_within(protected.text, tokens, longest, encode)
-        collapsed = CollapsedText(protected, lambda text: len(encode(text)) <= longest)
+        if not source.copies:
+            return parts_within(source.text, tokens, longest, encode)
+        collapsed = CollapsedText(source, lambda text: len(encode(text)) <= longest)
         parts = parts_within(
             collapsed.text,
             tokens,

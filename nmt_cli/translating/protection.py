@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-COMMON = "common"  # stands for all of these
+COMMON, PLACEHOLDERS = "common", "placeholders"  # names of the patterns in NAMED
 _EMOJI = (
     "[\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23f3"
     "\u23f8-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u27bf\u2934\u2935\u2b05-\u2b07"
@@ -41,6 +41,8 @@ COMMON_PATTERNS = {
         r"|[\U0001f1e6-\U0001f1ff]{2}|[0-9#*]\ufe0f?\u20e3"
     ),
 }
+# By name: the kinds of common patterns that it stands for.
+NAMED = {COMMON: tuple(COMMON_PATTERNS), PLACEHOLDERS: ("placeholder", "format")}
 # A pattern that matches nothing somewhere in this text would match nothing in most texts.
 _PROBE = "A cat, a dog: 1 {b}.\n"
 MOST_SHOWN = 60  # characters of a pattern in messages
@@ -62,11 +64,9 @@ class Protection:
             raise ValueError(f"a list of patterns is needed in place of {patterns!r}")
         self._patterns = list[tuple[str, re.Pattern[str]]]()
         for pattern in dict.fromkeys(patterns):
-            if pattern == COMMON:
-                self._patterns += (
-                    (kind, _compiled(each)) for kind, each in COMMON_PATTERNS.items()
-                )
-            else:
+            kinds = NAMED.get(pattern, ()) if isinstance(pattern, str) else ()
+            self._patterns += ((kind, _compiled(COMMON_PATTERNS[kind])) for kind in kinds)
+            if not kinds:
                 self._patterns.append(("", _compiled(pattern)))
 
     def with_more(self, others: Protection) -> Protection:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
 from nmt_cli.translating.answers import AnswerOptions
 from nmt_cli.translating.ctranslate2_search import CTranslate2Model
+from nmt_cli.translating.kept_text import begins_with_mark, knows_letters, with_marks
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Segments, SegmentsError, sentences, whole
@@ -29,23 +32,26 @@ class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
     ``language`` is a code, such as "de", whose rules cut sentences; None: that of the model. A line
-    may ask for something else than ``split_sentences`` and ``markup``. Raises UserError if the
-    model excludes one of the two, and WrongUsageError if ``markup`` is given although another
-    option excludes it.
+    may ask for something else than ``split_sentences`` and ``markup``. List marks are segments of
+    their own. Raises UserError if the model excludes sentences or markup, and WrongUsageError if
+    ``markup`` is given although another option excludes it.
     """
 
     def __init__(
         self,
         settings: ModelSettings,
+        tokenizer: Tokenizer,
         model: Transformer | CTranslate2Model,
         answer_options: AnswerOptions,
         language: str | None,
-        *,
         split_sentences: bool,
         markup: Markup | None,
     ) -> None:
         self._language = settings.text.source_language if language is None else language
         self._is_parser = settings.trees is not None
+        is_everything = answer_options.translate_everything or answer_options.keep_pieces
+        # Whether text without letters, and list marks, are their own translation.
+        self.keeps_text = not (is_everything or self._is_parser) and knows_letters(tokenizer)
         self._split_sentences, self._markup = split_sentences, markup
         self._markup_refused = why_no_markup(model, answer_options)
         self._alignments_refused = why_no_alignments(model, is_parser=self._is_parser)
@@ -59,11 +65,13 @@ class Segmenter:
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
 
-    def layout(self, request: Request, protection: Protection | None = None) -> Layout | None:
+    def layout(
+        self, request: Request, protection: Protection | None = None, *, has_prefix: bool = False
+    ) -> Layout | None:
         """Return the segments of a line; None if the line is one segment, or blank, as it is.
 
-        No sentence ends within what ``protection`` finds. Raises SegmentsError if the line cannot
-        be cut.
+        No segment ends within what ``protection`` finds. A line whose output ``has_prefix`` has no
+        mark before that. Raises SegmentsError if the line cannot be cut.
         """
         split = self._split_sentences if request.split is None else request.split
         markup = self._markup if request.markup is None else request.markup
@@ -73,10 +81,14 @@ class Segmenter:
             refused = ALIGNMENTS_OF_MARKUP if markup else self._alignments_refused
             if refused is not None:
                 raise SegmentsError(refused)
-        if not split and markup is None:
+        keeps_marks = self.keeps_text and not has_prefix
+        has_mark = keeps_marks and begins_with_mark(request.text, self._language)
+        if not split and markup is None and not has_mark:
             return None
         try:
             cut = self._cutter(is_split=split, is_markup=markup is not None, protection=protection)
+            if keeps_marks:
+                cut = partial(self._with_marks, cut, protection)
             if markup is None:
                 return cut(request.text)
             # This import takes time; lines without markup do not need it.
@@ -85,6 +97,11 @@ class Segmenter:
             return MarkupSegments(request.text, markup, cut)
         except UserError as error:
             raise SegmentsError(str(error)) from None
+
+    def _with_marks(
+        self, cut: Callable[[str], Segments], protection: Protection | None, text: str
+    ) -> Segments:
+        return with_marks(text, cut, self._language, protection)
 
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None

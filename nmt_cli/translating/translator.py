@@ -59,6 +59,7 @@ class TranslatorOptions(TypedDict, total=False):
     split_sentences: bool
     source_language: str | None
     markup: Markup | None
+    translate_everything: bool
     keep_pieces: bool
     token_scores: bool
     alignments: bool
@@ -77,18 +78,17 @@ class TranslatorOptions(TypedDict, total=False):
 class Translator:
     """Translates lines with one model; load it once and translate as often as needed.
 
-    If the model parses, the text of each translation is a tree of the line's words.
-
-    An option that is None gets its value from the model's settings; ``max_tokens_per_device`` gets
-    one for the model and the device. Raises UserError if an option is wrong or does not suit the
-    model.
+    If the model parses, the text of each translation is a tree of the line's words. An option that
+    is None gets its value from the model's settings; ``max_tokens_per_device`` gets one for the
+    model and the device. Raises UserError if an option is wrong or does not suit the model.
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
     ``tag`` comes in front of every line, and of every part of a line that is split.
 
     With ``split_sentences``, each sentence of a line is translated by itself, by the rules of
     ``source_language``. With ``markup``, the texts in HTML or XML are translated, and the rest
-    stays. A ``Request`` may ask for either, or against it, for its own line.
+    stays. A ``Request`` may ask for either, or against it, for its own line. Texts without letters
+    and list marks stay, unless ``translate_everything``.
 
     ``constraints`` are rules for all outputs; a ``Request`` may add rules for its own.
 
@@ -126,6 +126,7 @@ class Translator:
         split_sentences: bool = False,
         source_language: str | None = None,
         markup: Markup | None = None,
+        translate_everything: bool = False,
         keep_pieces: bool = False,
         token_scores: bool = False,
         alignments: bool = False,
@@ -154,10 +155,10 @@ class Translator:
         outputs = WantedOutputs(
             tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )
-        asked = AnswerOptions(keep_pieces, alignments, replace_unknown)
+        asked = AnswerOptions(keep_pieces, alignments, replace_unknown, translate_everything)
         answers = Answers(tokenizer, settings, search.length_penalty, asked, limits.trees)
         segmenter = Segmenter(
-            settings, model, asked, source_language, split_sentences=split_sentences, markup=markup
+            settings, tokenizer, model, asked, source_language, split_sentences, markup
         )
         no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
         computing = Computing(

@@ -123,10 +123,12 @@ def test_a_kind_has_all_its_layers_and_heads_where_the_sides_differ(call):
     assert record("--kind=encoder")["heads"] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("source", ["the cat ant", "1. the cat", "12:30"])
 @pytest.mark.parametrize("model", ["words", "subwords"])
-def test_without_a_target_the_model_translates(call, models, model):
-    (translation,) = Translator.load(models / model, device="cpu").translate(["the cat ant"])
-    record = record_of(call("the cat ant", "--format", "json", model=model))
+def test_without_a_target_the_model_translates(call, models, model, source):
+    translator = Translator.load(models / model, device="cpu", translate_everything=True)
+    (translation,) = translator.translate([source])
+    record = record_of(call(source, "--format", "json", model=model))
     assert record["target_output"] == [*translation.tokens, "</s>"]
     assert len(translation.tokens) > 2
 

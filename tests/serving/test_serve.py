@@ -131,6 +131,18 @@ def test_no_answer_is_lost_or_swapped_when_a_worker_dies(command):
     assert victim not in command.workers().values()
 
 
+def test_placeholders_marks_and_numbers_stay(command):
+    without_rules = Translator.load(REVERSING, device="cpu", precision="fp32")
+    protected = ["ant {name} bee", "cat %(n)d dog eel", "%1$s fox gnu"]
+    spans = ["{name}", "%(n)d", "%1$s"]
+    plain = [each.text for each in without_rules.translate([*protected, "ant bee cat"])]
+    assert all(span not in text for span, text in zip(spans, plain, strict=False))
+    texts = [*protected, "1. ant bee cat", "12:30", "—"]
+    *found, marked, number, dash = translated(command, texts)
+    assert [text.count(span) for span, text in zip(spans, found, strict=True)] == [1, 1, 1]
+    assert (marked, number, dash) == (f"1. {plain[-1]}", "12:30", "—")
+
+
 def test_the_http_process_imports_no_torch(command):
     assert "libtorch" not in Path(f"/proc/{command.process.pid}/maps").read_text()
 

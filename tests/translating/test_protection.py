@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nmt_cli.translating.protection import COMMON, COMMON_PATTERNS, Protection
+from nmt_cli.translating.protection import COMMON, COMMON_PATTERNS, PLACEHOLDERS, Protection
 
 
 def found(text, *patterns):
@@ -40,6 +40,13 @@ def found(text, *patterns):
 )
 def test_common_text(text, spans):
     assert found(text, COMMON) == spans
+
+
+def test_placeholders_are_some_of_what_is_common():
+    text = "See https://a.org, {name}, ${x}, {{ y }}, %s of %(n)d, v1.2.3 and 😀."
+    spans = ["{name}", "${x}", "{{ y }}", "%s", "%(n)d"]
+    assert found(text, PLACEHOLDERS) == spans
+    assert found(text, PLACEHOLDERS, COMMON) == ["https://a.org", *spans, "v1.2.3", "😀"]
 
 
 def test_matches_of_several_patterns_are_joined_where_they_overlap():

@@ -17,10 +17,11 @@ from nmt_cli.search.beams import Attended, Found, Hypothesis
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.translating import attention_to_source
-from nmt_cli.translating.answers import UnknownWords, aligned_words
+from nmt_cli.translating.answers import UnknownWords
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.word_links import joined_links, links_of_parts
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
 
 FORMATS = Path(__file__).parents[1] / "formats"
@@ -121,7 +122,8 @@ def test_the_words_of_parts_are_counted_through_the_line():
     crossed = hypothesis((1, 0), (1, 0), 2)
     parts = [Part([3, 4], ""), Part([5], " "), Part([3, 4], " "), Part([3, 4], "")]
     # The last part begins in the middle of a word of both sides.
-    found = aligned_words([crossed, hypothesis((), (), 1), crossed, crossed], parts)
+    of_parts = [crossed, hypothesis((), (), 1), crossed, crossed]
+    found = joined_links(links_of_parts(of_parts, parts))
     assert found == ((1, 0), (0, 1), (4, 2), (3, 3), (5, 3), (4, 4))
 
 

@@ -67,8 +67,10 @@ FAILED = Alternative("", float("-inf"), (), log_probability=float("-inf"))
 
 def _ranked(translation: Translation) -> Sequence[Alternative]:
     """Return the n best; of a line without a score, what it stays or that it failed."""
-    without = FAILED if translation.error is not None else NOTHING._replace(text=translation.text)
-    return translation.ranked or (without,)
+    if translation.error is not None:
+        return (FAILED,)
+    kept = NOTHING._replace(text=translation.text, alignment=translation.alignment)
+    return translation.ranked or (kept,)
 
 
 def as_moses(number: int, line: Line, translation: Translation) -> str:

@@ -1,0 +1,102 @@
+"""Text that is its own translation: without letters, such as 12:30, or the mark of a list, as "1."
+
+Models that have not seen such lines in training write sentences for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
+from nmt_cli.translating.segments import Segments
+
+if TYPE_CHECKING:
+    from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+    from nmt_cli.translating.protection import Protection
+
+_BULLET = "[-*\u2013\u2014\u2022\u00b7\u2023\u2043\u25a0\u25aa\u25ab\u25cb\u25cf\u25e6]"
+_IN_BRACKETS = r"[(\uff08]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})[)\uff09]"
+_WITH_DOT = r"(?:\d{1,3}(?:\.\d{1,3})*|[IVX]{1,5})\."
+_SECTION = rf"\u00a7+\s?{_WITH_DOT}"
+_CHINESE_DIGIT = "[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]"
+# These need no space. Before another number they separate two: 一、二年级 are the first two years.
+_CHINESE = f"\\d{{1,3}}\u3001(?!\\d)|{_CHINESE_DIGIT}{{1,3}}\u3001(?!{_CHINESE_DIGIT})"
+_CERTAIN = f"{_BULLET}|{_IN_BRACKETS}|{_SECTION}"
+_MARK = re.compile(f"{_CERTAIN}|{_WITH_DOT}|{_CHINESE}")
+# Languages in which a number with a dot is an ordinal, which belongs to the sentence: in German
+# "1. Mai 2020" is a date.
+_WITH_ORDINALS = frozenset(
+    "az bs cs csb da de dsb et eu fi fo gsw hr hsb hu is lb lt lv nb nds nn no pl se sh sk sl sr "
+    f"szl tk tr {UNKNOWN_LANGUAGE}".split()
+)
+VOCABULARY_AT_ONCE = 1000  # pieces
+
+
+def needs_no_model(text: str) -> bool:
+    """Return whether ``text`` is its own translation."""
+    return not has_letters(text) or _MARK.fullmatch(text.strip()) is not None
+
+
+def has_letters(text: str) -> bool:
+    """Return whether a character of ``text`` is a letter (of Unicode's categories L)."""
+    return any(map(str.isalpha, text))
+
+
+def knows_letters(tokenizer: Tokenizer) -> bool:
+    """Return whether a source piece has a letter; else the model was trained on other text.
+
+    Names in angle brackets, such as <unk>, <0x0A> and <2de>, are no text.
+    """
+    size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size
+    for start in range(0, size, VOCABULARY_AT_ONCE):
+        some = range(start, min(size, start + VOCABULARY_AT_ONCE))
+        if any(has_letters(p) and not p.startswith("<") for p in tokenizer.pieces(some, "source")):
+            return True
+    return False
+
+
+def with_marks(
+    text: str, cut: Callable[[str], Segments], language: str, protection: Protection | None
+) -> Segments:
+    """Return the segments that ``cut`` makes of ``text``, and list marks as segments of their own.
+
+    No mark is cut off that ``protection`` finds together with what follows.
+    """
+    segments = cut(text)
+    texts, gaps = list[str](), [segments.gaps[0]]
+    for segment, gap in zip(segments.texts, segments.gaps[1:], strict=True):
+        rest = segment
+        while mark := _mark_before(rest, language, protection):
+            texts.append(mark[1])
+            gaps.append(rest[mark.end(1) : mark.end()])
+            rest = rest[mark.end() :]
+        # With its mark, sentencex takes an item of a list for one sentence.
+        found = Segments([rest], ["", ""]) if rest is segment else cut(rest)
+        gaps[-1] += found.gaps[0]
+        texts += found.texts
+        gaps += [*found.gaps[1:-1], found.gaps[-1] + gap]
+    return Segments(texts, gaps)
+
+
+def _mark_before(text: str, language: str, protection: Protection | None) -> re.Match[str] | None:
+    """Return the match of the mark before the sentence ``text``; None if there is none."""
+    mark = _marks_before_text(language).match(text)
+    if mark is None or not has_letters(text[mark.end() :]):
+        return None
+    places = () if protection is None else protection.found_in(text)
+    return None if any(each.begin < mark.end() < each.end for each in places) else mark
+
+
+def begins_with_mark(text: str, language: str) -> bool:
+    """Return whether ``with_marks`` may find a mark in ``text``, which may begin with spaces."""
+    return _marks_before_text(language).match(text.lstrip()) is not None
+
+
+@lru_cache
+def _marks_before_text(language: str) -> re.Pattern[str]:
+    base = language.replace("_", "-").partition("-")[0].lower()
+    spaced = _CERTAIN if base in _WITH_ORDINALS else f"{_CERTAIN}|{_WITH_DOT}"
+    return re.compile(rf"((?:{spaced})(?=\s)|{_CHINESE})\s*")

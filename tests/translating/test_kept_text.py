@@ -1,0 +1,192 @@
+"""Text without letters, and the marks of lists, stay as they are; the sentence is translated."""
+
+import string
+
+import pytest
+
+from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.tokenizers.normalization import Normalizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.kept_text import needs_no_model, with_marks
+from nmt_cli.translating.protection import Protection
+from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.segments import sentences, whole
+from tests.fake_models import tiny_recipe, translator_of, untrained
+
+SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
+WORDS = ["ant", "bee", "cat.", "Dog", "dog", "eel", "fox", "12:30"]
+KEPT = [
+    "12,345.67",
+    "12:30",
+    "—",
+    "...",
+    "3.14 %",
+    "٣٫١٤",
+    "１２",
+    "①",
+    "👨\u200d👩\u200d👧",
+    "\u0301",
+    "▁",
+]
+LONG = Constraints(min_length=4)  # else this model writes nothing
+
+
+def translator(words=WORDS, **options):
+    return untrained(words, tiny_recipe(model=SMALL), **options)
+
+
+def texts_of(translated):
+    return [each.text for each in translated]
+
+
+@pytest.mark.parametrize("text", [*KEPT, " 12:30\t", "1.", "a)", "(iv)", "II.", "§ 5.", "一、"])
+def test_what_needs_no_model(text):
+    assert needs_no_model(text)
+
+
+@pytest.mark.parametrize("text", ["a", "12 a", "5 km", "三", "١ كلب", "º", "A.", "1st", "<s>"])
+def test_what_needs_one(text):
+    assert not needs_no_model(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        ("1. A dog.", ["1."]),
+        ("  10.\tA dog.", ["10."]),
+        ("a) A dog.", ["a)"]),
+        ("(1) A dog.", ["(1)"]),
+        ("- A dog.", ["-"]),
+        ("• 1. A dog.", ["•", "1."]),
+        ("I. A dog.", ["I."]),
+        ("§ 5. A dog.", ["§ 5."]),
+        ("1.2. A dog.", ["1.2."]),
+        ("1、一个人。", ["1、"]),
+        ("（1） 一个人。", ["（1）"]),
+        ("١. كلب", ["١."]),
+        ("1. \u200b\u00a0A dog.", ["1."]),
+        ("1.5 dogs.", []),
+        ("2020. A dog.", []),
+        ("-5 dogs", []),
+        ("- 5 -", []),
+        ("A. Smith", []),
+        ("12. 30", []),
+        ("一、二年级", []),
+        ("", []),
+    ],
+)
+def test_marks_are_segments_of_their_own(text, marks):
+    segments = with_marks(text, whole, "en", None)
+    assert segments.texts[:-1] == marks
+    joined = "".join(a + b for a, b in zip(segments.gaps, [*segments.texts, ""], strict=True))
+    assert joined == text
+    assert all(not gap.strip() for gap in segments.gaps)
+
+
+def test_the_sentences_of_an_item_are_cut_too():
+    text = "• A dog runs. Two men sit.\n\n(2) A cat. 12:30. - A bee."
+    segments = with_marks(text, lambda each: sentences(each, "en"), "en", None)
+    assert segments.texts == [
+        *("•", "A dog runs.", "Two men sit."),
+        *("(2)", "A cat.", "12:30.", "- A bee."),
+    ]
+    joined = "".join(a + b for a, b in zip(segments.gaps, [*segments.texts, ""], strict=True))
+    assert joined == text
+
+
+@pytest.mark.parametrize("language", ["de", "nb", "cs", "hu", "tr", "und", "de-AT", "DE_ch"])
+def test_numbers_that_may_be_ordinals_stay_in_their_sentence(language):
+    for text in ("1. Mai 2020", "II. Weltkrieg"):
+        assert with_marks(text, whole, language, None).texts == [text]
+    assert with_marks("1) Mai", whole, language, None).texts == ["1)", "Mai"]
+
+
+def test_a_mark_within_protected_text_is_not_cut_off():
+    protection = Protection([r"1\. FC"])
+    assert with_marks("1. FC dog", whole, "en", protection).texts == ["1. FC dog"]
+    assert with_marks("1. A dog", whole, "en", protection).texts == ["1.", "A dog"]
+
+
+def test_lines_without_letters_come_out_as_they_are():
+    found = list(translator(n_best=2).translate([*KEPT, "ant bee"]))
+    assert texts_of(found[:-1]) == KEPT
+    assert {(each.score, each.tokens, each.alternatives) for each in found[:-1]} == {(None, (), ())}
+    assert len(found[-1].ranked) == 2
+    everything = list(translator(translate_everything=True).translate(KEPT))
+    assert all(each.score is not None for each in everything)
+
+
+@pytest.mark.parametrize("options", [{}, {"split_sentences": True}, {"sampling": Sampling(seed=3)}])
+def test_the_sentence_behind_a_mark_is_translated_as_it_is_alone(options):
+    # Of samples, the number of the line decides.
+    sentences = [Request(text, line=1) for text in ("ant bee cat.", "dog eel")]
+    marked = [each._replace(text=f" 1. {each.text} ") for each in sentences]
+    found, alone = (list(translator(**options).translate(lines)) for lines in (marked, sentences))
+    assert texts_of(found) == [f" 1. {each.text} " for each in alone]
+    assert [each.score for each in found] == [each.score for each in alone]
+
+
+def test_in_markup_marks_and_cells_stay():
+    line = "<li>1. ant <b>bee</b> cat.</li><td>12:30</td><p>- <i>12</i></p>"
+    (sentence,) = translator(markup="html", constraints=LONG).translate(
+        ["<li>ant <b>bee</b> cat.</li>"]
+    )
+    (found,) = translator(markup="html", constraints=LONG).translate([line])
+    rest = "<td>12:30</td><p>- <i>12</i></p>"
+    assert found.text == sentence.text.replace("<li>", "<li>1. ") + rest
+
+
+def test_alignments_count_what_stays():
+    line = "• 1. ant bee cat.  12:30.  Dog eel"
+    options = {"alignments": True, "constraints": LONG}
+    (found,) = translator(split_sentences=True, **options).translate([line])
+    first, second = translator(**options).translate(["ant bee cat.", "Dog eel"])
+    num_words = len(first.text.split())
+    expected = [(0, 0), (1, 1), *((s + 2, t + 2) for s, t in first.alignment)]
+    expected += [(5, num_words + 2)]
+    expected += [(s + 6, t + num_words + 3) for s, t in second.alignment]
+    assert found.alignment == tuple(expected)
+    (kept,) = translator(alignments=True).translate(["12 : 30"])
+    assert kept.alignment == ((0, 0), (1, 1), (2, 2))
+
+
+def test_what_an_output_must_have_comes_from_the_model():
+    glossary = Glossary.of({"12:30": "fox"})
+    requests = [
+        Request("12:30", prefix="dog"),
+        Request("1. ant", prefix="dog"),
+        Request("12:30", required=["dog"]),
+        Request("12:30", glossary=glossary),
+        Request("1. ant", required=["dog"]),
+    ]
+    prefixed, marked, required, term, sentence = texts_of(translator().translate(requests))
+    assert prefixed.startswith("dog")
+    assert marked.startswith("dog")
+    assert "dog" in required.split()
+    assert "fox" in term.split()
+    assert sentence.startswith("1. ")
+    assert "dog" in sentence.split()
+
+
+def test_pieces_are_not_joined_in_what_keeps_them():
+    recipe = tiny_recipe(model=SMALL, tokenizer={"joiner": "@@"})
+    tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), "@@")
+    model = Transformer(recipe.model, tokenizer.size)
+    joined = translator_of(recipe, tokenizer, model, precision="fp32")
+    assert texts_of(joined.translate(["12@@ : 30"])) == ["12: 30"]
+    pieces = translator_of(recipe, tokenizer, model, precision="fp32", keep_pieces=True)
+    (found,) = pieces.translate(["12@@ : 30"])
+    assert found.score is not None
+
+
+def test_a_model_of_text_without_letters_translates_it():
+    digits = translator(words=[*string.digits, "+", "<2de>"])
+    lines = ["1 + 2", "3", "1. 2"]
+    assert all(each.score is not None for each in digits.translate(lines))
+
+
+def test_a_kept_line_is_one_for_every_reader():
+    (found,) = translator().translate(["12\u20283\x854\x00"])
+    assert found.text == "12 3 4 "
