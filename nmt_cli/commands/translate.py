@@ -277,6 +277,7 @@ class _Tally:
         self.num_failed = 0
         self._in_parts = _Numbers()
         self._truncated = _Numbers()
+        self._lacking = _Numbers()
         self._with_bad_bytes = _Numbers()
         self._num_replaced = 0  # byte sequences
         self._not_copied = _Numbers()
@@ -300,6 +301,8 @@ class _Tally:
             self._in_parts.add(number)
         if translation.truncated:
             self._truncated.add(number)
+        if translation.lacks_sentences:
+            self._lacking.add(number)
         if translation.not_copied:
             self._not_copied.add(number)
         if translation.repairs is not None:
@@ -332,6 +335,11 @@ class _Tally:
             logs.warning(f"too long for the model, translated in parts: {self._in_parts}.")
         if self._truncated.count:
             logs.warning(f"too long for the model, end cut off: {self._truncated}.")
+        if self._lacking.count:
+            logs.warning(
+                f"most sentences have no translation: {self._lacking}; --split-sentences "
+                "translates each sentence of a line by itself."
+            )
         if self._not_copied.count:
             logs.warning(f"protected text not copied exactly once: {self._not_copied}.")
         if self._with_bad_bytes.count:

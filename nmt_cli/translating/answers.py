@@ -22,7 +22,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
 from nmt_cli.translating.copied_outputs import CopiedOutputs
 from nmt_cli.translating.copies import ProtectedText
-from nmt_cli.translating.over_long import Part
+from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Layout, Output, Span
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.unit_spans import unit_spans
@@ -146,7 +146,13 @@ class Answers:
             )
             for each, (text, repairs) in zip(ranking, texts, strict=True)
         ]
-        return Translation.of(alternatives, num_parts=len(parts), truncated=truncated)
+        is_text = self._form is None
+        return Translation.of(
+            alternatives,
+            num_parts=len(parts),
+            truncated=truncated,
+            lacks_sentences=is_text and lacks_sentences(sources[0].text, alternatives[0].text),
+        )
 
     def of_segments(
         self,
@@ -167,13 +173,16 @@ class Answers:
         layout, sources = segments
         rankings = [self._ranking(of_segment, wanted.length_penalty) for of_segment in found]
         ranking = kth_of_each(rankings) if are_samples else best_sums(rankings, wanted.n_best)
-        counts, alternatives = [len(of_segment) for of_segment in parts], []
+        counts, alternatives, are_few = [len(of_segment) for of_segment in parts], [], False
         for each in ranking:
             of_each = in_groups(each.hypotheses, counts)
             outputs = [
                 self._output(*of_segment)
                 for of_segment in zip(of_each, parts, sources, layout.need_spans, strict=True)
             ]
+            if not alternatives:  # the best
+                texts = zip(sources, outputs, strict=True)
+                are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
             links = links_of_segments(sources, list(layout.separators), of_each, parts)
             alternatives.append(
                 self._alternative(each, layout.filled(outputs), None)._replace(
@@ -183,7 +192,11 @@ class Answers:
             )
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
         return Translation.of(
-            alternatives, num_parts=num_parts, truncated=truncated, is_joined=True
+            alternatives,
+            num_parts=num_parts,
+            truncated=truncated,
+            lacks_sentences=are_few,
+            is_joined=True,
         )
 
     def without_model(

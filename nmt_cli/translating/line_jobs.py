@@ -166,11 +166,12 @@ class LineJobs:
 
     def _is_kept(self, source: ProtectedText, wanted: Wanted) -> bool:
         """Return whether there is nothing to translate in a segment."""
-        if wanted.glossary is not None and wanted.glossary.found_in(source.source):
-            return False
         if self._segmenter.keeps_text:
-            return needs_no_model(source.around)
-        return bool(source.matches) and is_blank(source.around)
+            is_kept = needs_no_model(source.around)
+        else:
+            is_kept = bool(source.matches) and is_blank(source.around)
+        has_terms = is_kept and wanted.glossary and wanted.glossary.found_in(source.source)
+        return is_kept and not has_terms
 
     def put(self, ticket: Ticket, outcome: Outcome) -> None:
         """Give a line the outcome of one of its sentences; answer it if this was the last one.

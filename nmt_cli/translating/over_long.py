@@ -1,4 +1,7 @@
-"""Cuts text that is too long for the model: between sentences, else words, else characters."""
+"""Cuts text that is too long for the model: between sentences, else words, else characters.
+
+Also compares how many sentences texts have.
+"""
 
 import re
 import unicodedata
@@ -8,8 +11,9 @@ from typing import NamedTuple
 from nmt_cli.translating.copies import Copy
 
 # Of several marks only the last one is matched: from each of "!!!!" all the others would be tried.
-SENTENCE_END = re.compile(r"""[.!?…]["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
+SENTENCE_END = re.compile(r"""[.!?…؟۔।॥։።၊။។]["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
 WHITE_SPACE = re.compile(r"\s+")
+MANY_SENTENCES = 4
 ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -47,6 +51,19 @@ def parts_within(
             waiting.append((halves.right, encode(halves.right), halves.separator))
             waiting.append((halves.left, encode(halves.left), separator))
     return parts
+
+
+def lacks_sentences(source: str, translation: str) -> bool:
+    """Return whether ``translation`` has at most a third of many sentences of ``source``.
+
+    It must also be short, in bytes, which differ less between scripts than characters do: some
+    languages do not mark the end of a sentence.
+    """
+    in_source, in_translation = (
+        len(SENTENCE_END.findall(f"{text.strip()} ")) for text in (source, translation)
+    )
+    are_few = in_source >= MANY_SENTENCES and 3 * max(1, in_translation) <= in_source
+    return are_few and 2 * len(translation.encode()) < len(source.encode())
 
 
 class Halves(NamedTuple):

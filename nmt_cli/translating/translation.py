@@ -37,6 +37,7 @@ class Translation(NamedTuple):
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
     alignment: Links = ()  # of words, if asked for
     not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
+    lacks_sentences: bool = False  # it has few of many sentences that were translated as one text
     is_joined: bool = False  # from segments; what is between them may hold line ends
 
     @classmethod
@@ -46,6 +47,7 @@ class Translation(NamedTuple):
         *,
         num_parts: int = 1,
         truncated: bool = False,
+        lacks_sentences: bool = False,
         is_joined: bool = False,
     ) -> Translation:
         """Return the translation whose n best are ``ranked``, best first."""
@@ -54,6 +56,7 @@ class Translation(NamedTuple):
             alternatives=tuple(others),
             num_parts=num_parts,
             truncated=truncated,
+            lacks_sentences=lacks_sentences,
             is_joined=is_joined,
             **best._asdict(),
         )

@@ -144,6 +144,17 @@ def test_too_long_lines_are_reported(copying_pipe, capsys):
     assert "too long for the model, translated in parts: 6 lines (2, 5, 8, 11, 14, 17)." in stderr
 
 
+def test_lines_that_lost_sentences_are_counted_once(monkeypatch, capsys):
+    found = [Translation("a", -1.0, lacks_sentences=n % 2 == 0) for n in range(30)]
+    monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: found)
+    Pipe(monkeypatch, TaggingTranslator())(b"line\n" * 30)
+    (warning,) = (line for line in capsys.readouterr().err.splitlines() if "sentence" in line)
+    assert warning == (
+        "Warning: most sentences have no translation: 15 lines (1, 3, 5, 7, 9, 11, 13, 15, 17, 19 "
+        "...); --split-sentences translates each sentence of a line by itself."
+    )
+
+
 def test_failed_lines_are_empty_and_named(monkeypatch, capsys):
     def fails(line):
         return "RuntimeError: no\x1b[31m way" if line.startswith("bad") else None

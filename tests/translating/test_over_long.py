@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.translating.over_long import SENTENCE_END, halve, parts_within
+from nmt_cli.translating.over_long import (
+    SENTENCE_END,
+    halve,
+    lacks_sentences,
+    parts_within,
+)
 
 
 def encode(text):
@@ -68,3 +73,27 @@ def test_a_space_before_a_character_in_several_parts_is_kept():
 def test_a_long_text_is_cut_in_reasonable_time(unit):
     text = unit * (1_000_000 // len(unit))
     assert rejoined(parts_within(text, encode(text), 1000, encode)) == text
+
+
+FOUR = "One dog runs. Two dogs run! Do three run? Four dogs run."
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "lacks"),
+    [
+        (FOUR, "Ein Hund rennt.", True),
+        (FOUR, "", True),
+        (FOUR, "Ein Hund rennt. Zwei Hunde rennen.", False),
+        (FOUR, "一只狗在跑。两只狗在跑！三只在跑吗？四只狗在跑。", False),
+        (FOUR, "一只狗在跑。", True),
+        (FOUR, "एक कुत्ता दौड़ता है। दो कुत्ते दौड़ते हैं। तीन? चार।", False),
+        (FOUR, "สุนัขตัวหนึ่งวิ่ง สองตัววิ่ง สามตัววิ่งไหม", False),  # Thai does not mark the end
+        ("一只狗在跑。两只狗在跑！三只在跑吗？四只狗在跑。", "One dog runs.", True),
+        ("एक दौड़ता है। दो दौड़ते हैं। तीन दौड़ते हैं? चार हैं।", "One. Two. Three? Four.", False),
+        ("One dog runs. Two dogs run! Do three run?", "Ein Hund.", False),
+        ("One dog, which is old, runs over the grass to another dog", "Ein Hund.", False),
+        ("", "", False),
+    ],
+)
+def test_most_sentences_are_lacking(source, translation, lacks):
+    assert lacks_sentences(source, translation) == lacks

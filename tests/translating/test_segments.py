@@ -211,6 +211,19 @@ def test_alignments_count_the_words_of_the_line():
     assert found.alignment == tuple(expected)
 
 
+def test_sentences_that_are_lost_are_noticed_if_they_were_not_cut():
+    lines = ["Ant. Bee. Cat! Eel? Ant. Bee.", "Ant. Bee. Cat!"]
+    short = Constraints(max_length=1)
+    for markup, split, expected in (
+        (None, False, True),
+        ("html", False, True),
+        (None, True, False),
+    ):
+        options = {"markup": markup, "split_sentences": split, "constraints": short}
+        found = untrained(**options).translate(lines)
+        assert [each.lacks_sentences for each in found] == [expected, False]
+
+
 def test_a_line_may_ask_for_its_alignments():
     line, *others = "dog fox Ant.  Eel? dog dog Cat!", "dog fox", "<b>Eel</b>"
     with_alignments = Request(line, alignments=True)
