@@ -18,6 +18,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model, read_shapes, read_tensors, read_weights
 from nmt_cli.recipe.model_settings import AlignmentHead, read_config, settings_of
+from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from tests.fake_models import save_as_model, tiny_recipe
 
@@ -70,6 +71,19 @@ def test_the_head_that_aligns_words_is_named_only_in_models_that_have_one(toy, t
         path.write_text(json.dumps({**json.loads(path.read_text()), "alignment": wrong}))
         with pytest.raises(ValueError, match="its alignment is not a head of the decoder"):
             read_config(path)
+
+
+def test_whether_its_text_was_folded_is_named_only_if_it_was(toy, tmp_path):
+    """Without the key a model is one of an earlier version, whose text stays as it is."""
+    for fold, version in ((False, 2), (True, 4)):
+        folder = tmp_path / str(fold)
+        write_model(toy._replace(recipe=with_fold(toy.recipe, fold=fold)), folder)
+        content = json.loads((folder / CONFIG).read_text())
+        assert content["format_version"] == version
+        assert content["text"]["normalization"].get("fold", False) is fold
+        loaded = load_model(folder)
+        assert loaded.settings.text.normalization.fold is fold
+        assert (loaded.tokenizer.encode("a\u00adnt") == loaded.tokenizer.encode("ant")) is fold
 
 
 def test_it_can_be_moved(toy, tmp_path):

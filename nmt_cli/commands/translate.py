@@ -278,6 +278,7 @@ class _Tally:
         self._in_parts = _Numbers()
         self._truncated = _Numbers()
         self._lacking = _Numbers()
+        self._with_invisible = _Numbers()
         self._with_bad_bytes = _Numbers()
         self._num_replaced = 0  # byte sequences
         self._not_copied = _Numbers()
@@ -297,14 +298,15 @@ class _Tally:
         if translation.error is not None:
             self.num_failed += 1
             logs.warning(f"line {number:,} could not be translated: {translation.error}.")
-        if translation.num_parts > 1:
-            self._in_parts.add(number)
-        if translation.truncated:
-            self._truncated.add(number)
-        if translation.lacks_sentences:
-            self._lacking.add(number)
-        if translation.not_copied:
-            self._not_copied.add(number)
+        for numbers, is_one in (
+            (self._in_parts, translation.num_parts > 1),
+            (self._truncated, translation.truncated),
+            (self._lacking, translation.lacks_sentences),
+            (self._with_invisible, translation.drops_invisible),
+            (self._not_copied, translation.not_copied),
+        ):
+            if is_one:
+                numbers.add(number)
         if translation.repairs is not None:
             self._num_trees += 1
             self._repairs += translation.repairs
@@ -342,6 +344,8 @@ class _Tally:
             )
         if self._not_copied.count:
             logs.warning(f"protected text not copied exactly once: {self._not_copied}.")
+        if self._with_invisible.count:
+            logs.info(f"Left out characters that nobody sees in {self._with_invisible}.")
         if self._with_bad_bytes.count:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {self._with_bad_bytes}.")

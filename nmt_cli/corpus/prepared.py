@@ -34,9 +34,9 @@ from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command, missing_hint
 from nmt_cli.parsing.labels import Labels
-from nmt_cli.recipe.changes import leaves
+from nmt_cli.recipe.changes import FOLD, leaves
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
-from nmt_cli.recipe.schema import Recipe, sections_that_matter
+from nmt_cli.recipe.schema import Recipe, sections_that_matter, with_fold
 from nmt_cli.recipe.values import SET_NAME
 
 OWN_FILE = re.compile(
@@ -107,7 +107,11 @@ class PreparedCorpus(NamedTuple):
         return None if labels is None else labels_from_json(labels)
 
     def completed(self, recipe: Recipe) -> Recipe:
-        """Return ``recipe`` with the size of the source's own vocabulary, if it has one."""
+        """Return ``recipe`` with what preprocess decided.
+
+        That is data.normalization.fold, and the size of the source's own vocabulary, if it has one.
+        """
+        recipe = with_fold(recipe, fold=_is_folded(self.manifest))
         if recipe.tokenizer.shared or recipe.model.source_vocabulary_size is not None:
             return recipe
         update = {"source_vocabulary_size": self.tokenizer.source_size}
@@ -204,6 +208,10 @@ def refuse_stale(
     """Raise UserError if ``directory`` was made for other text or another tokenizer."""
     wanted = dict(leaves(sections_that_matter(recipe)))
     made = dict(leaves({section: manifest[section] for section in ("data", "tokenizer")}))
+    if recipe.data.normalization.fold is None:
+        made.pop(FOLD, None)
+    else:
+        made[FOLD] = _is_folded(manifest)
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
     if different:
         was = " and ".join(f"{_short(key)} {_shown(made.get(key))}" for key in different)
@@ -214,12 +222,18 @@ def refuse_stale(
         )
 
 
+def _is_folded(manifest: Mapping[str, Any]) -> bool:
+    """Return whether the text was folded; that of earlier versions was not."""
+    return bool(manifest["data"]["normalization"].get("fold"))
+
+
 def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> PreparedCorpus:
     source, target = (BinarizedText.open(directory, f"train.{side}") for side in SIDES)
     validation = [
         ValidationSet.open(directory, files.name) for files in recipe.data.validation_sets
     ]
-    tokenizer = load_tokenizer(directory, text_settings(recipe.tokenizer, recipe.data))
+    data = with_fold(recipe, fold=_is_folded(manifest)).data
+    tokenizer = load_tokenizer(directory, text_settings(recipe.tokenizer, data))
     corpus_sizes = tuple(manifest["corpus_sizes"])
     if len({len(source), len(target), sum(corpus_sizes)}) > 1:
         raise DamagedError(

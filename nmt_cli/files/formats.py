@@ -3,8 +3,8 @@
 average, checkpoints  1: settings in recipe.yaml, one input matrix for each attention
                       2: settings in config.json, a matrix for each projection of attention
                       3: as 2, and config.json has the notation of trees; only models that parse
-                      4: as 3, and config.json has options beyond the paper, or matrices are 8-bit
-                         integers; only such models
+                      4: as 3, and config.json has options beyond the paper or says that text is
+                         folded, or matrices are 8-bit integers; only such models
 prepared, report, translation, scores, dataset, export  1
 """
 
@@ -43,7 +43,7 @@ def written_version(kind: object, *, parses: bool = False, has_options: bool = F
     """Return the version in which this program writes a folder of ``kind``.
 
     ``parses`` is true for a model whose outputs are trees, ``has_options`` for one whose
-    architecture has options beyond the paper.
+    architecture has options beyond the paper, or whose text is folded.
     """
     newest = newest_version(kind)
     if has_options:

@@ -18,8 +18,17 @@ from nmt_cli.messages.proposals import command
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
 LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has one that never ends
-# Neither white space nor without width; \s is what str.isspace says.
-VISIBLE = re.compile("[^\\s\u200b-\u200f\u2060\ufeff]")
+# For a set of a pattern: characters that nobody sees, such as controls, soft hyphens, directional
+# marks and fillers; without U+200C and U+200D, which change the letters beside them.
+INVISIBLE = (
+    "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a"
+)
+# These choose how the character before them looks: an emoji, or a letter of Mongolian.
+SELECTORS = "\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff"
+# \s is what str.isspace says.
+VISIBLE = re.compile(f"[^\\s\u200c\u200d{INVISIBLE}{SELECTORS}]")
 LINE_BREAKING = str.maketrans(
     dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\x00", " "),
 )
@@ -120,7 +129,7 @@ def texts_in(block: bytes, *, is_first: bool) -> tuple[list[str], int]:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether there is nothing to translate: only white space and zero-width characters."""
+    """Return whether there is nothing to translate: only white space, and what nobody sees."""
     return VISIBLE.search(text) is None
 
 

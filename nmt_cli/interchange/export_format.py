@@ -108,6 +108,11 @@ def _about_text(model: ExportedModel) -> list[str]:
     untouched = "The text was not normalized in training."
     if model.imported_from is not None:
         untouched = "How the text was normalized in training is not known here."
+    if text.normalization.fold:
+        done.append(
+            "folded: without characters that nobody sees, such as soft hyphens and directional "
+            "marks, and with full-width letters, ligatures and other forms of letters as plain ones"
+        )
     if text.normalization.nfc:
         done.append("composed to Unicode NFC")
     if text.normalization.punctuation:

@@ -29,6 +29,7 @@ DECIDES_QUALITY = {
     "bleu": ("validation.best_on", "validation.bleu", "validation.tokenize", "decoding."),
     "parseval": ("validation.best_on", "validation.parseval", "decoding."),
 }
+FOLD = "data.normalization.fold"
 # After training.
 USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.", "validation.tokenize")
 
@@ -46,10 +47,12 @@ def needs_training(old: Recipe, new: Recipe) -> bool:
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
     before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
+    # Not the user's choice but what preprocess decided. If the text was prepared again in another
+    # way, training refuses it, because the files differ.
     if not (old.tokenizer.shared or new.tokenizer.shared):
-        # Not the user's choice but what preprocess found. If the text was prepared again with
-        # another size, training refuses it, because the files differ.
         del before["model.source_vocabulary_size"], after["model.source_vocabulary_size"]
+    if before[FOLD] is None or after[FOLD] is None:
+        del before[FOLD], after[FOLD]
     return [
         Change(key, before.get(key), after.get(key), change_kind(key, new.validation))
         for key in {**before, **after}

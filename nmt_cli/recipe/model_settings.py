@@ -67,7 +67,7 @@ class ModelSettings(NamedTuple):
         return written_version(
             "average",
             parses=self.trees is not None,
-            has_options=bool(self.architecture.options),
+            has_options=bool(self.architecture.options or self.text.normalization.fold),
         )
 
     @property
@@ -103,13 +103,13 @@ def length_limits(*models: ModelSettings) -> LengthLimits:
 
 
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
-    """Return the text settings of these sections of a recipe."""
+    """Return the text settings of these sections of a recipe, whose text was prepared."""
     return TextSettings(
         data.source_language,
         data.target_language,
         tokenizer.type,
         tokenizer.joiner,
-        data.normalization,
+        data.normalization.decided(fold=False),
     )
 
 
@@ -168,7 +168,9 @@ def as_json(settings: ModelSettings) -> str:
             "target_language": text.target_language,
             "tokenizer": text.type,
             "joiner": text.joiner,
-            "normalization": text.normalization.model_dump(mode="json"),
+            "normalization": text.normalization.model_dump(
+                mode="json", exclude=set() if text.normalization.fold else {"fold"}
+            ),
             "max_length": settings.max_length,
         },
         "decoding": settings.decoding.model_dump(mode="json"),
@@ -248,7 +250,7 @@ def read_config(path: Path) -> ModelSettings:
             str(text["target_language"]),
             kind,
             joiner,
-            Normalization.model_validate(text["normalization"]),
+            Normalization.model_validate(text["normalization"]).decided(fold=False),
         ),
         text["max_length"],
         DecodingConfig.model_validate(content["decoding"]),

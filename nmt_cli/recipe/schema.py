@@ -193,6 +193,13 @@ class Recipe(Section):
             yield Problem("decoding.well_formed_trees", "needs data.treebank", "data.treebank")
 
 
+def with_fold(recipe: Recipe, fold: bool) -> Recipe:
+    """Return ``recipe`` with ``fold`` as data.normalization.fold, if that is null."""
+    normalization = recipe.data.normalization.decided(fold=fold)
+    data = recipe.data.model_copy(update={"normalization": normalization})
+    return recipe.model_copy(update={"data": data})
+
+
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
@@ -210,6 +217,8 @@ def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
         for name, value in data["filters"].items()
         if name in FIRST_FILTERS or (value is not None and value is not False)
     }
+    if data["normalization"]["fold"] is None:
+        del data["normalization"]["fold"]
     for corpus in data["train"]:
         del corpus["weight"], corpus["name"], corpus["augment"]
     validation = data["validation"]

@@ -15,6 +15,17 @@ class Normalization(Section):
     punctuation: Flag = Field(
         default=False, description="Normalize punctuation as the Moses scripts do."
     )
+    fold: Flag | None = Field(
+        default=None,
+        description="Leave out what nobody sees, such as soft hyphens and directional marks (but "
+        "not U+200C and U+200D), and write full-width letters, ligatures and other forms of "
+        "letters as plain letters. Null is true for parallel text and false for treebanks, which "
+        "preprocess decides; text that earlier versions prepared stays as it was.",
+    )
+
+    def decided(self, *, fold: bool) -> "Normalization":
+        """Return these settings with ``fold`` where they have null."""
+        return self.model_copy(update={"fold": fold if self.fold is None else self.fold})
 
 
 class DecodingConfig(Section):

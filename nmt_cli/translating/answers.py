@@ -22,6 +22,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
 from nmt_cli.translating.copied_outputs import CopiedOutputs
 from nmt_cli.translating.copies import ProtectedText
+from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Layout, Output, Span
 from nmt_cli.translating.translation import Alternative, Translation
@@ -44,13 +45,13 @@ class UnknownWords:
     Raises UserError if the model's tokenizer is not for text in pieces; others spell every word.
     """
 
-    def __init__(self, tokenizer: Tokenizer, text: TextSettings) -> None:
+    def __init__(self, tokenizer: Tokenizer, text: TextSettings, known_text: KnownText) -> None:
         if not isinstance(tokenizer, WhitespaceTokenizer):
             raise UserError(
                 "--replace-unknown is for models of text in pieces (tokenizer.type whitespace); "
                 "this one can write any word."
             )
-        self._tokenizer, self._text = tokenizer, text
+        self._tokenizer, self._text, self._known_text = tokenizer, text, known_text
 
     def replaced(self, hypothesis: Hypothesis, part: Part, *, keep_pieces: bool) -> str:
         """Return the text of an output; ``part`` is its source."""
@@ -67,7 +68,7 @@ class UnknownWords:
 
     def _words(self, part: Part) -> list[str]:
         """Return for each piece of the source the word that it is part of."""
-        pieces = self._tokenizer.split(part.text)[: len(part.tokens)]
+        pieces = self._tokenizer.split(self._known_text(part.text))[: len(part.tokens)]
         numbers = [number for (number,) in words_of_pieces(pieces, self._text)]
         words = [""] * (1 + max(numbers, default=-1))
         for piece, number in zip(pieces, numbers, strict=True):
@@ -109,6 +110,7 @@ class Answers:
         Raises UserError if an option does not suit the model.
         """
         self._tokenizer, self.keep_pieces = tokenizer, options.keep_pieces
+        self.known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
         self._copied = CopiedOutputs(tokenizer)
         self._length_penalty, self._settings = length_penalty, settings.text
         self._form, self._trees = settings.trees, trees
@@ -120,7 +122,7 @@ class Answers:
         self._alignments = options.alignments
         self._unknown_words = None
         if options.replace_unknown:
-            self._unknown_words = UnknownWords(tokenizer, settings.text)
+            self._unknown_words = UnknownWords(tokenizer, settings.text, self.known_text)
 
     def joined(
         self,
@@ -173,7 +175,8 @@ class Answers:
         layout, sources = segments
         rankings = [self._ranking(of_segment, wanted.length_penalty) for of_segment in found]
         ranking = kth_of_each(rankings) if are_samples else best_sums(rankings, wanted.n_best)
-        counts, alternatives, are_few = [len(of_segment) for of_segment in parts], [], False
+        counts = [len(of_segment) for of_segment in parts]
+        alternatives, are_few = list[Alternative](), False
         for each in ranking:
             of_each = in_groups(each.hypotheses, counts)
             outputs = [

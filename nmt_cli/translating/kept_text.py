@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
+from nmt_cli.files.lines import INVISIBLE
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.segments import Segments
 
 if TYPE_CHECKING:
-    from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.translating.protection import Protection
 
 _BULLET = "[-*\u2013\u2014\u2022\u00b7\u2023\u2043\u25a0\u25aa\u25ab\u25cb\u25cf\u25e6]"
@@ -32,7 +33,6 @@ _WITH_ORDINALS = frozenset(
     "az bs cs csb da de dsb et eu fi fo gsw hr hsb hu is lb lt lv nb nds nn no pl se sh sk sl sr "
     f"szl tk tr {UNKNOWN_LANGUAGE}".split()
 )
-VOCABULARY_AT_ONCE = 1000  # pieces
 
 
 def needs_no_model(text: str) -> bool:
@@ -50,12 +50,8 @@ def knows_letters(tokenizer: Tokenizer) -> bool:
 
     Names in angle brackets, such as <unk>, <0x0A> and <2de>, are no text.
     """
-    size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size
-    for start in range(0, size, VOCABULARY_AT_ONCE):
-        some = range(start, min(size, start + VOCABULARY_AT_ONCE))
-        if any(has_letters(p) and not p.startswith("<") for p in tokenizer.pieces(some, "source")):
-            return True
-    return False
+    pieces = source_pieces(tokenizer)
+    return any(has_letters(piece) for piece in pieces if not piece.startswith("<"))
 
 
 def with_marks(
@@ -70,8 +66,9 @@ def with_marks(
     for segment, gap in zip(segments.texts, segments.gaps[1:], strict=True):
         rest = segment
         while mark := _mark_before(rest, language, protection):
-            texts.append(mark[1])
-            gaps.append(rest[mark.end(1) : mark.end()])
+            gaps[-1] += mark[1]
+            texts.append(mark[2])
+            gaps.append(rest[mark.end(2) : mark.end()])
             rest = rest[mark.end() :]
         # With its mark, sentencex takes an item of a list for one sentence.
         found = Segments([rest], ["", ""]) if rest is segment else cut(rest)
@@ -91,12 +88,12 @@ def _mark_before(text: str, language: str, protection: Protection | None) -> re.
 
 
 def begins_with_mark(text: str, language: str) -> bool:
-    """Return whether ``with_marks`` may find a mark in ``text``, which may begin with spaces."""
-    return _marks_before_text(language).match(text.lstrip()) is not None
+    """Return whether ``with_marks`` may find a mark in ``text``."""
+    return _marks_before_text(language).match(text) is not None
 
 
 @lru_cache
 def _marks_before_text(language: str) -> re.Pattern[str]:
     base = language.replace("_", "-").partition("-")[0].lower()
     spaced = _CERTAIN if base in _WITH_ORDINALS else f"{_CERTAIN}|{_WITH_DOT}"
-    return re.compile(rf"((?:{spaced})(?=\s)|{_CHINESE})\s*")
+    return re.compile(rf"([\s{INVISIBLE}]*)((?:{spaced})(?=\s)|{_CHINESE})[\s{INVISIBLE}]*")

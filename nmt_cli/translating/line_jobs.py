@@ -117,7 +117,8 @@ class LineJobs:
                 texts[number] = [" ".join(words)] if words else []
                 jobs[number].sources = list(map(ProtectedText, texts[number]))
         owners = [number for number, of_line in texts.items() for _ in of_line]
-        every_text = [text for of_line in texts.values() for text in of_line]
+        known_text = self._answers.known_text
+        every_text = [known_text(text) for of_line in texts.values() for text in of_line]
         with naming_lines(owners.__getitem__):
             encoded = iter(encode_each(self._tokenizer, every_text))
         for (number, of_line), job in zip(texts.items(), jobs, strict=True):
@@ -212,7 +213,9 @@ class LineJobs:
             if job.error is not None:
                 return Translation(error=job.error)
             return self._answers.without_model(job.layout, job.sources, job.wanted)
+        drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
         translation = self._translation(job, found, are_samples=are_samples)
+        translation = translation._replace(drops_invisible=drops)
         return strict(translation) if job.wanted.is_strict else translation
 
     def _translation(
@@ -251,7 +254,7 @@ class LineJobs:
             part._replace(copies=()) if place in places else part
             for place, part in enumerate(job.parts)
         ]
-        job.sentences = self._outputs.sentences(job.parts, (), job.wanted, self._need_units(job))
+        job.sentences = self._sentences(job, ())
         return [entry for entry in job.entries() if entry[0][1] in places]
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
@@ -281,10 +284,15 @@ class LineJobs:
         job.parts = parts
         words = job.words if len(parts) == 1 and not job.truncated else ()
         try:
-            need_units = self._need_units(job)
-            job.sentences = self._outputs.sentences(parts, words, job.wanted, need_units)
+            job.sentences = self._sentences(job, words)
         except ContradictionError as error:  # of terms that occur in it, or of copies
             job.parts, job.error = [], str(error)
+
+    def _sentences(self, job: LineJob, words: Sequence[str]) -> list[Sentence]:
+        """Return the sentences for the parts of a line, with the terms in them."""
+        known_text = self._answers.known_text
+        parts = [part._replace(text=known_text(part.text)) for part in job.parts]
+        return self._outputs.sentences(parts, words, job.wanted, self._need_units(job))
 
     def _need_units(self, job: LineJob) -> list[bool]:
         """Return which parts of a line need what the units of their outputs attend to."""
@@ -315,7 +323,11 @@ class LineJobs:
 
     def _parts_of(self, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""
-        longest, encode = self._longest, self._tokenizer.encode
+        longest = self._longest
+
+        def encode(text: str) -> list[int]:
+            return self._tokenizer.encode(self._answers.known_text(text))
+
         if not source.copies:
             return parts_within(source.text, tokens, longest, encode)
         collapsed = CollapsedText(source, lambda text: len(encode(text)) <= longest)

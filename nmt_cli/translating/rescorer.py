@@ -28,7 +28,7 @@ from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
 from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
-from nmt_cli.translating.encoded_texts import encode_each
+from nmt_cli.translating.encoded_texts import KnownText, encode_each
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -74,6 +74,7 @@ class Rescorer:
         **options: Unpack[RescorerOptions],
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
+        self._known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
         self._device = model.output_weight.device
         prefer_flash_attention(self._device)
         self._alpha = options.get("length_penalty", RESCORING_PENALTY.default)
@@ -163,7 +164,7 @@ class Rescorer:
         for line in (source, target):
             if (error := why_not_unicode(line)) is not None:
                 raise UserError(error)
-        form = self._settings.trees
+        form, source = self._settings.trees, self._known_text(source)
         if form is None or is_blank(source):
             return source, target
         words = words_of(one_line(source))

@@ -38,6 +38,7 @@ class Translation(NamedTuple):
     alignment: Links = ()  # of words, if asked for
     not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
     lacks_sentences: bool = False  # it has few of many sentences that were translated as one text
+    drops_invisible: bool = False  # characters of the line that nobody sees were left out
     is_joined: bool = False  # from segments; what is between them may hold line ends
 
     @classmethod

@@ -1,4 +1,5 @@
 import gzip
+import json
 import os
 import random
 import re
@@ -12,10 +13,12 @@ import pytest
 from nmt_cli.corpus import chunk_pool
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text import parallel_text
+from nmt_cli.files.atomic_files import SEAL, seal_of
 from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.reader import read_recipe
 from tests.real_text import real_file
 
 ROOT = Path(__file__).parent.parent.parent
@@ -285,6 +288,49 @@ def test_real_text_with_odd_characters_keeps_its_pairs(corpus):
 def raw_lines(path):
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")[:-1]
+
+
+def spoil(path):
+    """Put characters into a text that nobody sees, and letters in other forms."""
+    lines = Path(path).read_text().splitlines()
+    spoilt = [f"\u200e{line[:2]}\u00ad{line[2:]}\u200b".replace("a", "ａ") for line in lines]
+    Path(path).write_text("".join(f"{line}\n" for line in spoilt))
+    return spoilt
+
+
+def test_what_nobody_sees_is_left_out_of_new_text(corpus):
+    clean = corpus.prepare()
+    for path in ("data/a.en", "data/b.de", "data/val.en"):
+        spoil(path)
+    found = corpus.prepare(force=True)
+    assert {name for name in clean if found[name] != clean[name]} == {
+        "manifest.json",  # it has the hashes of the texts
+        "validation.source.txt",
+    }
+    assert corpus.opened().manifest["data"]["normalization"]["fold"] is True
+    corpus.prepare("data.normalization.fold=false", force=True)
+    kept = corpus.opened("data.normalization.fold=false")
+    assert "\u00ad" in "".join(decoded(kept.source, kept.tokenizer))
+    with pytest.raises(UserError, match=r"normalization\.fold false, the recipe says true"):
+        corpus.opened("data.normalization.fold=true")
+
+
+def test_text_that_an_earlier_version_prepared_stays_as_it_was(corpus):
+    """That version did not fold text, and its manifests do not have the key."""
+    spoilt = spoil("data/a.en")
+    corpus.prepare("data.normalization.fold=false")
+    manifest = corpus.output / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    del facts["data"]["normalization"]["fold"], facts[SEAL]
+    manifest.write_text(json.dumps({**facts, SEAL: seal_of(facts)}))
+    prepared = corpus.opened()
+    recipe = prepared.completed(read_recipe("./small.yaml").recipe)
+    assert recipe.data.normalization.fold is False
+    assert decoded(prepared.source, prepared.tokenizer)[:80] == spoilt
+    assert prepared.tokenizer.encode("ri\u00addes") != prepared.tokenizer.encode("rides")
+    corpus.opened("data.normalization.fold=false")
+    with pytest.raises(UserError, match=r"normalization\.fold false, the recipe says true"):
+        corpus.opened("data.normalization.fold=true")
 
 
 def test_too_few_checkpoints_for_the_average_are_a_warning(corpus, monkeypatch):

@@ -56,6 +56,7 @@ OTHER_TEXT: list[tuple[str, str, Any]] = [
     ("data.validation.target", "{folder}/validation.de", "data/other.de"),
     ("data.normalization.nfc", "false", True),
     ("data.normalization.punctuation", "false", True),
+    ("data.normalization.fold", "true", False),
     ("data.filters.max_length_ratio", "null", 3.0),
     ("data.filters.min_length", "1", 2),
     ("data.filters.remove_duplicates", "false", True),

@@ -6,6 +6,7 @@ import pytest
 
 from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.changes import (
+    FOLD,
     Change,
     change_kind,
     changed_keys,
@@ -13,6 +14,7 @@ from nmt_cli.recipe.changes import (
 )
 from nmt_cli.recipe.keys import key_paths
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import ValidationConfig
 from nmt_cli.recipe.values import ChangeKind
 
@@ -43,6 +45,15 @@ def test_a_change_is_shown_as_recipes_write_values():
         "data.normalization.nfc (was false, is true)",
         "training.clip_norm (was null, is 2.0)",
     ]
+
+
+def test_what_preprocess_decides_is_no_change_of_the_user():
+    undecided = read_recipe("base").recipe
+    for decided in (with_fold(undecided, fold=True), with_fold(undecided, fold=False)):
+        assert changed_keys(undecided, decided) == changed_keys(decided, undecided) == []
+    assert [change.key for change in changes("data.normalization.fold=false")] == []
+    folded, kept = (read_recipe("base", [f"{FOLD}={value}"]).recipe for value in ("true", "false"))
+    assert changed_keys(folded, kept) == [Change(FOLD, True, False, ChangeKind.FORBIDDEN)]
 
 
 FREE = [

@@ -19,7 +19,7 @@ OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
     *("tokenizer.joiner", "tokenizer.sampling", "model.d_k", "model.d_v", "training.max_epochs"),
     *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
-    *("training.stable_steps", "training.decay_steps"),
+    *("training.stable_steps", "training.decay_steps", "data.normalization.fold"),
     *(
         "model.source_vocabulary_size",
         "model.decoder_num_layers",
@@ -65,6 +65,7 @@ WRONG_VALUES = {
         *NAMES_OF_SETS,
         "data.normalization.nfc",
         "data.normalization.punctuation",
+        "data.normalization.fold",
     }
     | {"data.filters.remove_duplicates", "data.source_language", "data.target_language"}
     | {"data.filters.remove_duplicate_sources", "data.filters.remove_duplicate_targets"}

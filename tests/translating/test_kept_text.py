@@ -7,6 +7,7 @@ import pytest
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.kept_text import needs_no_model, with_marks
@@ -67,6 +68,7 @@ def test_what_needs_one(text):
         ("（1） 一个人。", ["（1）"]),
         ("١. كلب", ["١."]),
         ("1. \u200b\u00a0A dog.", ["1."]),
+        ("\ufeff1. A dog.", ["1."]),
         ("1.5 dogs.", []),
         ("2020. A dog.", []),
         ("-5 dogs", []),
@@ -82,7 +84,7 @@ def test_marks_are_segments_of_their_own(text, marks):
     assert segments.texts[:-1] == marks
     joined = "".join(a + b for a, b in zip(segments.gaps, [*segments.texts, ""], strict=True))
     assert joined == text
-    assert all(not gap.strip() for gap in segments.gaps)
+    assert all(map(is_blank, segments.gaps))
 
 
 def test_the_sentences_of_an_item_are_cut_too():

@@ -19,6 +19,7 @@ from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
+from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.word_links import joined_links, links_of_parts
@@ -134,7 +135,7 @@ def test_models_that_parse_have_no_alignments():
 
 def test_an_unknown_piece_becomes_the_whole_word_that_it_attends_to():
     tokenizer, settings, _ = tokenizer_of("@@")
-    unknown = UnknownWords(tokenizer, settings.text)
+    unknown = UnknownWords(tokenizer, settings.text, KnownText(tokenizer, folds=False))
     text = "ant fox@@ eel@@ hen bee"
     part = Part(tokenizer.encode(text), "", text)
     assert part.tokens[1] == tokenizer.unk_id

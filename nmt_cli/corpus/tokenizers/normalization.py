@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
+
+from nmt_cli.files.lines import INVISIBLE
 
 if TYPE_CHECKING:
     from nmt_cli.recipe.data_config import DataConfig
@@ -15,21 +18,43 @@ if TYPE_CHECKING:
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 
+# Behind a letter, a selector changes nothing that can be seen; an emoji would look otherwise.
+_DROPPED = re.compile(f"[{INVISIBLE}]+|(?<=\\w)[\ufe00-\ufe0f\U000e0000-\U000e0fff]+(?!\u20e3)")
+# For a set of a pattern: ligatures, letters of Hebrew and Arabic in their forms, full-width letters
+# and digits, letters of half width, and mathematical letters.
+FORMS = (
+    "\ufb00-\ufdf9\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc"
+    "\U0001d400-\U0001d7ff"
+)
+_FORMS = re.compile(f"[{FORMS}]+")
+
+
+def folded(text: str) -> str:
+    """Return ``text`` without what nobody sees, and with other forms of letters as plain ones.
+
+    Punctuation and symbols stay: full-width ones are usual in Chinese, and ² is not 2.
+    """
+    if text.isascii() and text.isprintable():  # most lines, in a tenth of the time
+        return text
+    return _FORMS.sub(lambda forms: unicodedata.normalize("NFKC", forms[0]), _DROPPED.sub("", text))
+
 
 class Normalizer:
     """Applies the kinds of normalization that the settings ask for."""
 
     def __init__(self, text: NormalizedText) -> None:
-        self._nfc = text.normalization.nfc
+        self._nfc, self._folds = text.normalization.nfc, bool(text.normalization.fold)
         self._punctuation = _punctuation_rules(text) if text.normalization.punctuation else {}
 
     @property
     def is_identity(self) -> bool:
         """Whether every text stays unchanged."""
-        return not self._nfc and not self._punctuation
+        return not (self._nfc or self._folds or self._punctuation)
 
     def __call__(self, text: str, side: Side = "source") -> str:
         """Return the normalized text."""
+        if self._folds:
+            text = folded(text)
         if self._nfc:
             text = unicodedata.normalize("NFC", text)
         if self._punctuation:

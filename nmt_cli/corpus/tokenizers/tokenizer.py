@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 
 NEW = "the new tokenizer"  # in messages
+VOCABULARY_AT_ONCE = 1000  # pieces
 
 
 class Tokenizer(Protocol):
@@ -71,6 +72,15 @@ class Tokenizer(Protocol):
     def save(self, directory: Path) -> None:
         """Write ``tokenizer.model`` or ``vocabulary.txt``, or the files of two models."""
         ...
+
+
+def source_pieces(tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the pieces of the source's vocabulary, some at a time, because many are not needed."""
+    size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size
+    for start in range(0, size, VOCABULARY_AT_ONCE):
+        yield from tokenizer.pieces(
+            range(start, min(size, start + VOCABULARY_AT_ONCE)), side="source"
+        )
 
 
 def tag_ids(tag: str, tokenizer: Tokenizer) -> list[int] | None:
