@@ -22,6 +22,7 @@ _NEVER_SEEN = re.compile(f"[{INVISIBLE}{SELECTORS}]+")
 _MAYBE_UNKNOWN = re.compile(
     f"[{INVISIBLE}{SELECTORS}{FORMS}\uff01-\uff60\uffe0-\uffe6\u0300-\u036f\u3099\u309a]"
 )
+LONGEST_RUN = 64  # characters
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -47,7 +48,9 @@ class KnownText:
         text = text.translate({ord(each): None for each in unknown if each not in seen})
         if not seen:
             return text
-        return re.sub(f"([^{re.escape(seen)}]?)([{re.escape(seen)}]+)", self._compatible, text)
+        # Not more at a time: to normalize takes time in proportion to the square of a run.
+        run = f"([^{re.escape(seen)}]?)([{re.escape(seen)}]{{1,{LONGEST_RUN}}})"
+        return re.sub(run, self._compatible, text)
 
     def drops_from(self, text: str) -> bool:
         """Return whether something in ``text`` that nobody sees is left out."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import INVISIBLE
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
@@ -30,9 +31,10 @@ _MARK = re.compile(f"{_CERTAIN}|{_WITH_DOT}|{_CHINESE}")
 # Languages in which a number with a dot is an ordinal, which belongs to the sentence: in German
 # "1. Mai 2020" is a date.
 _WITH_ORDINALS = frozenset(
-    "az bs cs csb da de dsb et eu fi fo gsw hr hsb hu is lb lt lv nb nds nn no pl se sh sk sl sr "
+    "az bs cs csb da de dsb et eu fi fo gsw hr hsb hu is lb lt lv nb nds nn pl se sh sk sl sr "
     f"szl tk tr {UNKNOWN_LANGUAGE}".split()
 )
+MOST_MARKS = 4  # before a sentence
 
 
 def needs_no_model(text: str) -> bool:
@@ -65,7 +67,10 @@ def with_marks(
     texts, gaps = list[str](), [segments.gaps[0]]
     for segment, gap in zip(segments.texts, segments.gaps[1:], strict=True):
         rest = segment
-        while mark := _mark_before(rest, language, protection):
+        for _ in range(MOST_MARKS):
+            mark = _mark_before(rest, language, protection)
+            if mark is None:
+                break
             gaps[-1] += mark[1]
             texts.append(mark[2])
             gaps.append(rest[mark.end(2) : mark.end()])
@@ -94,6 +99,5 @@ def begins_with_mark(text: str, language: str) -> bool:
 
 @lru_cache
 def _marks_before_text(language: str) -> re.Pattern[str]:
-    base = language.replace("_", "-").partition("-")[0].lower()
-    spaced = _CERTAIN if base in _WITH_ORDINALS else f"{_CERTAIN}|{_WITH_DOT}"
+    spaced = _CERTAIN if base_of(language) in _WITH_ORDINALS else f"{_CERTAIN}|{_WITH_DOT}"
     return re.compile(rf"([\s{INVISIBLE}]*)((?:{spaced})(?=\s)|{_CHINESE})[\s{INVISIBLE}]*")

@@ -424,6 +424,25 @@ def test_alignments_in_every_format(monkeypatch):
     assert "alignment" not in failed
 
 
+@pytest.mark.parametrize(
+    ("output_format", "expected"),
+    [
+        ("text", "12 : 30 ||| 0-0 1-1 2-2\n"),
+        ("tsv", "1\t1\t\t12 : 30\t0-0 1-1 2-2\n"),
+        ("moses", "0 ||| 12 : 30 ||| F0= 0.000000 ||| 0.000000 ||| 0-0 1-1 2-2\n"),
+        (
+            "fairseq",
+            "S-0\t12 : 30\nH-0\t0.000000\t\nD-0\t0.000000\t12 : 30\nP-0\t\nA-0\t0-0 1-1 2-2\n",
+        ),
+    ],
+)
+def test_lines_that_stay_as_they_are_in_every_format(monkeypatch, output_format, expected):
+    kept = Translation("12 : 30", alignment=((0, 0), (1, 1), (2, 2)))
+    monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: [kept])
+    pipe = Pipe(monkeypatch, TaggingTranslator())
+    assert pipe(b"12 : 30\n", output_format=output_format).decode() == expected
+
+
 def test_jsonl_has_token_scores_where_asked_for(monkeypatch):
     pipe = Pipe(monkeypatch, ScoredTranslator())
     record = json.loads(pipe(b"one\n", output_format="jsonl", token_scores=True, n_best=2))

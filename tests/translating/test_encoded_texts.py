@@ -123,12 +123,6 @@ def test_parts_of_long_lines_and_terms_are_clean_too():
     assert found == clean._replace(drops_invisible=True)
 
 
-def test_unknown_words_are_copied_beside_what_is_left_out():
-    translator = untrained(["ant", "bee"], tiny_recipe(model=SMALL), replace_unknown=True)
-    clean, found = translator.translate(["ant zebra bee", "\u200b ant ze\u00adbra bee"])
-    assert found.tokens == clean.tokens
-
-
 @pytest.mark.parametrize("line", ["\u200b", "\ufeff\u00ad", "\x00\x1f", "\u202e \u2066", "\u3164"])
 def test_a_line_in_which_nothing_is_seen_is_blank(line):
     (found,) = untrained_pieces().translate([line])

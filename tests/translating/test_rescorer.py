@@ -71,6 +71,12 @@ def test_scores_are_those_of_torch_in_any_batch_and_order(config):
                 assert found.tokens == tuple(pieces)
 
 
+def test_what_nobody_sees_in_a_source_does_not_matter():
+    rescorer, *_ = untrained()
+    clean, unclean = rescorer.rescore([("ant bee", "fox"), ("\ufeffant b\u00adee\u200b", "fox")])
+    assert unclean == clean
+
+
 @pytest.mark.parametrize("name", ["sentencepiece", "whitespace"])
 def test_the_search_gives_its_output_the_same_scores(name):
     path = FORMATS / "format_2" / name / "run/average"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.text.links import pharaoh
@@ -224,14 +224,17 @@ def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
         return Request("", line=number)
     try:
         record = _record(line.text)
-        for key in [key for key in record if key not in LINE and not nearest(key, LINE)]:
-            del record[key]
-        request = request_of(record)
+        request = request_of({key: record[key] for key in record if not _asks_for_nothing(key)})
         if not holds_n_best and request.n_best is not None and request.n_best > 1:
             raise ValueError(f"n_best {request.n_best} needs --format tsv, jsonl, moses or fairseq")
     except ValueError as error:
         return Request("", line=number, error=str(error))
     return request._replace(line=number)
+
+
+@lru_cache
+def _asks_for_nothing(key: str) -> bool:
+    return key not in LINE and not nearest(key, LINE)
 
 
 def _record(text: str) -> dict[str, Any]:
