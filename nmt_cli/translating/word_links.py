@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.links import Links
+from nmt_cli.files.lines import one_line
 from nmt_cli.search.beams import Hypothesis
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.over_long import Part
@@ -40,7 +41,7 @@ def links_of_segments(
         if not source.is_kept:
             yield from links_of_parts(hypotheses[number], parts[number])
             continue
-        num_words = len(source.source.split())
+        num_words = len(one_line(source.source).split())
         links = tuple((place, place) for place in range(num_words))
         yield WordLinks(links, num_words, num_words, separator)
 

@@ -150,8 +150,9 @@ def test_alignments_count_what_stays():
     expected += [(5, num_words + 2)]
     expected += [(s + 6, t + num_words + 3) for s, t in second.alignment]
     assert found.alignment == tuple(expected)
-    (kept,) = translator(alignments=True).translate(["12 : 30"])
-    assert kept.alignment == ((0, 0), (1, 1), (2, 2))
+    for line in ("12 : 30", "12 \0 : 30"):
+        (kept,) = translator(alignments=True).translate([line])
+        assert kept.alignment == ((0, 0), (1, 1), (2, 2))
 
 
 def test_what_an_output_must_have_comes_from_the_model():
