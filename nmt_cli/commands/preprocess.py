@@ -37,7 +37,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import Recipe, sections_that_matter, with_fold
+from nmt_cli.recipe.schema import Recipe, for_new_text, sections_that_matter
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
 
@@ -60,12 +60,11 @@ def run(
     threads = _hashing_threads(workers)
     _refuse_foreign(directory)
     refuse_while_read(directory, "a training", "--prepared")
-    decided = with_fold(recipe_file.recipe, fold=recipe_file.recipe.data.treebank is None)
     with (
         claimed(directory, "--prepared"),
         directory_appearing_whole(directory, replace=force, threads=threads) as partial,
     ):
-        partial.facts.update(_prepare(decided, partial.path, workers))
+        partial.facts.update(_prepare(for_new_text(recipe_file.recipe), partial.path, workers))
         facts = partial.facts
     _report(directory, facts)
     # A default is no wish; after a short training, train proposes the average that it allows.

@@ -16,7 +16,7 @@ from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schem
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown
 from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.schema import Recipe, for_new_text
 from nmt_cli.recipe.shipped import shipped_recipes
 
 
@@ -82,7 +82,7 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
 
 def _too_many_pieces(recipe: Recipe) -> Iterator[str]:
     try:
-        problem = why_too_many_pieces(recipe)
+        problem = why_too_many_pieces(for_new_text(recipe))
     except UserError as error:  # a file is damaged, or longer than another
         problem = str(error)
     if problem is not None:

@@ -200,6 +200,11 @@ def with_fold(recipe: Recipe, fold: bool) -> Recipe:
     return recipe.model_copy(update={"data": data})
 
 
+def for_new_text(recipe: Recipe) -> Recipe:
+    """Return ``recipe`` as preprocess takes it: parallel text is folded, if that is left to it."""
+    return with_fold(recipe, fold=recipe.data.treebank is None)
+
+
 def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
     """Return the settings of the recipe that determine what preprocess writes.
 
