@@ -166,8 +166,8 @@ REQUEST = {
     ),
     "protect": Key(
         "a list of names",
-        "patterns of text that is copied: `common`, and those that the service was started with, "
-        "which are the default",
+        "patterns of text that is copied, beside placeholders: `common`, and those that the "
+        "service was started with, which are the default",
         list_of(STRING),
     ),
     "token_scores": Key("true or false", "whether the answer has the score of each piece", TRUTH),

@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.serving.requests import RefusedError
-from nmt_cli.translating.protection import COMMON, MOST_SHOWN, Protection
+from nmt_cli.translating.protection import MOST_SHOWN, NAMED, Protection
+
+ALWAYS_THERE = {name: name for name in NAMED}
 
 
 class Patterns(NamedTuple):
     """Patterns of text that translations copy, by the names that requests may give."""
 
-    by_name: Mapping[str, str] = {COMMON: COMMON}
+    by_name: Mapping[str, str] = ALWAYS_THERE
     given: Sequence[str] = ()  # the names of those for requests that name none
 
     def chosen(self, names: Sequence[str] | None) -> list[str]:
@@ -43,7 +45,7 @@ def patterns_of(arguments: Sequence[str]) -> Patterns:
     The name of each is that of its group, such as (?P<name>...), or else the pattern. Raises
     UserError if one is wrong.
     """
-    by_name, given = {COMMON: COMMON}, list[str]()
+    by_name, given = {**ALWAYS_THERE}, list[str]()
     for pattern in arguments:
         try:
             Protection([pattern])

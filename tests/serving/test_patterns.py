@@ -58,5 +58,6 @@ def test_a_pattern_of_a_client_is_refused(service, name):
     shown = repr(name[:60])
     assert (answer.status_code, answer.json()["error"]) == (
         400,
-        f"protect: this service has no pattern {shown}; those it has are common, insect, zebra",
+        f"protect: this service has no pattern {shown}; those it has are common, placeholders, "
+        "insect, zebra",
     )
