@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
 from nmt_cli.translating.answers import AnswerOptions
@@ -68,7 +69,7 @@ class Segmenter:
     def layout(
         self, request: Request, protection: Protection | None = None, *, has_prefix: bool = False
     ) -> Layout | None:
-        """Return the segments of a line; None if the line is one segment, or blank, as it is.
+        """Return the segments of a line; None if it is one segment as it is, or nothing is seen.
 
         No segment ends within what ``protection`` finds. A line whose output ``has_prefix`` has no
         mark before that. Raises SegmentsError if the line cannot be cut.
@@ -83,7 +84,8 @@ class Segmenter:
                 raise SegmentsError(refused)
         keeps_marks = self.keeps_text and not has_prefix
         has_mark = keeps_marks and begins_with_mark(request.text, self._language)
-        if not split and markup is None and not has_mark:
+        is_unseen = is_blank(request.text) and not request.text.isspace()
+        if markup is None and (is_unseen or not (split or has_mark)):
             return None
         try:
             cut = self._cutter(is_split=split, is_markup=markup is not None, protection=protection)

@@ -125,5 +125,6 @@ def test_parts_of_long_lines_and_terms_are_clean_too():
 
 @pytest.mark.parametrize("line", ["\u200b", "\ufeff\u00ad", "\x00\x1f", "\u202e \u2066", "\u3164"])
 def test_a_line_in_which_nothing_is_seen_is_blank(line):
-    (found,) = untrained_pieces().translate([line])
-    assert (found.text, found.score, found.error) == ("", None, None)
+    for split in (False, True):
+        (found,) = untrained_pieces(split_sentences=split).translate([line])
+        assert (found.text, found.score, found.error) == ("", None, None)
