@@ -1,8 +1,20 @@
 """Metadata and dependencies of nmt-cli; pyproject.toml holds the tools' settings."""
 
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 DATA = ["requests>=2.31"]
@@ -22,6 +34,109 @@ SERVE = [
 TENSORBOARD = ["tensorboard>=2.18"]
 TEXT = ["sentencex>=1.0.32,<2"]
 
+SOURCES = Path("nmt_cli/model/compiled")
+COMPILERS = ("cc", "gcc", "clang")  # unless CC names another
+FLAGS = (
+    "-O3",
+    "-ffp-contract=fast",  # multiplications and additions in one instruction, also by clang
+    "-fno-math-errno",  # square roots in one instruction
+    "-fopenmp-simd",  # the pragmas of vectors; no threads
+    # Not -ffast-math: it would drop NaN and the additions that round.
+    "-fPIC",
+)
+# The levels of CPU that the library is compiled for; nmt_cli/model/compiled/kernels.py has the
+# flags by which one is recognized.
+V4 = "-march=x86-64-v4"
+LEVELS = {
+    "x86_64": {
+        "v3": ("-march=x86-64-v3",),
+        "v3_vnni": ("-march=x86-64-v3", "-mavxvnni"),
+        "v4": (V4,),
+        "v4_vnni": (V4, "-mavx512vnni"),
+        "v4_vnni_bf16": (V4, "-mavx512vnni", "-mavx512bf16"),
+    },
+    "aarch64": {"arm_dot": ("-march=armv8.2-a+dotprod",)},
+}
+
+
+class BuildLibrary(build_ext):
+    """Compiles the library that translates on a CPU. Without it torch does, more slowly."""
+
+    def get_ext_filename(self, ext_name: str) -> str:
+        """Return a name without the version of Python, which does not import the library."""
+        return f"{ext_name.replace('.', '/')}.so"
+
+    def build_extension(self, ext: Extension) -> None:
+        """Write the library. Raises CompileError if that is not possible here."""
+        given = shlex.split(os.environ.get("CC", ""))
+        compiler = given or [*filter(None, map(shutil.which, COMPILERS))][:1]
+        if not compiler:
+            raise CompileError(f"no C compiler was found ({', '.join(COMPILERS)})")
+        target = Path(self.get_ext_fullpath(ext.name)).resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            jobs = [(compiler, "threads", Path(folder), f'-DSOURCES="{hash_of(ext.depends)}"')]
+            jobs += [
+                (compiler, source, Path(folder, level), f"-DLEVEL={level}", *flags)
+                for level, flags in LEVELS.get(platform.machine(), {}).items()
+                for source in ("hypotheses", "layers", "logits")
+            ]
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                objects = [*threads.map(lambda job: compiled(*job), jobs)]
+            library = Path(folder, target.name)
+            run([*compiler, "-shared", "-pthread", *objects, "-o", library, "-lm"])
+            library.replace(target)
+
+    def copy_extensions_to_source(self) -> None:
+        """Put what was built beside the sources of a checkout, where it may be in use.
+
+        If it could not be built, none of older sources stays.
+        """
+        for extension in self.extensions:
+            target = Path(self.get_ext_filename(extension.name))
+            built = Path(self.build_lib, target)
+            if not built.exists():
+                target.unlink(missing_ok=True)
+                continue
+            copy = target.with_name(f".{os.getpid()}-{target.name}")
+            shutil.copy2(built, copy)
+            copy.replace(target)  # whole, also if two builds run at the same time
+
+
+def compiled(compiler: list[str], source: str, folder: Path, *flags: str) -> Path:
+    """Return the object file of ``source``, which this writes into ``folder``."""
+    folder.mkdir(exist_ok=True)
+    made = folder / f"{source}.o"
+    run([*compiler, *FLAGS, *flags, "-c", SOURCES / f"{source}.c", "-o", made])
+    return made
+
+
+def run(words: Iterable[object]) -> None:
+    """Run a command of the compiler. Raises CompileError with its first error."""
+    words = [*map(str, words)]
+    try:
+        subprocess.run(words, check=True, capture_output=True, text=True)
+    except OSError as error:
+        raise CompileError(f"cannot run {words[0]}: {error.strerror}") from error
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
+        first = next((line for line in lines if "error" in line), lines[0])
+        raise CompileError(f"{words[0]} failed: {first}") from error
+
+
+def hash_of(sources: Iterable[str]) -> str:
+    """Return what nmt_cli/model/compiled/kernels.py compares with the sources of a checkout."""
+    return hashlib.sha256(b"\0".join(Path(each).read_bytes() for each in sources)).hexdigest()
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel with the library: for this platform, and for every Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tag py3-none-PLATFORM."""
+        return "py3", "none", super().get_tag()[2]
+
+
 setup(
     name="nmt-cli",
     version="0.1.0",
@@ -39,17 +154,21 @@ setup(
             "py.typed",
             "command_line/recipe_keys.txt",
             "messages/other_toolkits.jsonl",
-            "model/compiled/hypotheses.c",
-            "model/compiled/layers.c",
-            "model/compiled/logits.c",
-            "model/compiled/logits.h",
-            "model/compiled/vectors.h",
             "parsing/parseval.prm",
         ],
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
         "nmt_cli.serving": ["page.html", "page.css", "page.js"],
         "nmt_cli.shipped_recipes": ["**/*.yaml", "README.md"],
     },
+    ext_modules=[
+        Extension(
+            "nmt_cli.model.compiled.library",
+            sources=[],
+            depends=sorted(map(str, [*SOURCES.glob("*.c"), *SOURCES.glob("*.h")])),
+            optional=True,  # a machine without a compiler installs nmt-cli, too
+        )
+    ],
+    cmdclass={"build_ext": BuildLibrary, "bdist_wheel": PlatformWheel},
     # `make dist` writes the man pages; `man` finds them beside the bin/ of an environment.
     data_files=[("share/man/man1", sorted(map(str, Path("docs/man").glob("*.1"))))],
     install_requires=[

@@ -42,7 +42,7 @@ def untrained(words, recipe, **options):
 def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
     """Return a translator that copies its input, and its model, which may fail at a step."""
     model, recipe = CopyModel(ByteTokenizer.size, fails), recipe or tiny_recipe()
-    monkeypatch.setattr(engine, "CachedTransformer", lambda _: model)
+    monkeypatch.setattr(engine, "_cached", lambda *_: model)
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     options = {"precision": "fp32", **options}
     return translator_of(recipe, ByteTokenizer(), transformer, **options), model

@@ -76,12 +76,12 @@ OPTIONS = {
         "--devices",
         "--tag",
     }
-    | {"--engine", "--no-cuda-graphs", "--compile"}
+    | {"--engine", "--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
     "serve": MACHINE_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
-    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines", "--compile"}
+    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines"}
     | {"--protect", "--translate-everything"},
     "rescore": MACHINE_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},

@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import venv
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +34,8 @@ def test_recipes_and_data_files_are_installed_with_the_package(tmp_path):
     assert installed == {"README.md", *(f"{name}.yaml" for name in shipped_recipes())}
     assert "table3/a-1-head.yaml" in installed
     package = ROOT / "nmt_cli"
-    data = (path for path in package.rglob("*.*") if path.suffix not in {".py", ".pyc"})
+    sources = {".py", ".pyc", ".c", ".h", ".so"}
+    data = (path for path in package.rglob("*.*") if path.suffix not in sources)
     for path in data:
         assert (tmp_path / "nmt_cli" / path.relative_to(package)).is_file(), path
 
@@ -82,3 +84,38 @@ def test_the_lowest_versions_of_all_dependencies_work(setup_arguments):
         ):
             command = [f"{folder}/bin/python", "-m", *module]
             subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+@pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools builds the package")
+@pytest.mark.parametrize(
+    ("compiler", "problem"),
+    [
+        ("false", "false failed: exit status 1"),
+        ("/none/cc -m64", "cannot run /none/cc: No such file or directory"),
+        ("cc -D__builtin_convertvector=nothing", r"cc failed: .*vectors.h:.* error: "),
+    ],
+)
+def test_a_compiler_that_fails_is_named_and_nmt_cli_installs(tmp_path, compiler, problem):
+    result = run_setup("build_ext", "--build-lib", str(tmp_path), CC=compiler)
+    assert result.returncode == 0
+    assert re.search(f'building extension "nmt_cli.*library" failed: {problem}', result.stderr)
+    assert not [*tmp_path.rglob("*.so"), *tmp_path.rglob("*.o")]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools builds the package")
+def test_a_wheel_is_for_every_python_and_has_the_library_without_its_sources(tmp_path):
+    folders = ("--bdist-dir", str(tmp_path / "bdist"), "--dist-dir", str(tmp_path))
+    result = run_setup("build", "--build-base", str(tmp_path / "build"), "bdist_wheel", *folders)
+    assert result.returncode == 0, result.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert re.fullmatch(r"nmt_cli-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
+    names = zipfile.ZipFile(wheel).namelist()
+    compiled = {Path(name).name for name in names if "/compiled/" in name}
+    assert compiled == {"__init__.py", "kernels.py", "layers.py", "library.so"}
+
+
+def run_setup(*words, **variables):
+    command = [sys.executable, "setup.py", *words]
+    env = {**os.environ, **variables}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)

@@ -83,7 +83,7 @@ decoding_precision_option = click.option(
     "--precision",
     type=click.Choice([AUTO, "fp32", "bf16", "int8"]),
     default=AUTO,
-    help="auto is bf16 if the device computes it fast; int8 rounds more, on CPUs with VNNI or AMX.",
+    help="auto is bf16 if the device computes it fast; int8 rounds more, on a CPU.",
 )
 fp32_products_option = click.option(
     "--fp32-products",
@@ -91,12 +91,6 @@ fp32_products_option = click.option(
     default=AUTO,
     help="Library that multiplies fp32 matrices on a CPU; auto is the faster one of the same "
     "precision.",
-)
-compile_option = click.option(
-    "--compile/--no-compile",
-    default=False,
-    help="On a CPU, compile the layers; faster, above all in int8 and for few lines. Needs a C "
-    "compiler, and two seconds the first time.",
 )
 threads_option = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."

@@ -40,12 +40,6 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 @device_option
 @decoding_precision_option
 @fp32_products_option
-@click.option(
-    "--compile/--no-compile",
-    default=None,
-    help="On a CPU, compile the layers, which makes a sentence alone several times as fast.  "
-    "[default: if there is a C compiler; takes two seconds the first time]",
-)
 @threads_option
 @click.option(
     "--workers",

@@ -10,7 +10,6 @@ from nmt_cli.command_line import completion
 from nmt_cli.command_line.options import (
     PATH,
     cli_command,
-    compile_option,
     decoding_precision_option,
     device_option,
     ensemble_option,
@@ -145,11 +144,9 @@ from nmt_cli.recipe.search_ranges import (
     type=click.Choice([OWN_ENGINE, CTRANSLATE2]),
     default=OWN_ENGINE,
     show_default=True,
-    help="ctranslate2 exports the model once and then needs no torch; on CPUs it is faster in int8 "
-    "and for few lines than nmt-cli without --compile; it has no rules, samples, alignments or "
-    "ensembles.",
+    help="ctranslate2 exports the model once and then needs no torch; it has no rules, samples, "
+    "alignments or ensembles.",
 )
-@compile_option
 @click.option(
     "--no-cuda-graphs",
     is_flag=True,

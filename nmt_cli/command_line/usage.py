@@ -19,6 +19,12 @@ from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, neare
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
+# Options of earlier versions, by command, and what to do without them.
+ALWAYS_COMPILED = "on a CPU, compiled layers are always used; leave it out"
+REMOVED = {
+    "translate": {"--compile": ALWAYS_COMPILED, "--no-compile": ALWAYS_COMPILED},
+    "serve": {"--compile": ALWAYS_COMPILED, "--no-compile": ALWAYS_COMPILED},
+}
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
 # A rate that is no rate: it multiplies the paper's, in recipes of OpenNMT-py.
@@ -118,7 +124,9 @@ class _Unknown:
 
     def _proposals(self) -> Iterator[str]:
         """Yield what may have been meant, the likeliest first; some are empty."""
-        why = missing_here(self._name)
+        why = REMOVED.get(self._command, {}).get(self._name) or missing_here(self._name)
+        if self._command in REMOVED and self._name in REMOVED[self._command]:
+            yield f": {why}."
         explained = f": {why}." if why else ""
         key, equals, value = (self._value or "").partition("=")
         if self._name == "--set" and equals:

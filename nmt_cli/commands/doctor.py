@@ -8,6 +8,7 @@ from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load
 from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 
 Facts = Mapping[str, Any]
@@ -41,7 +42,17 @@ def _torch_facts() -> dict[str, Any]:
     except (ImportError, OSError) as error:  # OSError is a shared library that does not load
         return {"torch.problem": " ".join(str(error).split())}
     set_num_threads(None)  # as every command does
-    return torch_facts()
+    return {**torch_facts(), **_layers_facts()}
+
+
+def _layers_facts() -> dict[str, Any]:
+    """Return the level of CPU of the library that translates, or why there is none."""
+    from nmt_cli.model.compiled.kernels import load_kernels
+
+    try:
+        return {"translating.level": load_kernels().level}
+    except UserError as error:
+        return {"translating.level": None, "translating.problem": str(error)}
 
 
 def _shown_value(value: Any) -> str:
@@ -109,6 +120,8 @@ def _on_cpu(facts: Facts) -> Iterator[str]:
         yield "this CPU has neither AVX512_BF16 nor AMX; bf16 would be slow, so auto is fp32."
     if facts.get("torch.cpu_capability") == "DEFAULT":
         yield "torch uses no vector instructions of this CPU; everything is slow on it."
+    if problem := facts.get("translating.problem"):
+        yield f"torch translates on this CPU, several times as slowly: {problem}"
     if facts["memory.huge_pages"] == "never":
         yield "the kernel gives no huge pages, which costs some speed; set them to madvise."
 

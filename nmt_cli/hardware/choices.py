@@ -33,5 +33,3 @@ class Computing(NamedTuple):
     fp32_products: str
     max_tokens: int | None  # of all hypotheses in the search; None: what keeps the device busy
     cuda_graphs: bool
-    # The layers, the choice of continuations and the beams, on a CPU; None: if that is possible.
-    compile: bool | None

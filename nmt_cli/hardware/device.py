@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import read_cpu, usable_cores
+from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
@@ -19,8 +19,6 @@ DecodingPrecision = Literal["fp32", "bf16", "int8"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
-# CPUs with one of them multiply int8 faster than fp32: four times on Zen 4.
-INT8_FLAGS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -223,8 +221,7 @@ def choose_precision(name: str, device: torch.device) -> Precision:
 def choose_decoding_precision(name: str, device: torch.device) -> DecodingPrecision:
     """Return what ``name`` means on ``device`` for translating; "auto" is never int8.
 
-    On a CPU without fast products in int8, "int8" becomes fp32 and a warning is logged. Raises
-    UserError if there is no such precision, or if ``device`` does not have it.
+    Raises UserError if there is no such precision, or if ``device`` does not have it.
     """
     if name not in {AUTO, *get_args(DecodingPrecision)}:
         raise WrongUsageError(f"--precision must be auto, fp32, bf16 or int8, but is {name}.")
@@ -232,12 +229,6 @@ def choose_decoding_precision(name: str, device: torch.device) -> DecodingPrecis
         return choose_precision(name, device)
     if device.type != "cpu":
         raise UserError(f"--precision int8 is for CPUs, the device is {device}; give bf16 or fp32.")
-    if read_cpu().flags.isdisjoint(INT8_FLAGS):
-        logs.warning(
-            "this CPU multiplies 8-bit integers no faster (it lists none of "
-            f"{', '.join(sorted(INT8_FLAGS))}), so --precision int8 computes in fp32."
-        )
-        return "fp32"
     return "int8"
 
 

@@ -1,4 +1,4 @@
-"""The state of a beam search that the library of ``--compile`` continues."""
+"""The state of a beam search that the library for CPUs continues."""
 
 import ctypes
 from collections.abc import Sequence

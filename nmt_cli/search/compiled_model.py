@@ -1,4 +1,4 @@
-"""The Transformer of the search with the layers of ``--compile``."""
+"""The Transformer of the search with the layers of the library for CPUs."""
 
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence

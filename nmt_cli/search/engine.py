@@ -11,14 +11,12 @@ from nmt_cli.hardware.choices import Computing
 from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import (
     Kernels,
     NoKernelsError,
     load_kernels,
     use_kernels,
 )
-from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
@@ -88,7 +86,10 @@ class SearchEngine:
         prefer_flash_attention(self._device)
         precision = choose_decoding_precision(computing.precision, self._device)
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
-        self._kernels = _kernels(self._device, is_wanted=computing.compile)
+        self._kernels = _kernels(self._device)
+        if precision == "bf16" and self._kernels and not self._kernels.functions.has_bf16():
+            logs.warning("bf16 is computed in fp32: this CPU has no instructions for it.")
+            precision = "fp32"
         # What "auto" became.
         self.chosen = {
             "device": self._device.type,
@@ -104,11 +105,6 @@ class SearchEngine:
             self._graphed = GraphedTransformer(first, settings)
         # Whether a library computes the layers, with copies of the weights.
         self.is_compiled = isinstance(cached[0], CompiledTransformer)
-        if computing.compile and not self.is_compiled:
-            logs.warning(
-                "--compile: torch computes the layers, because compiled ones are slower in "
-                f"{precision} on this CPU, or by this compiler. --precision fp32 compiles them."
-            )
         size = _search_size(first, computing.max_tokens, is_compiled=self.is_compiled)
         self.driver = Driver[Any, Sentence](
             self._start,
@@ -192,34 +188,20 @@ class SearchEngine:
             self.free_caches()
 
 
-def _kernels(device: torch.device, *, is_wanted: bool | None) -> Kernels | None:
-    """Return the library, if it is wanted; None wants it where that is possible.
-
-    Raises UserError if it is wanted and not possible.
-    """
-    if is_wanted and device.type != "cpu":
-        raise UserError(
-            "--compile is for CPUs, and the device is a GPU: leave it out or give --device cpu."
-        )
-    if device.type != "cpu" or is_wanted is False:
+def _kernels(device: torch.device) -> Kernels | None:
+    """Return the library for CPUs; None on a GPU, and with a warning where there is none."""
+    if device.type != "cpu":
         return None
     try:
         return load_kernels()
     except NoKernelsError as error:
-        if is_wanted:
-            raise
-        logs.warning(
-            f"The layers are not compiled, because {error.reason}: a sentence alone takes several "
-            f"times as long. {error.remedy}, or give --no-compile to do without."
-        )
+        logs.warning(f"torch translates, several times as slowly, because {error}")
         return None
 
 
 def _cached(model: Transformer, kernels: Kernels | None) -> CachedTransformer:
-    """Return ``model`` for searches, with ``kernels`` if these support its precision."""
-    if kernels is None or not CompiledLayers.supports(model, kernels):
-        return CachedTransformer(model)
-    return CompiledTransformer(model, kernels)
+    """Return ``model`` for searches, with its layers computed by ``kernels`` if there are any."""
+    return CachedTransformer(model) if kernels is None else CompiledTransformer(model, kernels)
 
 
 def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_number: int) -> int:

@@ -48,7 +48,7 @@ class CTranslate2Search:
     Raises UserError if CTranslate2 is not installed, or cannot compute in the precision here.
     """
 
-    is_compiled = False  # by --compile
+    is_compiled = False  # by the library for CPUs
 
     def __init__(
         self, model: CTranslate2Model, settings: SearchSettings, computing: Computing
@@ -123,7 +123,6 @@ def _refused(options: Mapping[str, Any], ensemble: Sequence[Path | str]) -> Iter
         "--replace-unknown": options.get("replace_unknown"),
         "--markup": options.get("markup"),
         "--well-formed-trees": options.get("well_formed_trees"),
-        "--compile": options.get("compile"),
         "--no-cuda-graphs": options.get("no_cuda_graphs"),
         "--fp32-products": options.get("fp32_products", AUTO) != AUTO,
         "--min-length": constraints.min_length,

@@ -69,7 +69,6 @@ class TranslatorOptions(TypedDict, total=False):
     precision: str
     fp32_products: str
     no_cuda_graphs: bool
-    compile: bool | None
     well_formed_trees: bool | None
     sampling: Sampling | None
     constraints: Constraints
@@ -95,15 +94,14 @@ class Translator:
     The model is set to evaluation mode. If its dtype is not ``precision``, the translator keeps a
     converted copy and ignores later changes of the model; otherwise it uses the model itself.
 
-    Between calls it holds the model, the tokenizer and, on a GPU, what CUDA graphs need, and with
-    compiled layers the caches of ``submit`` for five seconds without a line. During a
-    call it also holds one window of lines, their translations, and the attention caches of the
-    sentences in the search, which ``max_tokens_per_device`` limits. If memory is full, it searches
-    fewer at a time from then on. On a GPU, searches of ``translate`` without rules repeat their
-    steps as CUDA graphs, unless ``no_cuda_graphs``. Translators that share a model must then not
-    translate at the same time. With ``compile``, a library computes the layers on a CPU, which a C
-    compiler makes once for each kind of CPU; it has copies of the weights, so the model must not
-    change afterwards. ``compile=None`` does so where it is possible.
+    Between calls it holds the model, the tokenizer and, on a GPU, what CUDA graphs need; on a CPU
+    the caches of ``submit`` for five seconds without a line. During a call it also holds one window
+    of lines, their translations, and the attention caches of the sentences in the search, which
+    ``max_tokens_per_device`` limits. If memory is full, it searches fewer at a time from then on.
+    On a GPU, searches of ``translate`` without rules repeat their steps as CUDA graphs, unless
+    ``no_cuda_graphs``. Translators that share a model must then not translate at the same time. On
+    a CPU a library in C computes the layers, with copies of the weights, so the model must not
+    change afterwards.
 
     Threads may share it: windows of ``translate`` and the lines of ``submit`` use the model in the
     order in which they came. One thread may hold several iterators of ``translate`` open and
@@ -136,7 +134,6 @@ class Translator:
         precision: str = AUTO,
         fp32_products: str = AUTO,
         no_cuda_graphs: bool = False,
-        compile: bool | None = False,
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
@@ -161,9 +158,7 @@ class Translator:
             settings, tokenizer, model, asked, source_language, split_sentences, markup
         )
         no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
-        computing = Computing(
-            precision, fp32_products, max_tokens_per_device, not no_graphs, compile
-        )
+        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_graphs)
         self._engine = _engine(
             model, ensemble, tokenizer, settings, search, computing, outputs, asked
         )

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_decoding_precision, choose_device
+from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from tests.benchmarks import memory_of_a_step, speed, waiting
+from tests.benchmarks import commands, memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
     NEWS,
@@ -93,6 +93,13 @@ class Benchmark:
     def _speed(self) -> Iterator[Step]:
         for name in self._options.shapes:
             yield Step("speed", name, partial(self._speed_at, name))
+
+    def _commands(self) -> Iterator[Step]:
+        if self.hardware.gpu:
+            return
+        for name in self._options.shapes:
+            if name in commands.LINES:
+                yield Step("commands", name, partial(self._commands_of, name))
 
     def _decoding(self) -> Iterator[Step]:
         if self.hardware.gpu:
@@ -185,6 +192,23 @@ class Benchmark:
         measured = speed.measure(rows, lambda toolkit: self._open(toolkit, name, corpus), rounds)
         return {**measured, "data": corpus.description, "padding_of_peers": padding}
 
+    def _commands_of(self, name: str, _: Record) -> Record:
+        """Measure whole commands that translate captions."""
+        text, is_quick = parallel_text(BUILD, self._shared), self._options.quick
+        folder, _sample = self._test_text(name, "captions", text)
+        number = 100 if is_quick else commands.LINES[name]
+        source = folder / "commands"
+        lines = [
+            line
+            for part in (text.validation, "train")
+            for line in (text.folder / f"{part}.en").read_bytes().splitlines(keepends=True)
+        ]
+        source.write_bytes(b"".join(lines[:number]))
+        rounds = 1 if is_quick else commands.ROUNDS
+        export = folder / decoding.EXPORTED
+        precisions = [*self._precisions, "int8"]
+        return commands.measure(folder / "model", export, source, precisions, rounds)
+
     def _decoding_of(self, name: str, kind: str, _: Record) -> Record:
         """Measure translating: every engine with the same weights, on one kind of text."""
         text = parallel_text(BUILD, self._shared)
@@ -196,9 +220,7 @@ class Benchmark:
         def open_worker(toolkit: Toolkit) -> Worker:
             return self._start(toolkit, setup, f"decoding-{name}-{kind}")
 
-        precisions = [*self._precisions]
-        if choose_decoding_precision("int8", choose_device("cpu")) == "int8":
-            precisions.append("int8")
+        precisions = [*self._precisions, "int8"]
         threads = self._options.threads
         with_generate = not self._options.no_generate
         measured = decoding.measure(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from tests.benchmarks import targets
+from tests.benchmarks import commands, targets
 from tests.benchmarks.decoding import table as decoding_table
 from tests.benchmarks.memory_of_a_step import Peak, memory_at
 from tests.benchmarks.processes import EOLE, HUGGING_FACE, OURS, PEERS, TORCH
@@ -29,6 +29,8 @@ def markdown(record: Record) -> str:
     parts = [_head(record)]
     if "speed" in record:
         parts += [_targets(record), *map(_speed, record["speed"], record["speed"].values())]
+    if record.get("commands"):
+        parts.append(commands.markdown(record["commands"], table))
     if record.get("decoding"):
         kind = targets.kind_of(record["hardware"]["flag"])
         parts.append(decoding_table.markdown(record["decoding"], kind, table))

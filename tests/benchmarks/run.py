@@ -23,7 +23,9 @@ from tests.benchmarks.parts import BUILD, Benchmark, Record, Step
 
 RESULTS = Path("tests/benchmarks/results")
 RECORDS = BUILD / "records"
-PARTS = ("data", "kernels", "memory", "speed", "decoding", "serving", "waiting", "loss")
+PARTS = (
+    *("data", "kernels", "memory", "speed", "commands", "decoding", "serving", "waiting", "loss"),
+)
 TEXTS = ("captions", "news")
 CPU_SHAPES, GPU_SHAPES = ("S", "base"), ("S", "base", "base-25k", "big-25k")
 

@@ -41,7 +41,6 @@ SPEED = {
     ),
 }
 CTRANSLATE2, GENERATE = "CTranslate2", "Hugging Face generate"
-OUR_COMPILED = "nmt-cli --compile"  # it counts as ours where it is faster
 OUR_CTRANSLATE2 = "nmt-cli --engine ctranslate2"
 OF_GENERATE = tuple(
     DecodingTarget(shape, precision, GENERATE, precision, least)
@@ -85,6 +84,16 @@ MAX_ATTENTION_PADDING = 0.05
 MAX_WAIT_SHARE = 0.01
 MIN_ENCODING_RATIO = 0.8  # of SentencePiece's own rate
 MIN_SPEED_OF_TWO_WORKERS = 1.7  # of preprocess, of that of one
+# Whole commands: our seconds, of those of a script around CTranslate2, and the aim.
+COMMANDS = {
+    "S fp32": Target(0.95, 0.85),
+    "S int8": Target(0.95, 0.85),
+    "S bf16": Target(0.65, 0.55),
+    "base fp32": Target(0.85, 0.75),
+    "base int8": Target(0.75, 0.65),
+}
+MAX_ONE_LINE = Target(2.0, 1.5)
+MAX_MEMORY_OF_COMMANDS = 1.0
 SERVING_SHARE = Target(0.8, 0.9)  # of the sentences that translate does in the same CPU time
 MOST_MILLISECONDS_OF_HTTP = 10.0  # more than a sentence takes by Translator
 MAX_PLANNER_SECONDS, MAX_PLANNER_MEMORY = 6.0, 700_000_000

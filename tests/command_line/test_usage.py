@@ -227,6 +227,16 @@ def test_nothing_is_proposed_where_nothing_is_near(command, names):
         assert refusal(f"{command} --{name} 3") == f"No such option --{name}."
 
 
+def test_options_of_earlier_versions_are_explained():
+    for words in ("translate runs/base --compile", "serve runs/base --no-compile"):
+        option = words.rpartition(" ")[2]
+        found = refusal(words)
+        assert (
+            found
+            == f"No such option {option}: on a CPU, compiled layers are always used; leave it out."
+        )
+
+
 @pytest.mark.parametrize(
     ("command_line", "proposal"),
     [

@@ -460,16 +460,6 @@ def test_sizes_of_batches_and_the_number_of_threads_may_change(translate, is_old
     assert Path("out").read_bytes() == expected_text()
 
 
-def test_compiled_layers_may_be_left_out_in_the_middle(translate, kernels):
-    del kernels  # skips where they cannot be compiled
-    interrupted(translate, "--compile")
-    result = translate("--output", "out", "--resume")
-    assert result.exit_code == 3
-    (line,) = [line for line in result.stderr.splitlines() if "differently" in line]
-    assert "(old -> new): compile: True -> no" in line
-    assert Path("out").read_bytes() == expected_text()
-
-
 def test_an_output_that_cannot_be_continued_has_no_record(translate):
     assert translate("--output", "/dev/null").exit_code == 3
     assert files_here() == ["in"]

@@ -240,7 +240,6 @@ def test_a_bug_names_its_line_and_keeps_the_lines_before(marked):
         ({"device": "cuda"}, "--device cuda"),
         ({"fp32_products": "mkl"}, "--fp32-products"),
         ({"no_cuda_graphs": True}, "--no-cuda-graphs"),
-        ({"compile": True}, "--compile"),
         ({"well_formed_trees": True}, "--well-formed-trees"),
         ({"constraints": Constraints(min_length=2)}, "--min-length"),
         ({"constraints": Constraints(no_repeat_ngram=3)}, "--no-repeat-ngram"),

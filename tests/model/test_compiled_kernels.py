@@ -1,11 +1,25 @@
-"""The library of --compile: what it does with logits, and how it is made."""
+"""The library for CPUs: what it does with logits, and which level of it is loaded."""
+
+import ctypes
+import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import load_kernels, use_kernels
+from nmt_cli.model.compiled import kernels as module
+from nmt_cli.model.compiled.kernels import (
+    FOLDER,
+    LEVELS,
+    LIBRARY,
+    NoKernelsError,
+    load_kernels,
+    use_kernels,
+)
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.rules.logits_rule import SlotStates
 from nmt_cli.search.top_k import log_normalizers
@@ -72,69 +86,54 @@ def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(kernels):
     assert torch.allclose(found.double(), logits.double().logsumexp(1), rtol=0, atol=3e-6)
 
 
-def test_without_a_compiler_the_message_says_what_to_do(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
-    with pytest.raises(UserError, match=r"no C compiler was found \(.*\)\. Install one"):
+@pytest.fixture
+def folder(monkeypatch, tmp_path, kernels):
+    """Return a copy of the folder of the library, from which it is loaded."""
+    del kernels  # skips where the library could not be built
+    copy = tmp_path / "compiled"
+    shutil.copytree(FOLDER, copy)
+    monkeypatch.setattr(module, "FOLDER", copy)
+    monkeypatch.setattr(module, "LIBRARY", copy / LIBRARY.name)
+    return copy
+
+
+def test_the_fastest_level_of_the_cpu_is_chosen(folder, monkeypatch):
+    for level, flags in LEVELS.items():
+        cpu = Cpu("AnyVendor", 1, flags | {"fpu"})
+        monkeypatch.setattr(module, "read_cpu", lambda cpu=cpu: cpu)
+        if hasattr(ctypes.CDLL(str(folder / LIBRARY.name)), f"{level}_encode"):
+            assert load_kernels.__wrapped__().level == level
+
+
+def test_a_cpu_without_a_level_has_no_library(folder, monkeypatch):
+    del folder
+    old = Cpu("GenuineIntel", 6, frozenset({"sse2", "avx"}))
+    monkeypatch.setattr(module, "read_cpu", lambda: old)
+    with pytest.raises(NoKernelsError, match="no compiled layers for this kind of CPU"):
         load_kernels.__wrapped__()
 
 
-def test_a_compiler_that_fails_is_named(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CC", "false")
-    with pytest.raises(UserError, match="--compile is not possible: false failed: exit status 1"):
+def test_a_missing_or_damaged_library_is_named_with_what_to_do(folder):
+    library = folder / LIBRARY.name
+    library.write_bytes(b"\x7fELF")
+    with pytest.raises(NoKernelsError, match=r"library\.so cannot be loaded: .*Install a"):
         load_kernels.__wrapped__()
-    monkeypatch.setenv("CC", str(tmp_path / "none"))
-    with pytest.raises(UserError, match=r"cannot run .*none: No such file"):
-        load_kernels.__wrapped__()
-    monkeypatch.setenv("CC", "gcc '")
-    with pytest.raises(UserError, match="CC is gcc ', which is no command: No closing quotation"):
-        load_kernels.__wrapped__()
-    monkeypatch.setenv("CC", "true")
-    with pytest.raises(UserError, match="what true made cannot be loaded"):
-        load_kernels.__wrapped__()
-    assert list(tmp_path.glob("nmt-cli/kernels/*")) == []
-
-
-def test_the_error_of_a_compiler_is_shown(kernels, monkeypatch, tmp_path):
-    del kernels
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CC", "cc -D__builtin_convertvector=nothing")
-    with pytest.raises(UserError, match=r"not possible: cc failed: .*vectors.h:.* error: "):
+    library.unlink()
+    with pytest.raises(NoKernelsError, match=r"library\.so was not built when .*apt install gcc"):
         load_kernels.__wrapped__()
 
 
-def test_without_openmp_one_thread_computes(kernels, monkeypatch, tmp_path, caplog):
-    del kernels
-    compiler = tmp_path / "cc"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *-fopenmp\\ *) exit 1;; esac\nexec cc "$@"\n')
-    compiler.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CC", str(compiler))
-    found = load_kernels.__wrapped__()
-    assert found.log_normalizers(torch.zeros(1, 8)).item() == pytest.approx(np.log(8))
-    assert "Compiled layers use one thread, because" in caplog.text
-
-
-def test_what_was_compiled_is_used_again(monkeypatch, tmp_path, kernels):
-    del kernels
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_library_of_other_sources_is_refused(folder):
     load_kernels.__wrapped__()
-    (library,) = (tmp_path / "nmt-cli/kernels").iterdir()
-    made = library.stat().st_mtime_ns
+    with (folder / "layers.c").open("a") as source:
+        source.write("/* a change */")
+    with pytest.raises(UserError, match="built from other sources than those"):
+        load_kernels.__wrapped__()
+    for each in (*folder.glob("*.c"), *folder.glob("*.h")):  # as in a wheel
+        each.unlink()
     load_kernels.__wrapped__()
-    assert [each.stat().st_mtime_ns for each in library.parent.iterdir()] == [made]
 
 
-def test_a_damaged_library_is_compiled_again(monkeypatch, tmp_path, kernels):
-    del kernels
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "whole"))
-    load_kernels.__wrapped__()
-    (whole,) = (tmp_path / "whole/nmt-cli/kernels").iterdir()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "damaged"))
-    damaged = tmp_path / "damaged/nmt-cli/kernels" / whole.name
-    damaged.parent.mkdir(parents=True)
-    damaged.touch()
-    load_kernels.__wrapped__()
-    assert damaged.stat().st_size == whole.stat().st_size
+def test_setup_knows_the_levels_of_the_loader():
+    text = Path("setup.py").read_text()
+    assert set(re.findall(r'"(\w+)": \((?:"-march|V4)', text)) == set(LEVELS)

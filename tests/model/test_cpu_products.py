@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.hardware import device
-from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear, rounded_rows
@@ -209,14 +207,8 @@ def test_int8_cannot_be_taken_back():
         at_precision(rounded, "fp32")
 
 
-@pytest.mark.parametrize(
-    ("flags", "chosen"), [({"avx2"}, "fp32"), ({"avx512_vnni"}, "int8"), ({"avx_vnni"}, "int8")]
-)
-def test_int8_only_where_it_is_faster(monkeypatch, caplog, flags, chosen):
-    cpu = Cpu("AuthenticAMD", 25, frozenset(flags))
-    monkeypatch.setattr(device, "read_cpu", lambda: cpu)
-    assert choose_decoding_precision("int8", CPU) == chosen
-    assert ("so --precision int8 computes in fp32" in caplog.text) == (chosen == "fp32")
+def test_int8_is_chosen_only_by_name():
+    assert choose_decoding_precision("int8", CPU) == "int8"
     assert choose_decoding_precision("auto", CPU) != "int8"
 
 

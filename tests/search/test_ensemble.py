@@ -11,8 +11,6 @@ from nmt_cli import cli
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole
-from nmt_cli.hardware import device
-from nmt_cli.hardware.cpu import Cpu
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.transformer import Transformer
@@ -64,14 +62,16 @@ def test_a_probability_of_0_in_one_model_halves_that_of_the_other():
 ONE = settings(1)
 
 
+@pytest.mark.parametrize("layers", ["kernels", "torch_layers"])
 @pytest.mark.parametrize("name", ["whitespace", "sentencepiece"])
-def test_a_model_with_itself_translates_as_alone(name):
+def test_a_model_with_itself_translates_as_alone(name, layers, request):
+    request.getfixturevalue(layers)
     path = FORMATS / "format_2" / name / "run/average"
     lines = (FORMATS / "text/train.en").read_text().splitlines()[:6]
     alone: Any = Translator.load(path, device="cpu", precision="fp32")
     twice: Any = Translator.load(path, device="cpu", precision="fp32", ensemble=[path])
     searched: Any = [alone._engine._model, *twice._engine._model._models]
-    for each in searched:
+    for each in searched if layers == "torch_layers" else []:
         is_packed = isinstance(each._model.output_projection, PackedLinear)
         assert is_packed or each._model.output_weight.stride(0) == 1  # stored by columns
     pairs = zip(alone.translate(lines), twice.translate(lines), strict=True)
@@ -142,6 +142,7 @@ def test_the_lengths_that_all_models_take_are_the_limits(saved, is_learned):
     assert str(too_long.error).startswith("it has 9 pieces, the model takes 8")
 
 
+@pytest.mark.usefixtures("torch_layers")  # they use the weights of the model
 def test_a_model_whose_output_is_not_a_number_fails_the_line(saved):
     second = saved("second", seed=2)
     translator: Any = Translator.load(saved("first"), device="cpu", ensemble=[second])
@@ -158,7 +159,6 @@ def test_loaded_models_are_converted_as_they_are(name, monkeypatch):
         raise AssertionError("a second model is in memory")
 
     monkeypatch.setattr("copy.deepcopy", refuse)
-    monkeypatch.setattr(device, "read_cpu", lambda: Cpu("AnyVendor", 1, device.INT8_FLAGS))
     path = FORMATS / "format_2" / "sentencepiece" / "run/average"
     others = [path]
     loaded, (member,), chosen = load_models(path, others, "cpu", name)

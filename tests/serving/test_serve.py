@@ -7,13 +7,11 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
@@ -30,7 +28,6 @@ from tests.serving.conftest import REVERSING
 IMPORTED = REVERSING.parents[3] / "format_4/imported_separate/run/average"
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]
 TEXTS = [f"{one} {other} {one}" for one in WORDS for other in WORDS]
-CACHE = tempfile.TemporaryDirectory()  # of what is compiled
 
 
 class Command:
@@ -46,7 +43,7 @@ class Command:
                 resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
         command = [sys.executable, "-m", "nmt_cli", "serve", *arguments, "--port=0"]
-        env = {**os.environ, "XDG_CACHE_HOME": CACHE.name, **variables}
+        env = {**os.environ, **variables}
         self.process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env=env, preexec_fn=limit_files
         )
@@ -171,25 +168,6 @@ def test_what_was_accepted_is_finished_after_a_signal(command):
         assert len(future.result()) == 2_000
     assert command.process.wait(30) == 0
     assert not any(word in command.log for word in WORDS)
-
-
-def test_layers_are_compiled_by_default_and_need_not_be(tmp_path, kernels):
-    del kernels  # skips where they cannot be compiled
-    arguments = (str(REVERSING), "--workers=1", "--device=cpu")
-    no_compiler: dict[str, Any] = {"CC": "false", "XDG_CACHE_HOME": str(tmp_path)}
-    found, other = Command(*arguments), Command(*arguments, **no_compiler)
-    strict = Command(*arguments, "--compile", **no_compiler)
-    for each in (found, other):
-        each.url = each.wait_for(r"http://\S+").group()
-        maps = [Path(f"/proc/{worker}/maps").read_text() for worker in each.workers().values()]
-        assert ["kernels/" in text for text in maps] == [each is found]
-    assert translated(found, TEXTS[:8]) == translated(other, TEXTS[:8])
-    assert "compiled" not in found.log
-    other.wait_for("not compiled, because false failed: exit status 1: .* or give --no-compile")
-    assert strict.process.wait(60) == 1
-    for each in (found, other, strict):
-        each.close()
-    assert "--compile is not possible: false failed: exit status 1." in strict.log
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating import request as request_module
 from nmt_cli.translating.request import Request
@@ -75,14 +75,15 @@ def test_sampling_has_no_beam():
 
 
 @pytest.mark.parametrize("options", [{"sampling": Sampling(), "n_best": 7}, {}])
+@pytest.mark.usefixtures("kernels")
 def test_equal_sentences_are_encoded_once(monkeypatch, options):
-    encode, encoded = Transformer.encode, list[int]()
+    encode, encoded = CompiledLayers.encode, list[int]()
 
-    def counting(model, batch):
-        encoded.append(len(batch.lengths))
-        return encode(model, batch)
+    def counting(layers, tokens, lengths):
+        encoded.append(len(lengths))
+        return encode(layers, tokens, lengths)
 
-    monkeypatch.setattr(Transformer, "encode", counting)
+    monkeypatch.setattr(CompiledLayers, "encode", counting)
     found = list(untrained(**options).translate(["cat dog", "eel", "cat dog"]))
     assert sum(encoded) == 2
     assert (found[0].text == found[2].text) == (not options)

@@ -39,7 +39,7 @@ typedef struct {
 
 /* the candidates that end with </s> and are among the best of their slot, as b * C + c; returns
    their number, or -1 if one continues no hypothesis of a beam */
-long find_ends(const Beams *beams, const Candidates *given, int64_t *ends) {
+long EXPORTED(find_ends)(const Beams *beams, const Candidates *given, int64_t *ends) {
     long number = 0;
     for (long b = 0; b < given->B; b++) {
         long slot = given->slots[b], most = beams->beam_sizes[slot];
@@ -101,7 +101,7 @@ static int is_done(const Beams *beams, long slot) {
 
 /* continues the beams of some slots, K <= C, and writes which of all slots are done; returns their
    number */
-long advance_beams(const Beams *beams, const Candidates *given, int64_t *done) {
+long EXPORTED(advance_beams)(const Beams *beams, const Candidates *given, int64_t *done) {
     long number = 0;
     for (long b = 0; b < given->B; b++)
         if (beams->numbers[given->slots[b]] >= 0) replace(beams, given, b);
@@ -126,7 +126,7 @@ static void forbid(const Beams *beams, const Candidates *given, long V, long sta
 /* finds the best candidates [B, C] of all busy slots by the logits [R, V] of their next tokens, in which it
    forbids some (see ``forbid``), and returns what ``find_ends`` does; or -1, without a change, if a row of
    logits is not all numbers, or if R is not B * K. ``scratch`` has room for 2 * S * K numbers. */
-long find_candidates(const Beams *beams, long R, long V, long start, float *logits, float *scratch,
+long EXPORTED(find_candidates)(const Beams *beams, long R, long V, long start, float *logits, float *scratch,
                      Candidates *found, int64_t *ends) {
     long K = beams->K, B = 0;
     float *normalizers = scratch, *scores = scratch + beams->S * K;
@@ -136,19 +136,19 @@ long find_candidates(const Beams *beams, long R, long V, long start, float *logi
             found->slots[B++] = slot;
         }
     if (R != B * K) return -1;
-    log_sum_exponentials(logits, R, V, normalizers);
+    EXPORTED(log_sum_exponentials)(logits, R, V, normalizers);
     for (long row = 0; row < R; row++)
         if (isnan(normalizers[row])) return -1;
     found->B = B;
     forbid(beams, found, V, start, logits);
-    best_continuations(logits, normalizers, scores, B, K, V, found->C, found->scores, found->parents,
+    EXPORTED(best_continuations)(logits, normalizers, scores, B, K, V, found->C, found->scores, found->parents,
                        found->tokens);
-    return find_ends(beams, found, ends);
+    return EXPORTED(find_ends)(beams, found, ends);
 }
 
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end
    of each slot; the past of a free slot is empty. Returns the last end. */
-long find_places(const Past *past, const int64_t *parents, const uint8_t *is_free) {
+long EXPORTED(find_places)(const Past *past, const int64_t *parents, const uint8_t *is_free) {
     long S = past->S, K = past->K, E = past->E;
     const uint8_t *is_past = past->is_past;
     int64_t *places = past->places;
@@ -170,7 +170,7 @@ long find_places(const Past *past, const int64_t *parents, const uint8_t *is_fre
 
 /* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent, and its own
    place; no entry of it is behind ``room`` */
-void inherit(const Past *past, const int64_t *parents, const uint8_t *is_free, long room,
+void EXPORTED(inherit)(const Past *past, const int64_t *parents, const uint8_t *is_free, long room,
              uint8_t *inherited) {
     long K = past->K, E = past->E, kept = E < room ? E : room;
     memset(inherited, 0, past->S * K * room);

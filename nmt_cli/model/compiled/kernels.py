@@ -1,57 +1,51 @@
-"""Functions of translating that a C compiler builds for this CPU (``--compile``).
+"""The library in C that translates on a CPU, which is compiled when nmt-cli is installed.
 
-torch takes several passes over memory where one of these takes one, and a call for each operation
-where one of these computes a whole stack of layers. The library is kept in the cache folder. There
-is one for each source, command of the compiler, and set of features of a CPU.
+torch takes several passes over memory where one of its functions takes one, and a call for each
+operation where one of these computes a whole stack of layers. ``setup.py`` compiles it once for
+each level of CPU in ``LEVELS``.
 """
 
 import ctypes
 import functools
 import hashlib
-import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
-from nmt_cli.files.atomic_files import publish_file
-from nmt_cli.files.file_names import CACHE_VARIABLE, cache_folder
 from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
-SOURCES = tuple(sorted(Path(__file__).parent.glob("*.c")))
-HEADERS = tuple(sorted(Path(__file__).parent.glob("*.h")))
-COMPILERS = ("cc", "gcc", "clang")  # unless CC names another
-MOST_CANDIDATES = 256  # of a sentence
-FLAGS = (
-    "-O3",
-    "-march=native",  # the library is for this CPU only
-    "-ffp-contract=fast",  # multiplications and additions in one instruction, also by clang
-    "-fno-math-errno",  # square roots in one instruction
-    # Not -ffast-math: it would drop NaN and the additions that round.
-    *("-shared", "-fPIC"),
-    f"-DMOST_CANDIDATES={MOST_CANDIDATES}",
+FOLDER = Path(__file__).parent
+LIBRARY = FOLDER / "library.so"
+MOST_CANDIDATES = 256  # of a sentence; as in logits.c
+INSTALL_AGAIN = (
+    "Install a C compiler (Debian: apt install gcc libc6-dev), then nmt-cli again, with pip's "
+    "options --force-reinstall --no-deps"
 )
-# GCC's OpenMP is the library that torch has loaded, so both use one pool of threads; that of Clang
-# is another one. Without either, only pragmas of vectors count.
-OPENMP, ONE_THREAD = "-fopenmp", "-fopenmp-simd"
-OTHER_COMPILER = "Name another compiler in CC"
+V3 = frozenset({"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+# The levels of CPU, the fastest first, and the flags that Linux lists for each. setup.py has the
+# flags of the compiler.
+LEVELS = {
+    "v4_vnni_bf16": V4 | {"avx512_vnni", "avx512_bf16"},
+    "v4_vnni": V4 | {"avx512_vnni"},
+    "v4": V4,
+    "v3_vnni": V3 | {"avx_vnni"},
+    "v3": V3,
+    "arm_dot": frozenset({"asimd", "asimddp"}),
+}
 
 
 class NoKernelsError(UserError):
-    """There is no library; ``reason`` and ``remedy`` do not name options."""
+    """This installation or this CPU has no library; ``remedy`` may be empty."""
 
-    def __init__(self, reason: str, remedy: str = OTHER_COMPILER) -> None:
-        super().__init__(f"--compile is not possible: {reason}. {remedy}, or leave --compile out.")
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(f"{reason}. {remedy}".rstrip(" ."))
         self.reason, self.remedy = reason, remedy
 
 
@@ -73,8 +67,7 @@ PARAMETERS = {
     "advance_beams": "sss",
     "find_places": "spp",
     "inherit": "sppls",
-    "has_threads": "",
-    "has_type": "l",
+    "has_bf16": "",
     "workspace_size": "sll",
     "rounded_size": "ll",
     "size_of_blocks": "lll",
@@ -91,8 +84,7 @@ RETURN_LONG = {
     "find_ends",
     "advance_beams",
     "find_places",
-    "has_threads",
-    "has_type",
+    "has_bf16",
     "workspace_size",
     "rounded_size",
     "size_of_blocks",
@@ -109,12 +101,16 @@ class Kernels:
     Those for layers, beams and caches are called by the classes that prepare their structures.
     """
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, level: str) -> None:
+        """Take the functions for a CPU of ``level`` from the library."""
+        self.level = level
+        self.functions = SimpleNamespace()
+        libraries = ctypes.CDLL(str(LIBRARY)), ctypes.PyDLL(str(LIBRARY))
         for name, parameters in PARAMETERS.items():
-            function = getattr(library, name)
+            function = getattr(libraries[name in SHORT], f"{level}_{name}")
             function.restype = ctypes.c_long if name in RETURN_LONG else None
             function.argtypes = [C_TYPES[each] for each in parameters]
-        self.functions = library
+            setattr(self.functions, name, function)
 
     def log_normalizers(self, logits: Tensor) -> Tensor:
         """Return the logarithm [R] of the sum of the exponentials of each row [R, V] in fp32."""
@@ -160,94 +156,33 @@ def use_kernels(kernels: Kernels | None) -> Iterator[None]:
 
 @functools.cache
 def load_kernels() -> Kernels:
-    """Return the kernels, which are compiled first if this CPU has none.
+    """Return the functions for this CPU.
 
-    Raises NoKernelsError if there is no compiler or if it fails.
+    Raises NoKernelsError if there is no library, or none for this CPU, and UserError if it was
+    compiled from other sources than those beside it, as after an update of a checkout.
     """
-    compiler = _compiler()
-    features, machine = sorted(read_cpu().flags), platform.machine()
-    sources = [each.read_bytes() for each in (*SOURCES, *HEADERS)]
-    made_from = repr((sources, compiler, FLAGS, machine, features))
-    name = hashlib.sha256(made_from.encode()).hexdigest()[:32]
+    if not LIBRARY.exists():
+        raise NoKernelsError(f"{LIBRARY} was not built when nmt-cli was installed", INSTALL_AGAIN)
     try:
-        library = cache_folder() / "kernels" / f"{name}.so"
-    except UserError as error:
-        raise NoKernelsError(
-            "this user has no home folder", f"Let {CACHE_VARIABLE} name a folder"
-        ) from error
-    try:
-        kernels = _loaded(library)
-    except (OSError, AttributeError):  # there is none, or it is damaged
-        _compile(compiler, library)
-        kernels = _loaded(library)
-    if not kernels.functions.has_threads():
-        logs.warning(
-            f"Compiled layers use one thread, because {shlex.join(compiler)} had no OpenMP when "
-            f"it made {library}. Once it has (Debian: libgomp1, libomp-dev for Clang), delete that."
-        )
-    return kernels
-
-
-def _loaded(library: Path) -> Kernels:
-    functions, short = ctypes.CDLL(str(library)), ctypes.PyDLL(str(library))
-    for name in SHORT:
-        setattr(functions, name, getattr(short, name))
-    return Kernels(functions)
-
-
-def _compiler() -> list[str]:
-    given = os.environ.get("CC", "").strip()
-    try:
-        compiler = shlex.split(given) or [*filter(None, map(shutil.which, COMPILERS))][:1]
-    except ValueError as error:
-        raise NoKernelsError(f"CC is {given}, which is no command: {error}") from error
-    if not compiler:
-        raise NoKernelsError(
-            f"no C compiler was found ({', '.join(COMPILERS)})",
-            "Install one (Debian: apt install gcc libc6-dev), name it in CC",
-        )
-    return compiler
-
-
-def _compile(compiler: Sequence[str], library: Path) -> None:
-    """Write the library, which appears whole: several processes may do this at the same time."""
-    try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-            made = Path(folder, library.name)
-            try:
-                _make(compiler, OPENMP, made)
-            except NoKernelsError:
-                _make(compiler, ONE_THREAD, made)
-            # On the disk first: loading a file that lost its end would kill the process.
-            with made.open("rb") as stream:
-                publish_file(stream, library, replace=True)
-    except OSError as error:
-        raise NoKernelsError(
-            f"cannot write {library}: {error.strerror}",
-            f"Let {CACHE_VARIABLE} name a folder that you may write",
-        ) from error
-
-
-def _make(compiler: Sequence[str], openmp_flag: str, library: Path) -> None:
-    """Write a library and load it; raises NoKernelsError if either fails."""
-    words = shlex.join(compiler)
-    _run([*compiler, *FLAGS, openmp_flag, *map(str, SOURCES), "-o", str(library), "-lm"])
-    try:
-        _loaded(library)
+        library = ctypes.CDLL(str(LIBRARY))
+        compiled_from = library.sources_of_library
     except (OSError, AttributeError) as error:
-        raise NoKernelsError(
-            f"what {words} made cannot be loaded: {error}",
-            f"{OTHER_COMPILER}, or let {CACHE_VARIABLE} name a folder to load libraries from",
-        ) from error
+        raise NoKernelsError(f"{LIBRARY} cannot be loaded: {error}", INSTALL_AGAIN) from error
+    compiled_from.restype = ctypes.c_char_p
+    if hash_of_sources() not in (None, compiled_from().decode()):
+        raise UserError(
+            f"{LIBRARY} was built from other sources than those beside it: build it again with "
+            "make setup, or pip install --editable . in the checkout."
+        )
+    flags = read_cpu().flags
+    for level, needed in LEVELS.items():
+        if needed <= flags and hasattr(library, f"{level}_encode"):
+            return Kernels(level)
+    raise NoKernelsError("nmt-cli has no compiled layers for this kind of CPU")
 
 
-def _run(words: Sequence[str]) -> None:
-    try:
-        subprocess.run(words, check=True, capture_output=True, text=True)
-    except OSError as error:
-        raise NoKernelsError(f"cannot run {words[0]}: {error.strerror}") from error
-    except subprocess.CalledProcessError as error:
-        lines = error.stderr.strip().splitlines() or [f"exit status {error.returncode}"]
-        first = next((line for line in lines if "error" in line), lines[0])
-        raise NoKernelsError(f"{words[0]} failed: {first}") from error
+def hash_of_sources() -> str | None:
+    """Return what ``setup.py`` compiles in; None without sources, as in a wheel."""
+    sources = sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")])
+    texts = [path.read_bytes() for path in sources]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts else None

@@ -6,15 +6,14 @@
    Legend: N layers, R rows, I inputs, O outputs, D d_model, F d_ff, V vocabulary, B sentences, S slots,
    K beam, H heads, W width of a head's queries and keys, X of its values, E entries. */
 
+#include "level.h"
+#include "threads.h"
 #include "vectors.h"
 
 #if defined __x86_64__
 #include <immintrin.h>
-#endif
-#if defined _OPENMP
-#include <omp.h>
-#else
-static int omp_get_thread_num(void) { return 0; }
+#elif defined __ARM_FEATURE_DOTPROD
+#include <arm_neon.h>
 #endif
 
 #define BLOCK (2 * LANES) /* outputs of a matrix that are computed together */
@@ -33,11 +32,18 @@ static int omp_get_thread_num(void) { return 0; }
 enum type { FP32, BF16, INT8 };
 #define GROUP 4
 
+/* whether instructions take the integers of a row as unsigned */
+#if defined __ARM_FEATURE_DOTPROD
+#define IS_UNSIGNED 0
+#else
+#define IS_UNSIGNED 1
+#endif
+
 /* a weight matrix [O, I] in blocks of outputs, the last one filled up with 0: [O / BLOCK, I / numbers of a
    group, BLOCK] groups. ``bias`` [O] may be NULL.
 
-   In int8 each output has a scale [O]. Instructions multiply unsigned by signed integers, so rows have 128
-   added to them; ``sums`` [O], 128 times the sum of an output's weights, are subtracted from the products. */
+   In int8 each output has a scale [O]. Instructions of x86 multiply unsigned by signed integers, so rows have
+   128 added to them; ``sums`` [O], 128 times the sum of an output's weights, are subtracted from the products. */
 typedef struct {
     const char *blocks;
     const float *bias, *scales;
@@ -118,7 +124,7 @@ static long groups_of(long type, long I) {
 }
 
 /* the size, in fp32 numbers, of R rows [I] that are rounded to any type, and of their scales */
-long rounded_size(long R, long I) { return R * (groups_of(BF16, I) + 1); }
+long EXPORTED(rounded_size)(long R, long I) { return R * (groups_of(BF16, I) + 1); }
 
 /* the threads for products of so many multiplications, one after the other */
 static int threads_for(long multiplications, long threads) {
@@ -141,7 +147,7 @@ static long divide(const Stack *stack, long R, long E, float *memory, Workspace 
     long widest = stack->F > stack->D ? stack->F : stack->D;
     widest = widest > values ? widest : values;
     long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, R * stack->F, E * keys, E * values,
-                    stack->threads * QUERIES_AT_ONCE * (E + LANES), rounded_size(R, widest)};
+                    stack->threads * QUERIES_AT_ONCE * (E + LANES), EXPORTED(rounded_size)(R, widest)};
     float **places[] = {&parts->branch, &parts->projected, &parts->attended, &parts->inside,
                         &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
     long size = 0;
@@ -152,40 +158,28 @@ static long divide(const Stack *stack, long R, long E, float *memory, Workspace 
     return size;
 }
 
-long workspace_size(const Stack *stack, long R, long E) {
+long EXPORTED(workspace_size)(const Stack *stack, long R, long E) {
     Workspace none;
     return divide(stack, R, E, NULL, &none);
 }
 
-/* whether layers are computed by several threads */
-long has_threads(void) {
-#if defined _OPENMP
+/* products --------------------------------------------------------------------------------------------- */
+
+/* whether the CPU has instructions for products in bf16; without them, weights are given in fp32 */
+long EXPORTED(has_bf16)(void) {
+#if defined __AVX512BF16__
     return 1;
 #else
     return 0;
 #endif
 }
 
-/* products --------------------------------------------------------------------------------------------- */
-
-/* whether products of a type are fast: the CPU has instructions for them, and in bf16 no AMX, with which
-   torch is faster */
-long has_type(long type) {
-#if defined __AVX512VNNI__ || (defined __AVXVNNI__ && !defined __AVX512F__)
-    if (type == INT8) return 1;
-#endif
-#if defined __AVX512BF16__ && !defined __AMX_BF16__
-    if (type == BF16) return 1;
-#endif
-    return type == FP32;
-}
-
-long size_of_blocks(long type, long I, long O) {
+long EXPORTED(size_of_blocks)(long type, long I, long O) {
     return (O + BLOCK - 1) / BLOCK * BLOCK * groups_of(type, I) * GROUP;
 }
 
 /* writes a weight [O, I] of a type into the blocks of a matrix; ``sums`` are for int8 */
-void pack(const char *weight, long type, long I, long O, char *blocks, uint32_t *sums) {
+void EXPORTED(pack)(const char *weight, long type, long I, long O, char *blocks, uint32_t *sums) {
     long numbers = numbers_of_group(type), size = GROUP / numbers;
     for (long first = 0; first < O; first += BLOCK)
         for (long i = 0; i < I; i += numbers)
@@ -197,42 +191,55 @@ void pack(const char *weight, long type, long I, long O, char *blocks, uint32_t 
     if (type != INT8) return;
     for (long o = 0; o < O; o++) {
         sums[o] = 0;
-        for (long i = 0; i < I; i++) sums[o] += 128 * (uint32_t)((const int8_t *)weight)[o * I + i];
+        for (long i = 0; i < I && IS_UNSIGNED; i++) sums[o] += 128 * (uint32_t)((const int8_t *)weight)[o * I + i];
     }
+}
+
+#if !defined __AVX512VNNI__ && !defined __AVXVNNI__ && !defined __ARM_FEATURE_DOTPROD
+/* the sums [LANES], in int32, of the products of two pairs of neighbours */
+INLINE ints add_pairs(shorts a, shorts b) {
+#if defined __AVX512BW__
+    return (ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined __AVX2__
+    return (ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#else
+#error "there is no level for this CPU"
+#endif
+}
+#endif
+
+/* sums [LANES], in int32, plus the products of four integers of a row and four of each output */
+INLINE floats add_integers(floats sums, int32_t four, const char *weights) {
+#if defined __AVX512VNNI__
+    return (floats)_mm512_dpbusd_epi32((__m512i)sums, _mm512_set1_epi32(four), _mm512_loadu_si512(weights));
+#elif defined __AVXVNNI__
+    return (floats)_mm256_dpbusd_avx_epi32((__m256i)sums, _mm256_set1_epi32(four),
+                                           _mm256_loadu_si256((const __m256i *)weights));
+#elif defined __ARM_FEATURE_DOTPROD
+    int8x16_t row = vreinterpretq_s8_s32(vdupq_n_s32(four ^ (int32_t)0x80808080)); /* less 128 again */
+    return (floats)vdotq_s32((int32x4_t)sums, row, vld1q_s8((const int8_t *)weights));
+#else
+    /* 16-bit numbers hold the products of two pairs exactly; the instruction for bytes saturates */
+    ints row = (ints){0} + four, own = *(const ints *)weights;
+    shorts even = (shorts)(row & 0x00ff00ff), odd = (shorts)((row >> 8) & 0x00ff00ff);
+    shorts own_even = (shorts)((shorts)own << 8) >> 8, own_odd = (shorts)own >> 8;
+    return (floats)((ints)sums + add_pairs(even, own_even) + add_pairs(odd, own_odd));
+#endif
 }
 
 /* sums [LANES], in int32 for int8, plus the products of a row's group and a group of each output */
 INLINE floats add_products(long type, floats sums, const char *group, const char *weights) {
     int32_t four;
+    float number;
     memcpy(&four, group, GROUP);
-    if (type == FP32) {
-        float number;
-        memcpy(&number, &four, GROUP);
-        return sums + number * load((const float *)weights);
-    }
+    memcpy(&number, group, GROUP);
+    if (type == INT8) return add_integers(sums, four, weights);
 #if defined __AVX512BF16__
     if (type == BF16)
         return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)_mm512_set1_epi32(four),
                                         (__m512bh)_mm512_loadu_si512(weights));
 #endif
-#if defined __AVX512VNNI__
-    if (type == INT8)
-        return (floats)_mm512_dpbusd_epi32((__m512i)sums, _mm512_set1_epi32(four),
-                                           _mm512_loadu_si512(weights));
-#elif defined __AVXVNNI__ && !defined __AVX512F__
-    if (type == INT8)
-        return (floats)_mm256_dpbusd_avx_epi32((__m256i)sums, _mm256_set1_epi32(four),
-                                               _mm256_loadu_si256((const __m256i *)weights));
-#endif
-    ints own = *(const ints *)weights;
-    if (type == BF16) {
-        ints row = (ints){0} + four;
-        sums += (floats)(row << 16) * (floats)(own << 16);
-        return sums + (floats)(row & ~0xffff) * (floats)(own & ~0xffff);
-    }
-    ints found = (ints)sums;
-    for (int n = 0; n < 4; n++) found += ((four >> 8 * n) & 255) * ((own << (24 - 8 * n)) >> 24);
-    return (floats)found;
+    return sums + number * load((const float *)weights);
 }
 
 /* the sums [count, BLOCK] of rows [count, steps] and a block [steps, BLOCK] of groups; they are added up in
@@ -300,20 +307,23 @@ INLINE float activated(float x, long activation) {
     }
 }
 
-/* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size``: the scales
-   [R] of int8, then rows [R, groups] */
-static void multiply_rows(const Matrix *matrix, const float *rows, long R, long activation,
-                          float *output, float *rounded, int threads) {
-    long I = matrix->I, O = matrix->O, type = matrix->type, steps = groups_of(type, I);
-    const char *from = type == FP32 ? (const char *)rows : (const char *)(rounded + R);
-    for (long r = 0; r < R && type != FP32; r++) {
-        char *row = (char *)(rounded + R) + r * steps * GROUP;
-        memset(row + (steps - 1) * GROUP, 0, GROUP); /* what the last group has too many */
-        if (type == INT8) rounded[r] = round_to_int8(rows + r * I, I, (uint8_t *)row);
-        else round_to_bf16(rows + r * I, I, (uint16_t *)row);
-    }
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (long o = 0; o < O; o += BLOCK) {
+/* a product of rows by a matrix: ``from`` are the rows, as groups, and ``scales`` [R] are those of int8 */
+typedef struct {
+    const Matrix *matrix;
+    const char *from;
+    const float *scales;
+    long R, activation;
+    float *output; /* [R, O] */
+} Product;
+
+/* the output of some blocks of a matrix */
+static void multiply_blocks(const void *context, long first, long end, int thread) {
+    const Product *product = context;
+    const Matrix *matrix = product->matrix;
+    long O = matrix->O, R = product->R, type = matrix->type, activation = product->activation;
+    long steps = groups_of(type, matrix->I);
+    (void)thread;
+    for (long o = first * BLOCK; o < end * BLOCK; o += BLOCK) {
         long width = O - o < BLOCK ? O - o : BLOCK;
         const char *block = matrix->blocks + o * steps * GROUP;
         float bias[BLOCK] = {0.f}, scales[BLOCK] = {0.f};
@@ -326,7 +336,7 @@ static void multiply_rows(const Matrix *matrix, const float *rows, long R, long 
         for (long r = 0, count; r < R; r += count) {
             long left = R - r;
             floats found[2 * ROWS_AT_ONCE];
-            const char *some = from + r * steps * GROUP;
+            const char *some = product->from + r * steps * GROUP;
             count = left >= ROWS_AT_ONCE ? ROWS_AT_ONCE : left >= 4 ? 4 : left >= 2 ? 2 : 1;
             if (type == FP32) multiply_some(FP32, some, block, steps, count, found);
             else if (type == BF16) multiply_some(BF16, some, block, steps, count, found);
@@ -338,21 +348,37 @@ static void multiply_rows(const Matrix *matrix, const float *rows, long R, long 
                 memcpy(integers, found + 2 * k, sizeof(integers));
                 if (type == INT8)
                     for (long j = 0; j < BLOCK; j++) {
-                        int32_t product = (int32_t)(integers[j] - sums[j]);
-                        products[j] = (float)product * scales[j] * rounded[r + k];
+                        int32_t exact = (int32_t)(integers[j] - sums[j]);
+                        products[j] = (float)exact * scales[j] * product->scales[r + k];
                     }
                 for (long j = 0; j < BLOCK; j++) products[j] += bias[j];
                 if (activation == RELU)
                     for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], RELU);
                 else if (activation != NONE)
                     for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], activation);
-                memcpy(output + (r + k) * O + o, products, width * sizeof(float));
+                memcpy(product->output + (r + k) * O + o, products, width * sizeof(float));
             }
         }
     }
 }
 
-void multiply(const Matrix *matrix, const float *rows, long R, float *output, float *rounded,
+/* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size``: the scales
+   [R] of int8, then rows [R, groups] */
+static void multiply_rows(const Matrix *matrix, const float *rows, long R, long activation,
+                          float *output, float *rounded, int threads) {
+    long I = matrix->I, type = matrix->type, steps = groups_of(type, I);
+    const char *from = type == FP32 ? (const char *)rows : (const char *)(rounded + R);
+    for (long r = 0; r < R && type != FP32; r++) {
+        char *row = (char *)(rounded + R) + r * steps * GROUP;
+        memset(row + (steps - 1) * GROUP, 0, GROUP); /* what the last group has too many */
+        if (type == INT8) rounded[r] = round_to_int8(rows + r * I, I, (uint8_t *)row);
+        else round_to_bf16(rows + r * I, I, (uint16_t *)row);
+    }
+    Product product = {matrix, from, rounded, R, activation, output};
+    share_work((matrix->O + BLOCK - 1) / BLOCK, threads, multiply_blocks, &product);
+}
+
+void EXPORTED(multiply)(const Matrix *matrix, const float *rows, long R, float *output, float *rounded,
               long threads) {
     int useful = threads_for(R * num_weights(matrix), threads);
     multiply_rows(matrix, rows, R, NONE, output, rounded, useful);
@@ -520,7 +546,7 @@ static void append(const float *new_keys, const float *new_values, long H, long 
 
 /* writes packed rows [R, H*(W+X)], keys and then values, of sentences of these lengths into the first entries
    of their slots in keys [S, H, W, E] and values [S, H, E, X] */
-void write_entries(const Stack *stack, const float *rows, const int64_t *lengths, const int64_t *slots,
+void EXPORTED(write_entries)(const Stack *stack, const float *rows, const int64_t *lengths, const int64_t *slots,
                    long num_sentences, long E, float *keys, float *values) {
     long H = stack->H, W = stack->W, X = stack->X;
     for (long b = 0; b < num_sentences; b++)
@@ -537,9 +563,9 @@ static long num_used(const uint8_t *is_kept, long kept_room, long K, long E) {
     return 0;
 }
 
-/* the memory of this thread for scores */
-static float *own_scores(const Workspace *work) {
-    return work->scores + omp_get_thread_num() * QUERIES_AT_ONCE * (work->E + LANES);
+/* the memory of a thread for scores */
+static float *own_scores(const Workspace *work, int thread) {
+    return work->scores + thread * QUERIES_AT_ONCE * (work->E + LANES);
 }
 
 /* the part that holds a slot */
@@ -549,19 +575,30 @@ static const Part *part_of(const Step *step, long slot) {
     return part;
 }
 
-/* attention of each hypothesis to its past in layer n; ``projected`` [B*K, H*(2W+X)] has its newest entry, which
-   is appended first. Writes ``attended`` [B*K, H*X]. */
-static void attend_to_past(const Stack *stack, const Step *step, long n, const Workspace *work) {
+/* attention in layer n of a step; ``projected`` and ``attended`` of ``work`` have rows [B*K] */
+typedef struct {
+    const Stack *stack;
+    const Step *step;
+    const Workspace *work;
+    long n;
+} StepAttention;
+
+/* attention of the hypotheses of some sentences to their past; ``projected`` [B*K, H*(2W+X)] have their newest
+   entries, which are appended first. Writes ``attended`` [B*K, H*X]. */
+static void attend_to_past(const void *context, long first, long end, int thread) {
+    const StepAttention *own_attention = context;
+    const Step *step = own_attention->step;
+    const Stack *stack = own_attention->stack;
+    const Workspace *work = own_attention->work;
     long H = stack->H, W = stack->W, X = stack->X, K = step->K, stride = H * (2 * W + X);
-#pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long b = 0; b < step->B; b++) {
+    for (long b = first; b < end; b++) {
         const Part *part = part_of(step, step->slots[b]);
-        const Entries *cache = part->of_layers + n;
+        const Entries *cache = part->of_layers + own_attention->n;
         long s = step->slots[b], own = s - part->first, E = part->past_room;
         const uint8_t *is_kept = step->is_past + s * K * step->is_past_room;
         const float *rows = work->projected + b * K * stride;
         float *keys = cache->past_keys + own * H * W * E, *values = cache->past_values + own * H * E * X;
-        float *scores = own_scores(work), *attended = work->attended + b * K * H * X;
+        float *attended = work->attended + b * K * H * X;
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
             append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
@@ -569,41 +606,61 @@ static void attend_to_past(const Stack *stack, const Step *step, long n, const W
         long used = num_used(is_kept, step->is_past_room, K, E);
         for (long h = 0; h < H; h++)
             attend_head(rows + h * W, stride, K, keys + h * W * E, values + h * E * X, W, X, E, used,
-                        is_kept, step->is_past_room, scores, attended + h * X, H * X);
+                        is_kept, step->is_past_room, own_scores(work, thread), attended + h * X, H * X);
     }
 }
 
-/* attention of each hypothesis to its source in layer n; ``projected`` are the queries [B*K, H*W] */
-static void attend_to_memory(const Stack *stack, const Step *step, long n, const Workspace *work) {
+/* attention of the hypotheses of some sentences to their source; ``projected`` are the queries [B*K, H*W] */
+static void attend_to_memory(const void *context, long first, long end, int thread) {
+    const StepAttention *own_attention = context;
+    const Step *step = own_attention->step;
+    const Stack *stack = own_attention->stack;
+    const Workspace *work = own_attention->work;
     long H = stack->H, W = stack->W, X = stack->X, K = step->K;
-#pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-    for (long b = 0; b < step->B; b++) {
+    for (long b = first; b < end; b++) {
         const Part *part = part_of(step, step->slots[b]);
-        const Entries *cache = part->of_layers + n;
+        const Entries *cache = part->of_layers + own_attention->n;
         long s = step->slots[b], own = s - part->first, E = part->memory_room;
         const float *queries = work->projected + b * K * H * W;
         const float *keys = cache->memory_keys + own * H * W * E;
         const float *values = cache->memory_values + own * H * E * X;
-        float *scores = own_scores(work), *attended = work->attended + b * K * H * X;
+        float *attended = work->attended + b * K * H * X;
         for (long h = 0; h < H; h++)
             attend_head(queries + h * W, H * W, K, keys + h * W * E, values + h * E * X, W, X, E,
-                        step->lengths[s], NULL, 0, scores, attended + h * X, H * X);
+                        step->lengths[s], NULL, 0, own_scores(work, thread), attended + h * X, H * X);
     }
+}
+
+/* attention of the rows of a sentence of L tokens to each other; ``projected`` are those of the sentence */
+typedef struct {
+    const Stack *stack;
+    const Workspace *work;
+    const float *projected; /* [L, H*(2W+X)] */
+    float *attended;        /* [L, H*X] */
+    long L;
+} SentenceAttention;
+
+static void attend_heads(const void *context, long first, long end, int thread) {
+    const SentenceAttention *own = context;
+    const Workspace *work = own->work;
+    long H = own->stack->H, W = own->stack->W, X = own->stack->X, L = own->L;
+    for (long h = first; h < end; h++)
+        attend_head(own->projected + h * W, H * (2 * W + X), L, work->keys + h * W * L,
+                    work->values + h * L * X, W, X, L, L, NULL, 0, own_scores(work, thread),
+                    own->attended + h * X, H * X);
 }
 
 /* attention of the rows of each sentence to each other, from ``projected`` to ``attended`` */
 static void attend_within(const Stack *stack, const int64_t *lengths, long B, const Workspace *work) {
-    long H = stack->H, W = stack->W, X = stack->X, stride = H * (2 * W + X), width = H * X;
+    long H = stack->H, W = stack->W, X = stack->X, stride = H * (2 * W + X);
     for (long b = 0, row = 0; b < B; row += lengths[b++]) {
-        const float *own = work->projected + row * stride;
+        const float *projected = work->projected + row * stride;
         long L = lengths[b];
         for (long l = 0; l < L; l++)
-            append(own + l * stride + H * W, own + l * stride + 2 * H * W, H, W, X, L, l, work->keys,
-                   work->values);
-#pragma omp parallel for num_threads(work->threads) if (work->threads > 1)
-        for (long h = 0; h < H; h++)
-            attend_head(own + h * W, stride, L, work->keys + h * W * L, work->values + h * L * X, W, X, L, L,
-                        NULL, 0, own_scores(work), work->attended + row * width + h * X, width);
+            append(projected + l * stride + H * W, projected + l * stride + 2 * H * W, H, W, X, L, l,
+                   work->keys, work->values);
+        SentenceAttention own = {stack, work, projected, work->attended + row * H * X, L};
+        share_work(H, work->threads, attend_heads, &own);
     }
 }
 
@@ -632,7 +689,7 @@ static void feed_forward(const Stack *stack, const Layer *layer, long R, const W
 
 /* the logits [R, V] of what follows the newest tokens of R = B * K hypotheses; slots have up to E entries, and
    V are the outputs of ``output``. ``rows`` are [R, D], and ``memory`` has the size of ``workspace_size``. */
-void make_step(const Stack *stack, const Embedding *embedding, const Matrix *output, const Step *step, long E,
+void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const Matrix *output, const Step *step, long E,
                float *rows, float *memory, float *logits) {
     long K = step->K, R = step->B * K;
     Workspace work;
@@ -644,13 +701,14 @@ void make_step(const Stack *stack, const Embedding *embedding, const Matrix *out
     for (long n = 0; n < stack->N; n++) {
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
+        StepAttention attention = {stack, step, &work, n};
         begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        attend_to_past(stack, step, n, &work);
+        share_work(step->B, work.threads, attend_to_past, &attention);
         end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
 
         norm = &layer->memory_attention_norm;
         begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
-        attend_to_memory(stack, step, n, &work);
+        share_work(step->B, work.threads, attend_to_memory, &attention);
         end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);
         feed_forward(stack, layer, R, &work, rows);
     }
@@ -661,7 +719,7 @@ void make_step(const Stack *stack, const Embedding *embedding, const Matrix *out
 
 /* an encoder: the rows [R, D] of tokens [R] after its layers, which are those of sentences one after the other,
    of these lengths [B] up to E */
-void encode(const Stack *stack, const Embedding *embedding, const int64_t *tokens, const int64_t *lengths,
+void EXPORTED(encode)(const Stack *stack, const Embedding *embedding, const int64_t *tokens, const int64_t *lengths,
             long B, long R, long E, float *rows, float *memory) {
     for (long b = 0, row = 0; b < B; row += lengths[b++])
         for (long l = 0; l < lengths[b]; l++)

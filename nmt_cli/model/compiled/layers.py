@@ -1,4 +1,4 @@
-"""A model's layers in the library of ``--compile``: all of the encoder, or of a step, in one call.
+"""A model's layers in the library for CPUs: all of the encoder, or of a step, in one call.
 
 Legend: R rows of all sentences or hypotheses, D d_model, V vocabulary, N layers, S slots, B the
 computed ones, K beam, H heads, W width of a head's queries and keys, X of its values, E entries.
@@ -165,7 +165,7 @@ class CompiledLayers:
     """
 
     def __init__(self, model: Transformer, kernels: Kernels) -> None:
-        """Copy the weights of ``model``, for which ``supports`` is true."""
+        """Copy the weights of ``model``: in fp32, in int8, or in bf16 if the CPU has that."""
         self._functions = kernels.functions
         self.free_memory_of_step()
         self._kept: list[Tensor] = []  # that structures point to
@@ -192,13 +192,6 @@ class CompiledLayers:
             if projection is None
             else self._matrix(projection)
         )
-
-    @staticmethod
-    def supports(model: Transformer, kernels: Kernels) -> bool:
-        """Return whether the library has products of the precision of ``model``."""
-        is_int8 = isinstance(model.output_projection, Int8Linear)
-        dtype = torch.int8 if is_int8 else model.output_weight.dtype
-        return dtype in TYPES and bool(kernels.functions.has_type(TYPES[dtype]))
 
     def encode(self, tokens: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer.

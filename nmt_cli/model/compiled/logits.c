@@ -1,13 +1,13 @@
 /* What the search does with logits, in one pass over memory each, in fp32.
 
-   A row's result depends on that row only. NaN stays NaN. MOST_CANDIDATES is given by the compiler's
-   command.
+   A row's result depends on that row only. NaN stays NaN.
 
    Legend: R rows, V vocabulary, S slots, K beam, C candidates of a slot. */
 
 #include "logits.h"
 #include "vectors.h"
 
+#define MOST_CANDIDATES 256 /* as in kernels.py */
 #define SUMMED_AT_ONCE 4096 /* numbers in fp32; their sums are added in double precision */
 #define WINDOW (4 * LANES)  /* of logits */
 
@@ -26,7 +26,7 @@ INLINE floats exponentials(const float *x, long n, float most) {
 }
 
 /* the logarithm [R] of the sum of the exponentials of each row [R, V] */
-void log_sum_exponentials(const float *logits, long R, long V, float *sums) {
+void EXPORTED(log_sum_exponentials)(const float *logits, long R, long V, float *sums) {
     for (long r = 0; r < R; r++, logits += V) {
         floats largest = ZERO - INFINITY;
         long v = 0;
@@ -76,7 +76,7 @@ static void insert(candidates *best, long C, float total, float logit, long k, l
    hypotheses that are continued, and the tokens. Of equal totals, that of an earlier hypothesis is
    better, then the larger logit, then the earlier token. Where there are fewer than C, the total is
    -inf. */
-void best_continuations(const float *logits, const float *normalizers, const float *scores, long S,
+void EXPORTED(best_continuations)(const float *logits, const float *normalizers, const float *scores, long S,
                         long K, long V, long C, float *totals, int64_t *parents, int64_t *tokens) {
     candidates best = {totals, parents, tokens, {0.f}};
     for (long sk = 0; sk < S * K; sk++, logits += V) {

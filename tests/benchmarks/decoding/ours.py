@@ -46,7 +46,7 @@ Translate = Callable[[Iterator[list[Request]]], Iterator[Sequence[Translation]]]
 class TranslatorLoop:
     """What translates, for each variant; it is kept between turns."""
 
-    name, is_compiled = "nmt-cli", False
+    name = "nmt-cli"
 
     def __init__(self, setup: Setup) -> None:
         self._folder, self._shape = Path(setup.folder), setup.shape
@@ -89,7 +89,6 @@ class TranslatorLoop:
                 "max_extra_length": EXTRA_LENGTH,
                 "max_tokens_per_device": None if size in {ALONE, USUAL} else int(size),
                 "precision": precision,
-                "compile": self.is_compiled,
             }
             number, threads = map(int, processes.split("x"))
             self._opened[variant] = self._open(number, threads, options)

@@ -31,9 +31,6 @@ from tests.benchmarks.processes import OURS, Toolkit, WorkerError
 from tests.benchmarks.shapes import PRECISIONS, SEED, Shape
 
 TRANSLATOR = OURS._replace(module="tests.benchmarks.decoding.ours")
-COMPILED = OURS._replace(
-    name=targets.OUR_COMPILED, module="tests.benchmarks.decoding.ours_compiled"
-)
 OUR_CTRANSLATE2 = OURS._replace(
     name=targets.OUR_CTRANSLATE2, module="tests.benchmarks.decoding.ours_ctranslate2"
 )
@@ -87,7 +84,6 @@ def contenders(precisions: Sequence[str], threads: int, *, with_generate: bool) 
     of_generate = PRECISIONS if with_generate else ()
     return [
         *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
-        *(Contender(COMPILED, precision, ours) for precision in precisions),
         *(Contender(OUR_CTRANSLATE2, name, of_engine) for name in ("fp32", "int8")),
         *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
         *(Contender(GENERATE, p, ("32", "128")) for p in of_generate if p in precisions),

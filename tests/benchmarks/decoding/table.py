@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.benchmarks import targets
 from tests.benchmarks.decoding.costs import LINES_OF_STARTING, START
-from tests.benchmarks.decoding.part import COMPILED, TRANSLATOR
+from tests.benchmarks.decoding.part import TRANSLATOR
 from tests.benchmarks.decoding.sample import BEAM_SIZE
 from tests.benchmarks.targets import verdict
 
@@ -36,9 +36,7 @@ def _target_line(target: targets.DecodingTarget, measured: Figures) -> list[str]
         if target.shape != name.split()[0]:
             cells.append("")
         elif theirs in rates and f"{TRANSLATOR.name} {ours}" in rates:
-            # Records of before have no compiled steps.
-            of_ours = [rates.get(f"{each.name} {ours}", 0.0) for each in (TRANSLATOR, COMPILED)]
-            ratio = max(of_ours) / rates[theirs]
+            ratio = rates[f"{TRANSLATOR.name} {ours}"] / rates[theirs]
             cells.append(f"{ratio:.2f} {verdict(ratio >= target.least)}")
         else:
             cells.append("not run")
@@ -66,7 +64,7 @@ def _of_text(name: str, figures: Figures, write_table: WriteTable) -> str:
                 continue
             precision, _, setting = variant.partition(" ")
             compared = figures["outputs"][toolkit][variant]
-            is_ours = toolkit in {TRANSLATOR.name, COMPILED.name}
+            is_ours = toolkit == TRANSLATOR.name
             ceiling = ceilings.get(precision) if is_ours else None
             low, high = min(row["rates"]), max(row["rates"])
             lines.append(
@@ -102,7 +100,7 @@ def _costs(name: str, costs: Figures, write_table: WriteTable) -> str:
         memory = costs["bytes"].get(engine)
         cells += [f"{memory / 1e6:,.0f}" if memory is not None else "", ""]
         for column, figures, most in ((1, "seconds", limits[0]), (3, "bytes", limits[1])):
-            is_ours = toolkit in {TRANSLATOR.name, COMPILED.name}
+            is_ours = toolkit == TRANSLATOR.name
             if is_ours and {engine, peer} <= costs[figures].keys():
                 ratio = costs[figures][engine] / costs[figures][peer]
                 cells[column] = f"{ratio:.2f} {verdict(ratio <= most)}"

@@ -1,6 +1,6 @@
 """Translates each line of stdin when it comes by ``Translator``, with all threads.
 
-python -m tests.benchmarks.serving.alone MODEL --precision=PRECISION [--compile]
+python -m tests.benchmarks.serving.alone MODEL --precision=PRECISION
 
 It prints the seconds of each line.
 """
@@ -13,11 +13,9 @@ from nmt_cli.translating.translator import Translator
 
 def main() -> None:
     """Translate until stdin ends."""
-    model, given, *options = sys.argv[1:]
-    precision, is_compiled = given.removeprefix("--precision="), "--compile" in options
-    with Translator.load(
-        model, device="cpu", precision=precision, compile=is_compiled
-    ) as translator:
+    model, given = sys.argv[1:]
+    precision = given.removeprefix("--precision=")
+    with Translator.load(model, device="cpu", precision=precision) as translator:
         for line in sys.stdin:
             started = time.perf_counter()
             translator.submit(line.rstrip("\n")).result()

@@ -28,9 +28,8 @@ ROUNDS = 3  # of each server in turn
 LINES_ALONE = 40
 # Options by the name of the row; as many processes as cores, of one thread each.
 OURS = {
-    "nmt-cli fp32": ("--precision=fp32", "--no-compile"),
-    f"{targets.OUR_COMPILED} fp32": ("--precision=fp32", "--compile"),
-    f"{targets.OUR_COMPILED} int8": ("--precision=int8", "--compile"),
+    "nmt-cli fp32": ("--precision=fp32",),
+    "nmt-cli int8": ("--precision=int8",),
 }
 SECONDS_BETWEEN_LOOKS = 0.02  # at the CPU time of processes
 
