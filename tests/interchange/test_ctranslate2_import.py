@@ -442,6 +442,7 @@ def test_wrong_use_of_the_command(tmp_path):
     assert "has no model.bin; give the folder of a model of CTranslate2." in result.output
     assert not (tmp_path / "new").exists()
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").touch()
     (tmp_path / "average").mkdir()
     write_manifest(tmp_path / "average", {"kind": "average"})
     for name, *options in (["mine"], ["mine", "--force"], ["average"], ["average", "--force"]):
