@@ -54,6 +54,7 @@ LEVELS = {
         "v4": (V4,),
         "v4_vnni": (V4, "-mavx512vnni"),
         "v4_vnni_bf16": (V4, "-mavx512vnni", "-mavx512bf16"),
+        "v4_amx": (V4, "-mavx512vnni", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8"),
     },
     "aarch64": {"arm_dot": ("-march=armv8.2-a+dotprod",)},
 }

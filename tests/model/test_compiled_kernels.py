@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.hardware.cpu import Cpu
+from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled import kernels as module
 from nmt_cli.model.compiled.kernels import (
@@ -98,7 +98,10 @@ def folder(monkeypatch, tmp_path, kernels):
 
 
 def test_the_fastest_level_of_the_cpu_is_chosen(folder, monkeypatch):
+    real = read_cpu().flags
     for level, flags in LEVELS.items():
+        if "amx" in level and not flags <= real:
+            continue  # Linux would refuse it
         cpu = Cpu("AnyVendor", 1, flags | {"fpu"})
         monkeypatch.setattr(module, "read_cpu", lambda cpu=cpu: cpu)
         if hasattr(ctypes.CDLL(str(folder / LIBRARY.name)), f"{level}_encode"):

@@ -32,6 +32,7 @@ V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 # The levels of CPU, the fastest first, and the flags that Linux lists for each. setup.py has the
 # flags of the compiler.
 LEVELS = {
+    "v4_amx": V4 | {"avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"},
     "v4_vnni_bf16": V4 | {"avx512_vnni", "avx512_bf16"},
     "v4_vnni": V4 | {"avx512_vnni"},
     "v4": V4,
@@ -68,6 +69,7 @@ PARAMETERS = {
     "find_places": "spp",
     "inherit": "sppls",
     "has_bf16": "",
+    "is_usable": "",
     "workspace_size": "sll",
     "rounded_size": "ll",
     "size_of_blocks": "lll",
@@ -85,6 +87,7 @@ RETURN_LONG = {
     "advance_beams",
     "find_places",
     "has_bf16",
+    "is_usable",
     "workspace_size",
     "rounded_size",
     "size_of_blocks",
@@ -177,7 +180,9 @@ def load_kernels() -> Kernels:
     flags = read_cpu().flags
     for level, needed in LEVELS.items():
         if needed <= flags and hasattr(library, f"{level}_encode"):
-            return Kernels(level)
+            kernels = Kernels(level)
+            if kernels.functions.is_usable():
+                return kernels
     raise NoKernelsError("nmt-cli has no compiled layers for this kind of CPU")
 
 

@@ -12,6 +12,8 @@
 
 #if defined __x86_64__
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined __ARM_FEATURE_DOTPROD
 #include <arm_neon.h>
 #endif
@@ -23,7 +25,16 @@
 #else
 #define ROWS_AT_ONCE 4
 #endif
+/* AMX multiplies tiles of 16 rows by 16 groups; two tiles of rows are multiplied together */
+#if defined __AMX_TILE__
+#define ROWS_OF_TILE 16
+#define GROUPS_OF_TILE 16
+#else
+#define ROWS_OF_TILE 0
+#define GROUPS_OF_TILE 1
+#endif
 #define QUERIES_AT_ONCE 4     /* that read keys and values together */
+#define MOST_ROWS (ROWS_OF_TILE ? 2 * ROWS_OF_TILE : ROWS_AT_ONCE)
 #define LEAST_SHARED 4000000  /* multiplications from which several threads are faster */
 #define LARGEST 127.f         /* of int8 */
 #define SMALLEST_SCALE 1e-30f /* of a row in int8 */
@@ -119,12 +130,15 @@ typedef struct {
 
 static long numbers_of_group(long type) { return type == INT8 ? 4 : type == BF16 ? 2 : 1; }
 
+/* the groups of a row or of an output's weights; those behind I numbers are 0 */
 static long groups_of(long type, long I) {
-    return (I + numbers_of_group(type) - 1) / numbers_of_group(type);
+    long groups = (I + numbers_of_group(type) - 1) / numbers_of_group(type);
+    return type == FP32 ? groups : (groups + GROUPS_OF_TILE - 1) / GROUPS_OF_TILE * GROUPS_OF_TILE;
 }
 
-/* the size, in fp32 numbers, of R rows [I] that are rounded to any type, and of their scales */
-long EXPORTED(rounded_size)(long R, long I) { return R * (groups_of(BF16, I) + 1); }
+/* the size, in fp32 numbers, of R rows [I] that are rounded to any type, and of their scales; tiles also read,
+   and ignore, what is behind the rows */
+long EXPORTED(rounded_size)(long R, long I) { return R + (R + 2 * ROWS_OF_TILE) * groups_of(BF16, I); }
 
 /* the threads for products of so many multiplications, one after the other */
 static int threads_for(long multiplications, long threads) {
@@ -178,15 +192,25 @@ long EXPORTED(size_of_blocks)(long type, long I, long O) {
     return (O + BLOCK - 1) / BLOCK * BLOCK * groups_of(type, I) * GROUP;
 }
 
+/* whether this process may use the instructions of this level; it asks Linux for AMX, once */
+long EXPORTED(is_usable)(void) {
+#if defined __AMX_TILE__
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return 1;
+#endif
+}
+
 /* writes a weight [O, I] of a type into the blocks of a matrix; ``sums`` are for int8 */
 void EXPORTED(pack)(const char *weight, long type, long I, long O, char *blocks, uint32_t *sums) {
     long numbers = numbers_of_group(type), size = GROUP / numbers;
     for (long first = 0; first < O; first += BLOCK)
-        for (long i = 0; i < I; i += numbers)
+        for (long i = 0; i < groups_of(type, I) * numbers; i += numbers)
             for (long o = first; o < first + BLOCK; o++, blocks += GROUP) {
                 long own = o >= O ? 0 : I - i < numbers ? I - i : numbers;
                 memset(blocks, 0, GROUP);
-                if (own) memcpy(blocks, weight + (o * I + i) * size, own * size);
+                if (own > 0) memcpy(blocks, weight + (o * I + i) * size, own * size);
             }
     if (type != INT8) return;
     for (long o = 0; o < O; o++) {
@@ -257,6 +281,52 @@ INLINE void multiply_block(long type, const char *rows, const char *block, long 
     for (int r = 0; r < count; r++) sums[2 * r] = low[r], sums[2 * r + 1] = high[r];
 }
 
+#if defined __AMX_TILE__
+/* lets this thread use eight tiles of 16 rows of 64 bytes, until it releases them */
+static void set_up_tiles(void) {
+    struct {
+        uint8_t palette, start_row, unused[14];
+        uint16_t bytes_of_row[16];
+        uint8_t rows[16];
+    } __attribute__((aligned(64))) tiles = {.palette = 1};
+    for (int i = 0; i < 8; i++) tiles.bytes_of_row[i] = GROUPS_OF_TILE * GROUP, tiles.rows[i] = ROWS_OF_TILE;
+    _tile_loadconfig(&tiles);
+}
+
+/* adds the products of a tile of rows and one of weights to a tile of sums; intrinsics want literals */
+#define ADD_PRODUCTS(type, sums, rows, weights)                    \
+    if (type == BF16) { _tile_dpbf16ps(sums, rows, weights); } \
+    else { _tile_dpbusd(sums, rows, weights); }
+
+/* as ``multiply_block``, of ROWS_OF_TILE rows, or twice as many */
+INLINE void multiply_tiles(long type, const char *rows, const char *block, long steps, int is_double,
+                           floats *sums) {
+    const char *second = rows + ROWS_OF_TILE * steps * GROUP;
+    float *to = (float *)sums;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (long i = 0; i < steps; i += GROUPS_OF_TILE) {
+        _tile_loadd(6, block + i * BLOCK * GROUP, BLOCK * GROUP);
+        _tile_loadd(7, block + (i * BLOCK + LANES) * GROUP, BLOCK * GROUP);
+        _tile_loadd(4, rows + i * GROUP, steps * GROUP);
+        ADD_PRODUCTS(type, 0, 4, 6)
+        ADD_PRODUCTS(type, 1, 4, 7)
+        if (!is_double) continue;
+        _tile_loadd(5, second + i * GROUP, steps * GROUP);
+        ADD_PRODUCTS(type, 2, 5, 6)
+        ADD_PRODUCTS(type, 3, 5, 7)
+    }
+    _tile_stored(0, to, BLOCK * GROUP);
+    _tile_stored(1, to + LANES, BLOCK * GROUP);
+    if (!is_double) return;
+    to += ROWS_OF_TILE * BLOCK;
+    _tile_stored(2, to, BLOCK * GROUP);
+    _tile_stored(3, to + LANES, BLOCK * GROUP);
+}
+#endif
+
 INLINE void multiply_some(long type, const char *rows, const char *block, long steps, long count,
                           floats *sums) {
     if (count == ROWS_AT_ONCE) multiply_block(type, rows, block, steps, ROWS_AT_ONCE, sums);
@@ -323,6 +393,9 @@ static void multiply_blocks(const void *context, long first, long end, int threa
     long O = matrix->O, R = product->R, type = matrix->type, activation = product->activation;
     long steps = groups_of(type, matrix->I);
     (void)thread;
+#if defined __AMX_TILE__
+    if (type != FP32) set_up_tiles();
+#endif
     for (long o = first * BLOCK; o < end * BLOCK; o += BLOCK) {
         long width = O - o < BLOCK ? O - o : BLOCK;
         const char *block = matrix->blocks + o * steps * GROUP;
@@ -335,12 +408,21 @@ static void multiply_blocks(const void *context, long first, long end, int threa
         }
         for (long r = 0, count; r < R; r += count) {
             long left = R - r;
-            floats found[2 * ROWS_AT_ONCE];
+            floats found[2 * MOST_ROWS];
             const char *some = product->from + r * steps * GROUP;
             count = left >= ROWS_AT_ONCE ? ROWS_AT_ONCE : left >= 4 ? 4 : left >= 2 ? 2 : 1;
             if (type == FP32) multiply_some(FP32, some, block, steps, count, found);
+#if defined __AMX_TILE__
+            else {
+                int is_double = left > ROWS_OF_TILE;
+                count = left < MOST_ROWS ? left : MOST_ROWS;
+                if (type == BF16) multiply_tiles(BF16, some, block, steps, is_double, found);
+                else multiply_tiles(INT8, some, block, steps, is_double, found);
+            }
+#else
             else if (type == BF16) multiply_some(BF16, some, block, steps, count, found);
             else multiply_some(INT8, some, block, steps, count, found);
+#endif
             for (long k = 0; k < count; k++) {
                 float products[BLOCK];
                 uint32_t integers[BLOCK];
@@ -360,6 +442,9 @@ static void multiply_blocks(const void *context, long first, long end, int threa
             }
         }
     }
+#if defined __AMX_TILE__
+    if (type != FP32) _tile_release();
+#endif
 }
 
 /* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size``: the scales
@@ -370,7 +455,8 @@ static void multiply_rows(const Matrix *matrix, const float *rows, long R, long 
     const char *from = type == FP32 ? (const char *)rows : (const char *)(rounded + R);
     for (long r = 0; r < R && type != FP32; r++) {
         char *row = (char *)(rounded + R) + r * steps * GROUP;
-        memset(row + (steps - 1) * GROUP, 0, GROUP); /* what the last group has too many */
+        long whole = I / numbers_of_group(type);
+        memset(row + whole * GROUP, 0, (steps - whole) * GROUP); /* what the groups have too many */
         if (type == INT8) rounded[r] = round_to_int8(rows + r * I, I, (uint8_t *)row);
         else round_to_bf16(rows + r * I, I, (uint16_t *)row);
     }
