@@ -72,6 +72,11 @@ class _OfService(Collector):
         names = ["model"]
         lines = CounterMetricFamily("nmt_cli_lines", "Lines translated.", labels=names)
         pieces = CounterMetricFamily("nmt_cli_pieces", "Pieces of the translations.", labels=names)
+        invisible = CounterMetricFamily(
+            "nmt_cli_lines_with_invisible",
+            "Lines of which characters that nobody sees were left out.",
+            labels=names,
+        )
         deaths = CounterMetricFamily("nmt_cli_worker_deaths", "Workers that died.", labels=names)
         waiting = GaugeMetricFamily(
             "nmt_cli_waiting_lines", "Lines that no worker has.", labels=names
@@ -95,6 +100,7 @@ class _OfService(Collector):
         for name, figures in service.figures_of_models().items():
             lines.add_metric([name], figures.num_lines)
             pieces.add_metric([name], figures.num_pieces)
+            invisible.add_metric([name], figures.num_invisible)
             deaths.add_metric([name], figures.num_deaths)
             waiting.add_metric([name], figures.num_waiting)
             inside.add_metric([name], figures.num_inside)
@@ -103,7 +109,7 @@ class _OfService(Collector):
                 busy.add_metric([name, str(number)], seconds)
             for number, process in figures.processes.items():
                 resident.add_metric([name, str(number)], resident_bytes(process))
-        yield from (lines, pieces, deaths, waiting, inside, silent, busy, resident)
+        yield from (lines, pieces, invisible, deaths, waiting, inside, silent, busy, resident)
 
 
 def resident_bytes(process: int) -> int:

@@ -39,6 +39,7 @@ class Figures(NamedTuple):
 
     num_lines: int = 0  # translated
     num_pieces: int = 0  # of the translations
+    num_invisible: int = 0  # lines without some characters that nobody sees
     num_deaths: int = 0  # of workers
     num_waiting: int = 0  # lines
     num_inside: int = 0  # lines that workers have
@@ -89,7 +90,7 @@ class ModelWorkers:
         self._again: deque[Line] = deque()  # lines of workers that have died
         self._numbers = count(1)  # of lines, which reports of slow lines name
         self._failed_starts = 0
-        self._num_lines = self._num_pieces = self._num_deaths = 0
+        self._num_lines = self._num_pieces = self._num_invisible = self._num_deaths = 0
         self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -117,6 +118,7 @@ class ModelWorkers:
         return Figures(
             self._num_lines,
             self._num_pieces,
+            self._num_invisible,
             self._num_deaths,
             self.num_waiting,
             sum(len(worker.lines) for worker in self.workers),
@@ -249,6 +251,7 @@ class ModelWorkers:
             answer = Translation(error=BUG)
         self._num_lines += 1
         self._num_pieces += len(answer.tokens)
+        self._num_invisible += answer.drops_invisible
         line.batch.answer(line.place, answer)
 
     def _note_work(self, worker: Worker) -> None:

@@ -31,6 +31,7 @@ from tests.benchmarks.data import (
     write_batches,
 )
 from tests.benchmarks.decoding import part as decoding
+from tests.benchmarks.decoding.sample import EXPORTED
 from tests.benchmarks.hardware import this_machine
 from tests.benchmarks.large_corpus import PAIRS
 from tests.benchmarks.padding import measure_padding
@@ -205,7 +206,7 @@ class Benchmark:
         ]
         source.write_bytes(b"".join(lines[:number]))
         rounds = 1 if is_quick else commands.ROUNDS
-        export = folder / decoding.EXPORTED
+        export = folder / EXPORTED
         precisions = [*self._precisions, "int8"]
         return commands.measure(folder / "model", export, source, precisions, rounds)
 

@@ -55,7 +55,8 @@ def chunk_of(first, count):
         ("\n".join(f"{side}{n} " + 300 * side for n in range(first, first + count)))
         for side in "st"
     ]
-    return Chunk(first, count, *(text.encode() for text in texts))
+    source, target = (text.encode() for text in texts)
+    return Chunk(first, count, source, target)
 
 
 def test_all_dropped_lines_are_counted_and_the_first_thousand_listed():

@@ -67,10 +67,10 @@ def pair(number):
 
 def chunk_of(first, count):
     pairs = [pair(number) for number in range(first, first + count)]
-    sides = ("\n".join(side).encode() for side in zip(*pairs, strict=True))
+    source, target = ("\n".join(side).encode() for side in zip(*pairs, strict=True))
     is_repeated = np.arange(first, first + count) % 20 == 7
     left_out = np.where(is_repeated, RULES.index("duplicate"), KEPT).astype(np.int8)
-    return CorpusChunk(0, first, Chunk(first, count, *sides), left_out)
+    return CorpusChunk(0, first, Chunk(first, count, source, target), left_out)
 
 
 def ids(text):

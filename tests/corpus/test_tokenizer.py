@@ -189,6 +189,7 @@ def test_no_text_allows_more_pieces_than_its_limit(algorithm, letters, size):
     pairs = [(" ".join(draw.choices(words, k=4)), " ".join(words[:9])) for _ in range(size)]
     wanted = config(algorithm=algorithm, vocabulary_size=100_000)
     most = most_pieces(wanted, data(), lambda: pairs)
+    assert most is not None
     largest = refusal(wanted, pairs).partition("the largest that works is ")[2].rstrip(".")
     assert int(largest.replace(",", "")) <= most
     wanted = config(algorithm=algorithm, vocabulary_size=most)

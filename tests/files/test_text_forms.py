@@ -36,7 +36,7 @@ def made_by(command):
 @pytest.mark.parametrize("name", ["a.en", "a b.en.gz"])
 def test_line_ends_of_old_macs_are_named_with_the_command_that_converts_them(name):
     path = write("one\rtwo\r三\r", name)
-    problem = wrong_lines(path)
+    problem = wrong_lines(path) or ""
     assert problem.startswith(f"{path} has the line ends of old Macs (CR alone), so it is read as ")
     command = problem.partition("Convert it: ")[2]
     subprocess.run(command, shell=True, check=True)
@@ -64,7 +64,7 @@ def test_other_line_ends_are_no_problem(content):
 )
 def test_columns_are_recognized(row, columns, command):
     path = write("".join(f"{row.format(*pair)}\n" for pair in PAIRS), "a.tsv")
-    problem = why_rows(path, 0, LANGUAGES)
+    problem = why_rows(path, 0, LANGUAGES) or ""
     assert problem.startswith(f"a.tsv holds {row.count(chr(9)) + 1} columns with tabs between them")
     assert (f"{{tsv: a.tsv, columns: {columns}}}" in problem) == (columns is not None)
     assert f"cut out a column: {command}; if the tabs are part" in problem
@@ -73,9 +73,9 @@ def test_columns_are_recognized(row, columns, command):
 
 def test_the_column_of_the_target_is_proposed_for_the_target_under_an_unused_name():
     path = write("".join("\t".join(pair) + "\n" for pair in PAIRS), "a.de.gz")
-    assert "gzip -dc a.de.gz | cut -f2 > a.de;" in why_rows(path, 1, LANGUAGES)
+    assert "gzip -dc a.de.gz | cut -f2 > a.de;" in (why_rows(path, 1, LANGUAGES) or "")
     write("precious", "a.de")
-    assert "gzip -dc a.de.gz | cut -f2 > a-2.de;" in why_rows(path, 1, LANGUAGES)
+    assert "gzip -dc a.de.gz | cut -f2 > a-2.de;" in (why_rows(path, 1, LANGUAGES) or "")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_column_of_the_target_is_proposed_for_the_target_under_an_unused_nam
 )
 def test_json_objects_are_recognized(row, columns, key):
     lines = [json.dumps(row(*pair)) for pair in PAIRS]
-    problem = why_rows(write("\n".join(lines), "a.jsonl"), 0, LANGUAGES)
+    problem = why_rows(write("\n".join(lines), "a.jsonl"), 0, LANGUAGES) or ""
     command = f"jq -r {key} a.jsonl > a.en"
     assert problem.startswith("a.jsonl holds JSON objects, not one sentence per line; ")
     assert problem.endswith(f"take out the value of a key: {command}")
@@ -107,7 +107,7 @@ def test_json_objects_are_recognized(row, columns, key):
 def test_keys_that_jq_must_quote(keys):
     objects = [{"translation": dict(zip(keys, pair, strict=True))} for pair in PAIRS]
     path = write("\n".join(map(json.dumps, objects)), "a.jsonl")
-    problem = why_rows(path, 1, ("en-US", "pt-BR"))
+    problem = why_rows(path, 1, ("en-US", "pt-BR")) or ""
     assert f"columns: [translation.{keys[0]}, translation.{keys[1]}]}}" in problem
     command = problem.partition("value of a key: ")[2]
     assert command.endswith(" a.jsonl > a.pt-BR")

@@ -141,10 +141,10 @@ def test_a_file_of_rows_replaces_the_two_text_files_of_the_parent(write):
         "extends: base\ndescription: x\ndata: {validation: {tsv: a.tsv}, test: {jsonl: b}}"
     )
     data = read_recipe(path).recipe.data
-    assert data.validation.paths == {"tsv": Path("a.tsv")}
-    assert data.test.paths == {"jsonl": Path("b")}
-    back = read_recipe(path, ["data.test.source=c", "data.test.target=d"]).recipe.data.test
-    assert back.paths == {"source": Path("c"), "target": Path("d")}
+    assert [each.paths for each in data.validation_sets] == [{"tsv": Path("a.tsv")}]
+    assert [each.paths for each in data.test_sets] == [{"jsonl": Path("b")}]
+    back = read_recipe(path, ["data.test.source=c", "data.test.target=d"]).recipe.data.test_sets
+    assert [each.paths for each in back] == [{"source": Path("c"), "target": Path("d")}]
 
 
 def test_trees_are_no_rows():

@@ -109,6 +109,14 @@ def metric(command, name):
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
+def test_lines_with_characters_that_nobody_sees_are_counted(command):
+    name = "nmt_cli_lines_with_invisible_total"
+    before = metric(command, name)
+    hidden, plain = "an\u00adt bee\u200b", "ant bee"
+    assert translated(command, [hidden, plain, plain]) == translated(command, [plain] * 3)
+    assert metric(command, name) == before + 1
+
+
 def test_no_answer_is_lost_or_swapped_when_a_worker_dies(command):
     translator = Translator.load(REVERSING, device="cpu", precision="fp32")
     expected = [each.text for each in translator.translate(TEXTS)]
