@@ -45,16 +45,13 @@ class Checkpoint(NamedTuple):
     @property
     def quality(self) -> float | None:
         """The number by which the best checkpoint is chosen; higher is better. None if unknown."""
-        validation = self.manifest.get("validation")
-        quality = validation.get("quality") if isinstance(validation, dict) else None
-        return quality if isinstance(quality, float) and math.isfinite(quality) else None
+        return self._measured("quality")
 
     @property
     def nll(self) -> float:
         """The nll of the validation, or infinity if it was not measured."""
-        validation = self.manifest.get("validation")
-        nll = validation.get("nll") if isinstance(validation, dict) else None
-        return nll if isinstance(nll, float) and math.isfinite(nll) else math.inf
+        nll = self._measured("nll")
+        return math.inf if nll is None else nll
 
     @property
     def quality_since(self) -> int:
@@ -65,6 +62,11 @@ class Checkpoint(NamedTuple):
         validation = self.manifest.get("validation")
         since = validation.get("quality_since") if isinstance(validation, dict) else None
         return since if isinstance(since, int) else 0
+
+    def _measured(self, name: str) -> float | None:
+        validation = self.manifest.get("validation")
+        figure = validation.get(name) if isinstance(validation, dict) else None
+        return figure if isinstance(figure, float) and math.isfinite(figure) else None
 
 
 def checkpoint_name(step: int) -> str:
@@ -108,8 +110,8 @@ def find_model(path: Path) -> Path:
 def read_model(path: Path, read: Callable[[Path], Read]) -> Read:
     """Return what ``read`` returns for the model directory that ``path`` means.
 
-    If a training removes it meanwhile, because another checkpoint is the best, that one is read.
-    Raises what ``find_model`` and ``read`` raise.
+    If a training removes it meanwhile, the one that ``path`` means then is read. Raises what
+    ``find_model`` and ``read`` raise.
     """
     directory = find_model(path)
     try:

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import click
@@ -19,12 +20,11 @@ from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, neare
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
-# Options of earlier versions, by command, and what to do without them.
-ALWAYS_COMPILED = "on a CPU, compiled layers are always used; leave it out"
-REMOVED = {
-    "translate": {"--compile": ALWAYS_COMPILED, "--no-compile": ALWAYS_COMPILED},
-    "serve": {"--compile": ALWAYS_COMPILED, "--no-compile": ALWAYS_COMPILED},
-}
+# Options of earlier versions, with their commands, and what to do without them.
+REMOVED = dict.fromkeys(
+    product(("translate", "serve"), ("--compile", "--no-compile")),
+    "on a CPU, compiled layers are always used; leave it out",
+)
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
 # A rate that is no rate: it multiplies the paper's, in recipes of OpenNMT-py.
@@ -124,9 +124,9 @@ class _Unknown:
 
     def _proposals(self) -> Iterator[str]:
         """Yield what may have been meant, the likeliest first; some are empty."""
-        why = REMOVED.get(self._command, {}).get(self._name) or missing_here(self._name)
-        if self._command in REMOVED and self._name in REMOVED[self._command]:
-            yield f": {why}."
+        if (removed := REMOVED.get((self._command, self._name))) is not None:
+            yield f": {removed}."
+        why = missing_here(self._name)
         explained = f": {why}." if why else ""
         key, equals, value = (self._value or "").partition("=")
         if self._name == "--set" and equals:

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from nmt_cli.files.text_files import READ_AT_ONCE, SAMPLE, encoding_of, open_text
-from nmt_cli.files.text_forms import refuse_wrong_lines
+from nmt_cli.files.text_forms import refuse_wrong_lines, why_not_utf8
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.proposals import command
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 REPLACEMENT = "\ufffd"
 LONGEST_LINE = 1 << 26  # bytes; nobody writes such a line, but /dev/zero has one that never ends
-# For a set of a pattern: characters that nobody sees, such as controls, soft hyphens, directional
-# marks and fillers; without U+200C and U+200D, which change the letters beside them.
+# For the brackets of a pattern: characters that nobody sees, such as controls, soft hyphens,
+# directional marks and fillers; without U+200C and U+200D, which change the letters beside them.
 INVISIBLE = (
     "\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
@@ -169,8 +168,7 @@ def endless_line(stream: BinaryIO, number: int) -> UserError:
 def _refuse_other_encoding(stream: BinaryIO, start: bytes) -> None:
     """Raise UserError if the text that begins with ``start`` is not UTF-8, but UTF-16 or UTF-32."""
     if (encoding := encoding_of(start[:SAMPLE])) is not None:
-        convert = command("iconv", "-f", encoding, "-t", "UTF-8")
-        raise UserError(f"{_name_of(stream)} is {encoding} text. Convert it to UTF-8: {convert}")
+        raise UserError(why_not_utf8(_name_of(stream), encoding))
 
 
 def _name_of(stream: BinaryIO) -> str:

@@ -28,9 +28,9 @@ def wrong_lines(path: Path) -> str | None:
 
     Returns None if nothing is wrong, and for pipes and files that cannot be read.
     """
-    if (name := other_encoding(path) if path.is_file() else None) is not None:
-        convert = command("iconv", "-f", name, "-t", "UTF-8")
-        return f"{path} is {name} text. Convert it to UTF-8: {_converted(path, convert, 'utf8')}"
+    encoding = other_encoding(path) if path.is_file() else None
+    if encoding is not None:
+        return why_not_utf8(path, encoding)
     sample = _sample(path)
     if b"\n" not in sample and b"\r" in sample[:-1]:
         convert = r"tr '\r' '\n'"
@@ -39,6 +39,14 @@ def wrong_lines(path: Path) -> str | None:
             f"Convert it: {_converted(path, convert, 'lines')}"
         )
     return None
+
+
+def why_not_utf8(text: Path | str, encoding: str) -> str:
+    """Return that a file, or a text of this name, is in ``encoding``, and how to convert it."""
+    convert = command("iconv", "-f", encoding, "-t", "UTF-8")
+    if isinstance(text, Path):
+        convert = _converted(text, convert, "utf8")
+    return f"{text} is {encoding} text. Convert it to UTF-8: {convert}"
 
 
 def refuse_wrong_lines(path: Path) -> None:
@@ -59,11 +67,8 @@ def _piped(path: Path, convert: str) -> str:
     """Return a command that passes the text of ``path`` to the command ``convert``."""
     if program := UNPACK.get(path.suffix):
         return f"{command(program, '-dc', path)} | {convert}"
-    return (
-        f"{convert} < {command(path)}"
-        if convert.startswith("tr ")
-        else f"{convert} {command(path)}"
-    )
+    redirection = "< " if convert.startswith("tr ") else ""  # tr takes no names of files
+    return f"{convert} {redirection}{command(path)}"
 
 
 def _sample(path: Path) -> bytes:

@@ -81,7 +81,7 @@ def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = Fals
 
     Raises UserError if ``tokenize`` needs packages or a model that are not there.
     """
-    return Scorer("bleu", "BLEU", _sacrebleu(tokenize, lowercase), Bleu.of)
+    return Scorer("bleu", _sacrebleu(tokenize, lowercase), Bleu.of)
 
 
 def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
@@ -123,7 +123,7 @@ def tokenizer_in(signature: str) -> str:
 
 def chrf_scorer(*, lowercase: bool = False) -> Scorer[Chrf]:
     """Return sacrebleu's chrF2."""
-    return Scorer("chrf", "chrF2", CHRF(lowercase=lowercase), Chrf.of)
+    return Scorer("chrf", CHRF(lowercase=lowercase), Chrf.of)
 
 
 def corpus_bleu(
@@ -193,7 +193,7 @@ class _RememberedTer(TER):
 
 def ter_scorer() -> Scorer[Ter]:
     """Return sacrebleu's TER (Snover et al., 2006) with its default settings, which ignore case."""
-    return Scorer("ter", "TER", _RememberedTer(), Ter.of, higher_is_better=False)
+    return Scorer("ter", _RememberedTer(), Ter.of, higher_is_better=False)
 
 
 LAST_PERIOD = re.compile(r"(?<=[^\s.])\.\s*$")
@@ -259,4 +259,4 @@ def paper_bleu_scorer(tokens: PaperTokens) -> Scorer[PaperBleu]:
     The same steps as tokenizer.perl, the compound splitting of Tensor2Tensor's get_ende_bleu.sh and
     multi-bleu.perl.
     """
-    return Scorer("paper_bleu", "paper's BLEU", _MosesBleu(tokens), PaperBleu.of)
+    return Scorer("paper_bleu", _MosesBleu(tokens), PaperBleu.of)

@@ -26,6 +26,8 @@ class Score(Protocol):
     def _asdict(self) -> dict[str, Any]: ...
 
 
+# The names of the metrics in text, by their keys in JSON.
+NAMES = {"bleu": "BLEU", "paper_bleu": "paper's BLEU", "chrf": "chrF2", "ter": "TER"}
 ScoreT_co = TypeVar("ScoreT_co", bound=Score, covariant=True)
 
 
@@ -34,10 +36,14 @@ class Scorer(Generic[ScoreT_co]):
     """Scores corpora with one metric and its settings; not to be shared between threads."""
 
     key: str  # in JSON
-    name: str  # in text
     metric: Metric  # for the paired tests of sacrebleu
     read: Callable[[Any, str], ScoreT_co]  # makes a Score of sacrebleu's score and its signature
     higher_is_better: bool = True
+
+    @property
+    def name(self) -> str:
+        """The name in text."""
+        return NAMES[self.key]
 
     def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> ScoreT_co:
         """Return the score of ``hypotheses`` against one or several sets of ``references``.

@@ -12,14 +12,7 @@ from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import (
-    CODE,
-    TEXTS,
-    Endpoint,
-    RefusedError,
-    is_large,
-    texts_of,
-)
+from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, is_large, texts_of
 from nmt_cli.serving.service import Service, Texts
 from nmt_cli.translating.record_keys import FROM_0, NULL, STRING, TRUTH, Key, objects
 

@@ -255,7 +255,7 @@ def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
         memory = NodeMemory()
         own = memory.offer()
     except OSError as error:
-        failure = ": ".join(filter(None, (error.filename, error.strerror)))
+        failure = _reason_of(error)
     offers = [offer for offer in ranks.gather(own) if offer is not None]
     if memory is not None and own is not None:
         together = [offer for offer in offers if offer.machine == own.machine]
@@ -264,13 +264,17 @@ def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
                 memory.join(together[0])
                 plan.share(memory)
         except OSError as error:
-            failure = ": ".join(filter(None, (error.filename, error.strerror)))
+            failure = _reason_of(error)
     for rank, reason in enumerate(ranks.gather(failure)):
         if reason is not None:
             logs.warning(
                 f"rank {rank} plans the batches in memory of its own, because it cannot share "
                 f"memory with the other ranks on its machine ({reason})."
             )
+
+
+def _reason_of(error: OSError) -> str:
+    return ": ".join(filter(None, (error.filename, error.strerror)))
 
 
 def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:

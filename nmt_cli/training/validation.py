@@ -22,7 +22,7 @@ from nmt_cli.hardware.memory import (
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
-from nmt_cli.messages.figures import perplexity_of, short_number
+from nmt_cli.messages.figures import null_if_not_finite, perplexity_of, short_number
 from nmt_cli.metrics import bleu
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.model_settings import settings_of
@@ -68,14 +68,12 @@ class Validation(NamedTuple):
                 del figures["quality"]
         return record
 
-    def _figures(self) -> dict[str, float | str | None]:
+    def _figures(self) -> dict[str, Any]:
         figures = {**self._asdict(), "perplexity": self.perplexity}
         del figures["name"], figures["sets"], figures["signature"]
-        signature = {} if self.signature is None else {"bleu_signature": self.signature}
-        return {
-            name: figure if figure is not None and math.isfinite(figure) else None
-            for name, figure in figures.items()
-        } | signature
+        if self.signature is not None:
+            figures["bleu_signature"] = self.signature
+        return null_if_not_finite(figures)
 
     def log(self, step: int, *, is_best: bool) -> None:
         """Log the figures; if the sets have names, a line for each set."""

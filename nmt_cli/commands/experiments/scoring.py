@@ -12,7 +12,7 @@ from nmt_cli.files.file_names import AVERAGE, SCORES_FILE, SETS
 from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bleu_scorer
-from nmt_cli.metrics.scorer import Score, Scorer
+from nmt_cli.metrics.scorer import NAMES, Score, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION, Tokenization
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.corpora_config import HeldOutFiles
@@ -88,10 +88,9 @@ def _in_words(figures: dict[str, Any]) -> str:
             f"recall {parseval['recall']:.2f}, precision {parseval['precision']:.2f}), "
             f"complete {parseval['complete_match']:.2f}, {figures['lines']:,} trees"
         )
-    names = {"bleu": "BLEU", "chrf": "chrF2", "paper_bleu": "paper's BLEU"}
     scores = (
-        f"{name} {figures[key]['score']:.2f} ({figures[key]['signature']})"
-        for key, name in names.items()
-        if key in figures
+        f"{NAMES[key]} {score['score']:.2f} ({score['signature']})"
+        for key, score in figures.items()
+        if key in NAMES
     )
     return f"{', '.join(scores)}, {figures['lines']:,} lines"

@@ -43,11 +43,10 @@ LEVELS = {
 
 
 class NoKernelsError(UserError):
-    """This installation or this CPU has no library; ``remedy`` may be empty."""
+    """There is no library for this CPU; the message ends with the ``remedy``, if there is one."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(f"{reason}. {remedy}".rstrip(" ."))
-        self.reason, self.remedy = reason, remedy
 
 
 class _Pointer:
