@@ -8,8 +8,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
+from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
 from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, is_large, texts_of

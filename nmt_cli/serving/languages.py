@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt_cli.corpus.text.characters import base_of, label_of, subtags_of
-from nmt_cli.corpus.text.language_codes import NAMES
+from nmt_cli.corpus.text.language_codes import NAMES, base_of, label_of, subtags_of
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier

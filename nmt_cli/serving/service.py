@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
-from nmt_cli.corpus.text.characters import label_of
+from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelError

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nmt_cli.corpus.text.characters import base_of
+from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import INVISIBLE
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
@@ -24,7 +24,7 @@ _IN_BRACKETS = r"[(\uff08]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})[)\uff09]"
 _WITH_DOT = r"(?:\d{1,3}(?:\.\d{1,3})*|[IVX]{1,5})\."
 _SECTION = rf"\u00a7+\s?{_WITH_DOT}"
 _CHINESE_DIGIT = "[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]"
-# These need no space. Before another number they separate two: 一、二年级 are the first two years.
+# These need no space. Between numbers the mark is a comma: 一、二年级 are the years one and two.
 _CHINESE = f"\\d{{1,3}}\u3001(?!\\d)|{_CHINESE_DIGIT}{{1,3}}\u3001(?!{_CHINESE_DIGIT})"
 _CERTAIN = f"{_BULLET}|{_IN_BRACKETS}|{_SECTION}"
 _MARK = re.compile(f"{_CERTAIN}|{_WITH_DOT}|{_CHINESE}")

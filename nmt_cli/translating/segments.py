@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from nmt_cli.corpus.text.characters import base_of
+from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.protection import Protection

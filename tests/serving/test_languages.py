@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from nmt_cli.corpus.text.characters import label_of
-from nmt_cli.corpus.text.language_codes import NAMES
+from nmt_cli.corpus.text.language_codes import NAMES, label_of
 from nmt_cli.serving.models import glossaries_of, models_of
 from tests.serving.conftest import REVERSING, Naming, running
 

@@ -1,4 +1,4 @@
-"""Kinds of characters, counted in many texts at once, and codes and scripts of languages."""
+"""Kinds of characters, counted in many texts at once, and the scripts of languages."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from nmt_cli.corpus.text.language_codes import subtags_of
 from nmt_cli.messages.errors import UserError
 
 # Kinds; DIGIT + 1 to DIGIT + 9 are the digits 1 to 9 of any script, and zeros are OTHER.
@@ -56,36 +57,10 @@ SUBTAGS = {
     "kore": "ko", "laoo": "lo", "latn": "la", "mlym": "ml", "mymr": "my", "orya": "or",
     "sinh": "si", "taml": "ta", "telu": "te", "thaa": "dv", "thai": "th", "tibt": "bo",
 }  # fmt: skip
-# Codes that mean the same as others: those of LibreTranslate and Argos, former ones of ISO 639, a
-# country in place of the script of Chinese. "no" is mostly written for Bokmål.
-ALIASES = {
-    "cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "no": "nb", "pb": "pt-br",
-    "zh-cn": "zh-hans", "zh-hk": "zh-hant", "zh-mo": "zh-hant", "zh-sg": "zh-hans",
-    "zh-tw": "zh-hant", "zt": "zh-hant",
-}  # fmt: skip
-LABELS = {"nb": "no"}  # of py3langid, where they are not the codes
 WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"])
 # First words of the names of letters that belong to no script.
 COMMON = frozenset({"COMBINING", "FEMININE", "MASCULINE", "MICRO", "MODIFIER", "VARIATION"})
 WIDTHS = frozenset({"FULLWIDTH", "HALFWIDTH"})
-
-
-def subtags_of(language: str) -> list[str]:
-    """Return the parts of a code in lower case: "pt" and "br" of "pt-BR"; aliases are replaced."""
-    code = language.replace("_", "-").lower()
-    base, *others = ALIASES.get(code, code).split("-")
-    return [ALIASES.get(base, base), *others]
-
-
-def base_of(language: str) -> str:
-    """Return the code without region and script: "pt" of "pt-BR"."""
-    return subtags_of(language)[0]
-
-
-def label_of(language: str) -> str:
-    """Return what py3langid calls a language, if it knows it."""
-    base = base_of(language)
-    return LABELS.get(base, base)
 
 
 def scripts_of(language: str) -> frozenset[str]:

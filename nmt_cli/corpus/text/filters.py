@@ -17,12 +17,11 @@ from nmt_cli.corpus.text.characters import (
     LETTER,
     SPACE,
     WITHOUT_SPACES,
-    base_of,
     count_kinds,
     kinds_of_characters,
-    label_of,
     scripts_of,
 )
+from nmt_cli.corpus.text.language_codes import base_of, label_of
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.data_config import DataConfig

@@ -2,7 +2,6 @@
 
 import re
 
-from nmt_cli.corpus.text.characters import base_of
 from nmt_cli.messages.proposals import any_of, slips
 
 # All codes of two letters in ISO 639, with their names.
@@ -199,7 +198,33 @@ COUNTRIES = {
     "cn": "zh", "cz": "cs", "dk": "da", "gb": "en", "ge": "ka", "gr": "el", "jp": "ja", "tw": "zh",
     "ua": "uk", "us": "en", "vn": "vi",
 }  # fmt: skip
+# Codes that mean the same as others: those of LibreTranslate and Argos, former ones of ISO 639, a
+# country in place of the script of Chinese. "no" is mostly written for Bokmål.
+ALIASES = {
+    "cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "no": "nb", "pb": "pt-br",
+    "zh-cn": "zh-hans", "zh-hk": "zh-hant", "zh-mo": "zh-hant", "zh-sg": "zh-hans",
+    "zh-tw": "zh-hant", "zt": "zh-hant",
+}  # fmt: skip
+LABELS = {"nb": "no"}  # of py3langid, where they are not the codes
 LONGER_CODE = re.compile("[a-z]{3}")  # of ISO 639-2 and 639-3, such as ckb
+
+
+def subtags_of(language: str) -> list[str]:
+    """Return the parts of a code in lower case: "pt" and "br" of "pt-BR"; aliases are replaced."""
+    code = language.replace("_", "-").lower()
+    base, *others = ALIASES.get(code, code).split("-")
+    return [ALIASES.get(base, base), *others]
+
+
+def base_of(language: str) -> str:
+    """Return the code without region and script: "pt" of "pt-BR"."""
+    return subtags_of(language)[0]
+
+
+def label_of(language: str) -> str:
+    """Return what py3langid calls a language, if it knows it."""
+    base = base_of(language)
+    return LABELS.get(base, base)
 
 
 def why_no_code(code: str) -> str | None:
