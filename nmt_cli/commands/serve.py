@@ -73,7 +73,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         starters = {}
         for model in found:
             starters[model.name] = stack.enter_context(Starter())
-            protect = () if model.parses else (PLACEHOLDERS,)  # parses have no such rules
+            always = () if model.parses else (PLACEHOLDERS,)  # parses have no such rules
             starters[model.name].load(
                 WorkerModel(
                     model.path,
@@ -81,7 +81,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                         **on_device,
                         "device": device if gpus else "cpu",
                         "source_language": model.source,
-                        "constraints": Constraints(protect=protect),
+                        "constraints": Constraints(protect=always),
                     },
                     threads or (1 if number > 1 else None),
                     on_gpus=bool(gpus),

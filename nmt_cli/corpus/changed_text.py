@@ -45,9 +45,9 @@ def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[P
 
 
 def trained_on(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the ``files`` of a prepared corpus that decide what a training learns.
+    """Return the facts of those ``files`` of a prepared corpus that decide what a training learns.
 
-    Its recipe is not one of them: it may be that of another training with the same text.
+    The recipe in the corpus does not: it may be that of another training with the same text.
     """
     of_tokenizers = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
     return {

@@ -30,7 +30,7 @@ REMEDIES = {
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
     errno.EIO: "look for failures of the disk in the system's log (dmesg), or choose another disk",
 }
-# What file systems answer that cannot sync a folder, such as those of FUSE.
+# Errors of file systems that cannot sync a folder, such as those of FUSE.
 NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 

@@ -63,7 +63,7 @@ def refuse_output(output: Path, kind: str, name: str, *, force: bool) -> None:
 
 
 def may_become(folder: Path, kind: str) -> bool:
-    """Return whether nothing else than a folder of ``kind`` is lost if one is written there."""
+    """Return whether ``folder`` is missing, empty or of ``kind``, so that no other file is lost."""
     is_empty = folder.is_dir() and not any(folder.iterdir())
     return is_empty or not folder.exists() or kind_of(folder) == kind
 

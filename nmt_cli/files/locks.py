@@ -115,8 +115,7 @@ def claimed(output: Path, option: str) -> Iterator[None]:
 def read_lock(folder: Path) -> Iterator[None]:
     """Keep other processes from replacing ``folder``; ``refuse_while_read`` sees this lock.
 
-    The manifest of the folder is locked, so that nothing is written. Does nothing if it cannot be
-    locked.
+    Its manifest is locked, so no lock file is written there. Does nothing if that cannot be locked.
     """
     with ExitStack() as stack:
         with suppress(OSError):

@@ -273,7 +273,7 @@ def other_encoding(path: Path) -> str | None:
 
 
 def encoding_of(sample: bytes) -> str | None:
-    """Return iconv's name for the encoding of a text that begins with ``sample``, as above."""
+    """Return iconv's name for the encoding of a text that begins with ``sample``, or None."""
     for mark, name in MARKS.items():
         if sample.startswith(mark):
             return name

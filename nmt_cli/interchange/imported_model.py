@@ -23,7 +23,7 @@ from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
 LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few
-# Of a language, as models of others name it; not a group such as ROMANCE.
+# Of one language, as other programs write it; not a group of languages, such as ROMANCE.
 CODE = re.compile(r"[a-z]{2,3}([_-][A-Za-z0-9]{1,8}){0,3}")
 MAX_LENGTH: int = DataConfig.model_fields["max_length"].default  # pieces of the longest input
 

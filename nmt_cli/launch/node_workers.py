@@ -34,7 +34,8 @@ AGENT = "from nmt_cli.launch.node_workers import run_torchrun; run_torchrun()"
 LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
 PLACE_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 LAUNCH_ID = "TORCHELASTIC_RUN_ID"  # torchrun always sets it
-OF_SRUN = {"SLURM_PROCID": "RANK", "SLURM_NTASKS": "WORLD_SIZE"}  # equal in containers of enroot
+# Variables of srun, and those of torch that are equal where srun starts workers, as with enroot.
+OF_SRUN = {"SLURM_PROCID": "RANK", "SLURM_NTASKS": "WORLD_SIZE"}
 # Exit statuses of the agent, which is the process that runs torchrun.
 WORKERS_FAILED, NODES_APART = 10, 11
 MAX_RESTARTS = 3
@@ -83,10 +84,10 @@ def this_worker() -> Worker | None:
 
 
 def refuse_variables_of_others() -> None:
-    """Raise UserError if the environment has the place of a worker, and this process is none.
+    """Raise UserError if variables describe one of several workers, but this process is none.
 
-    Shells keep such variables, and some clusters set them. This process would train alone, or
-    wait for processes that nobody started.
+    Shells keep such variables, and some clusters set them. This process would train alone, or wait
+    for processes that nobody started.
     """
     found = [name for name in PLACE_VARIABLES if name in os.environ]
     if this_worker() is None and os.environ.get("WORLD_SIZE", "1") != "1":

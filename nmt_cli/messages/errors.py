@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-# Where oneDNN does not support an operation, it fails to create "a primitive descriptor".
+# Not "could not create a primitive descriptor": oneDNN does not support an operation then.
 SIGNS_OF_FULL_MEMORY = re.compile(
     "out of memory|allocate memory|ALLOC_FAILED|MemoryError|bad_alloc"
     "|could not create a primitive(?! desc)"

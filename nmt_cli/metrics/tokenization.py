@@ -1,4 +1,7 @@
-"""Which of sacreBLEU's tokenizers fits a text. --help needs the names: import nothing heavy."""
+"""The names of sacreBLEU's tokenizers, and which one fits a text.
+
+``--help`` imports this module, so it must not import sacreBLEU.
+"""
 
 import re
 import unicodedata

@@ -58,7 +58,7 @@ class Progress:
     stage_batch: int = 0
 
     def as_saved(self) -> dict[str, Any]:
-        """Return the counters; those that earlier versions lack are left out if not needed."""
+        """Return the counters without those that earlier versions lack, unless they are needed."""
         return {
             name: value
             for name, value in asdict(self).items()

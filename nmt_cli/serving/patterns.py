@@ -1,4 +1,7 @@
-"""The patterns of a service, which requests choose from: one of a client might never end."""
+"""Patterns of text that a service copies. Requests choose them by name.
+
+A service takes no patterns from clients, because matching one of them might never end.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ ALWAYS_THERE = {name: name for name in NAMED}
 
 
 class Patterns(NamedTuple):
-    """Patterns of text that translations copy, by the names that requests may give."""
+    """The patterns, by the names that requests may give."""
 
     by_name: Mapping[str, str] = ALWAYS_THERE
-    given: Sequence[str] = ()  # the names of those for requests that name none
+    given: Sequence[str] = ()  # names of the options' patterns, used where a request names none
 
     def chosen(self, names: Sequence[str] | None) -> list[str]:
         """Return the patterns with ``names``; None: those given.

@@ -95,7 +95,7 @@ class Worker(asyncio.Protocol):
         # By the numbers under which they were sent; withdrawn ones until it has confirmed that.
         self.lines: dict[int, Line] = {}
         self.is_starting = True
-        self.silent_looks = 0  # in a row, at which it had not answered the first one
+        self.silent_looks = 0  # in a row, since the worker was asked and has sent nothing
         self._is_asked = False
         self.device = "cpu"
         self.busy_since: float | None = None
@@ -106,9 +106,9 @@ class Worker(asyncio.Protocol):
         return self.silent_looks >= SILENT_LOOKS
 
     def look(self) -> None:
-        """Ask it for an answer if it has lines; count the looks until that comes.
+        """Ask for a message if the worker has lines; count the looks until one comes.
 
-        A worker that works exchanges messages at each step of its search.
+        A worker that is well exchanges messages at each step of its search.
         """
         if self._is_asked:
             self.silent_looks += 1

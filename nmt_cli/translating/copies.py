@@ -87,8 +87,8 @@ class ProtectedText(NamedTuple):
             if is_border(self.source, match.end):
                 end_words.add(copy.text)
         found, place = Counter[str](), 0
-        # The next place of each text, the longest one first: Python would keep each expression that
-        # is compiled from texts.
+        # Of each text the next place, at one place the longest text first. This is no regular
+        # expression, because Python would keep those of many lines.
         nexts = [(output.find(text), -len(text), text) for text in wanted]
         heapify(nexts)
         while nexts:

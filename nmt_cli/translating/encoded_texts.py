@@ -48,7 +48,7 @@ class KnownText:
         text = text.translate({ord(each): None for each in unknown if each not in seen})
         if not seen:
             return text
-        # Not more at a time: to normalize takes time in proportion to the square of a run.
+        # In runs of limited length, because normalizing one takes time in proportion to its square.
         run = f"([^{re.escape(seen)}]?)([{re.escape(seen)}]{{1,{LONGEST_RUN}}})"
         return re.sub(run, self._compatible, text)
 

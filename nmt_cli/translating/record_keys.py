@@ -91,7 +91,7 @@ LINE: Mapping[str, Key] = {
     "protect": Key(
         "a list of patterns", "regular expressions of text that is copied", list_of(STRING)
     ),
-    "protect_strict": Key("true or false", "whether the line fails if it is not", TRUTH),
+    "protect_strict": Key("true or false", "whether the line fails if that is not so", TRUTH),
     "alignments": Key("true or false", "whether words are aligned", TRUTH),
 }
 

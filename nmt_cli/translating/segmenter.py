@@ -71,8 +71,8 @@ class Segmenter:
     ) -> Layout | None:
         """Return the segments of a line; None if it is one segment as it is, or nothing is seen.
 
-        No segment ends within what ``protection`` finds. A line whose output ``has_prefix`` has no
-        mark before that. Raises SegmentsError if the line cannot be cut.
+        No segment ends within what ``protection`` finds. If the output ``has_prefix``, list marks
+        are no segments. Raises SegmentsError if the line cannot be cut.
         """
         split = self._split_sentences if request.split is None else request.split
         markup = self._markup if request.markup is None else request.markup

@@ -41,8 +41,7 @@ NO_SENTENCE = "it has several sentences, and its required phrases have no certai
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 PARSES = "this model parses; the only rule possible is one about the longest output"
 
-# Different wishes that are kept prepared: those of requests whose lines take turns in a worker.
-MOST_KEPT = 8
+MOST_KEPT = 8  # rules that are kept prepared: of requests whose lines take turns in a worker
 
 Encoded = tuple[TargetPhrase, ...]
 
@@ -229,10 +228,9 @@ class WantedOutputs:
         return bool(rules) or wanted.glossary is not None or wanted.protection is not None
 
     def _prepared(self, rules: Hashable, request: Request) -> Wanted:
-        """Return what a line's own rules ask for, or why they cannot.
+        """Return what a line asks for by its own ``rules``, or the error of these.
 
-        Lines that ask for the same one after the other, such as those of a request of a service,
-        share it.
+        Lines with the same rules that follow each other, such as those of a request, share it.
         """
         wanted = self._kept.pop(rules, None)
         if wanted is None:

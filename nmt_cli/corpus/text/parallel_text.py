@@ -1,4 +1,4 @@
-"""Two text files; line n of one translates line n of the other. Or a file with both sides."""
+"""Two text files, whose line n of one translates line n of the other; or a file of both sides."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
     num_before: int  # lines of the text
     num_lines: int
     source: bytes  # without the last line feed
-    target: bytes
+    target: bytes = b""  # nothing if there are ``rows``
     scores: bytes | None = None  # lines of a third file, if the corpus has scores
     links: bytes | None = None  # if the corpus has alignments
     rows: RowReader | None = None  # takes both sides out of ``source``, if it holds rows of both
@@ -142,7 +142,7 @@ class ParallelText:
             num_before = 0
             while count := min(column.hold(PAIRS_IN_CHUNK) for column in held.values()):
                 taken = {name: column.take(count) for name, column in held.items()}
-                yield Chunk(num_before, count, **{"target": b"", **taken}, rows=rows)
+                yield Chunk(num_before, count, **taken, rows=rows)
                 num_before += count
             totals = {name: column.count_all() for name, column in held.items()}
         if rows is not None:

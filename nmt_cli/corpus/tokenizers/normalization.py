@@ -20,8 +20,8 @@ SIDES: tuple[Side, Side] = ("source", "target")
 
 # Behind a letter, a selector changes nothing that can be seen; an emoji would look otherwise.
 _DROPPED = re.compile(f"[{INVISIBLE}]+|(?<=\\w)[\ufe00-\ufe0f\U000e0000-\U000e0fff]+(?!\u20e3)")
-# For a set of a pattern: ligatures, letters of Hebrew and Arabic in their forms, full-width letters
-# and digits, letters of half width, and mathematical letters.
+# For the brackets of a pattern: ligatures, letters of Hebrew and Arabic in their forms, full-width
+# letters and digits, letters of half width, and mathematical letters.
 FORMS = (
     "\ufb00-\ufdf9\ufe70-\ufefc\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\uffa1-\uffdc"
     "\U0001d400-\U0001d7ff"

@@ -165,9 +165,9 @@ def train_tokenizer(
 def most_pieces(
     config: TokenizerConfig, data: DataConfig, pairs: Callable[[], Iterable[tuple[str, str]]]
 ) -> int | None:
-    """Return a limit of the pieces of a new SentencePiece model that ``config`` exceeds.
+    """Return how many pieces a new SentencePiece model can have, if ``config`` asks for more.
 
-    Returns None if no limit is known, which is usually seen after some thousand pairs.
+    Returns None if it may have as many, which is usually seen after some thousand pairs.
     """
     for sides in _sides_together(config):
         sentences = _normalized(pairs(), Normalizer(data), sides)

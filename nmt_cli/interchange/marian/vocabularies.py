@@ -136,7 +136,7 @@ def _simple(line: str) -> tuple[str | None, int]:
 
 
 def _complex(first: str, following: Iterator[str]) -> tuple[str | None, int]:
-    """Return what ``_simple`` does, of several lines: a key behind "? ", its number behind ": ".
+    """Return the same of an entry of several lines: a key behind "? ", its number behind ": ".
 
     PyYAML writes long keys so, and those with a character that it takes for the end of a line.
     """

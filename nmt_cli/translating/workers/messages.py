@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
-NO_LINE = 0  # the number of none: a worker confirms its withdrawal, which shows that it works
+# No line has this number. To withdraw it is to ask a worker for a message, its confirmation.
+NO_LINE = 0
 
 
 class WorkerModel(NamedTuple):

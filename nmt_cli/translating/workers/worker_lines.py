@@ -16,11 +16,11 @@ from nmt_cli.translating.workers.messages import Answer, AttentionOf, Bug, Share
 class WorkerLines:
     """The lines of a worker, and pages, which are drawn while no line is searched.
 
-    They come in messages, which are lists of numbers and requests, or texts that share what came
-    before. A number with None withdraws what came under this number. The answers are lists of
-    numbers and translations, bugs, or reports of slow lines; a number with None confirms at once
-    that it is withdrawn. Both are exchanged in ``wait`` and after each step of the search, so that
-    one thread is enough.
+    A message is a list of numbers, each with a request, with what several lines share (``Shared``),
+    or with the text of such a line (``TextOf``); None withdraws what came under the number. The
+    answers are lists of numbers, each with a translation, a bug or a report of a slow line; None
+    confirms that it is withdrawn. Messages and answers are exchanged in ``wait`` and after each
+    step of the search, so that one thread is enough.
     """
 
     def __init__(self, connection: Connection, draw: Callable[[AttentionOf], Translation]) -> None:
