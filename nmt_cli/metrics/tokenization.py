@@ -14,18 +14,9 @@ from typing import Literal, NamedTuple
 from nmt_cli.messages.extras import install_command
 
 Tokenization = Literal[
-    "13a",
-    "intl",
-    "zh",
-    "ja-mecab",
-    "ko-mecab",
-    "char",
-    "flores101",
-    "flores200",
-    "spBLEU-1K",
-    "spm",
-    "none",
-]
+    "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char",
+    "flores101", "flores200", "spBLEU-1K", "spm", "none",
+]  # fmt: skip
 TOKENIZATION: Tokenization = "13a"  # the default of sacreBLEU
 FOR_TEXT_WITHOUT_SPACES: tuple[Tokenization, ...] = ("zh", "ja-mecab", "char")
 
