@@ -27,9 +27,10 @@ REMOVED = dict.fromkeys(
 )
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
-# A rate that is no rate: it multiplies the paper's, in recipes of OpenNMT-py.
+# A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
 RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
-DECAYED, DECAYED_ADAM = ("training.optimizer", "training.weight_decay"), "adamw"  # fairseq's adam
+# With weight decay, the adam of fairseq is our adamw.
+DECAYED, DECAYED_ADAM = ("training.optimizer", "training.weight_decay"), "adamw"
 
 
 class HelpfulCommand(click.Command):

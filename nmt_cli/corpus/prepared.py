@@ -45,7 +45,7 @@ OWN_FILE = re.compile(
     + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
 )
 LINKS = "train.links"
-MOST_LOOKED_AT = 100  # folders, for one that is meant by the name of a missing one
+MOST_LOOKED_AT = 100  # folders beside a missing one, of which one may be meant
 
 
 class ValidationSet(NamedTuple):

@@ -45,7 +45,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import ChangeKind
 from nmt_cli.runs.metrics_log import append_whole
 
-MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs, for those that --resume may mean
+MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs beside one without checkpoints, for --resume
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))
 RESULTS = (CHECKPOINTS, AVERAGE, TEST, SCORES, REPORT, TENSORBOARD)

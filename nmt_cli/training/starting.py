@@ -256,15 +256,14 @@ def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
         own = memory.offer()
     except OSError as error:
         failure = _reason_of(error)
-    offers = [offer for offer in ranks.gather(own) if offer is not None]
-    if memory is not None and own is not None:
-        together = [offer for offer in offers if offer.machine == own.machine]
-        try:
-            if len(together) > 1:
-                memory.join(together[0])
-                plan.share(memory)
-        except OSError as error:
-            failure = _reason_of(error)
+    offers = ranks.gather(own)
+    together = [each for each in offers if own and each and each.machine == own.machine]
+    try:
+        if memory is not None and len(together) > 1:
+            memory.join(together[0])
+            plan.share(memory)
+    except OSError as error:
+        failure = _reason_of(error)
     for rank, reason in enumerate(ranks.gather(failure)):
         if reason is not None:
             logs.warning(
