@@ -278,7 +278,7 @@ def _of_both_sides(value: str) -> list[str]:
 def _has_weight_decay(words: Sequence[str]) -> bool:
     """Return whether an option of another toolkit on the command line makes weights decay."""
     for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, equals, value = word.partition("=")
+        name, equals, value = word.removeprefix("training.").partition("=")
         if plain(name) == "weight_decay" and _number(value if equals else following) > 0:
             return True
     return False

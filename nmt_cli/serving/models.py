@@ -15,7 +15,7 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, read_settings
-from nmt_cli.serving.languages import distance, fits
+from nmt_cli.serving.languages import Detected, distance, fits
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")
@@ -123,6 +123,13 @@ class UnknownModelError(UserError):
     """There is no model for what a request asks for."""
 
 
+class Choice(NamedTuple):
+    """The language of a text, and the model for it; None: the text stays as it is."""
+
+    detected: Detected
+    model: Model | None
+
+
 class Models(NamedTuple):
     """All models of a service; the first one that fits a request translates it."""
 
@@ -132,6 +139,11 @@ class Models(NamedTuple):
     def sources(self) -> list[str]:
         """The languages that can be translated from, in the order of the models."""
         return list(dict.fromkeys(model.source for model in self.models))
+
+    @property
+    def languages(self) -> list[str]:
+        """All languages: those that can be translated from, then the others."""
+        return list(dict.fromkeys([*self.sources, *(model.target for model in self.models)]))
 
     def targets_of(self, source: str) -> list[str]:
         """Return the languages that ``source`` can be translated into."""

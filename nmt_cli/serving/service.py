@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
 from nmt_cli.serving.languages import Detected, Detector, fits
-from nmt_cli.serving.models import Model, Models, ServedGlossary, UnknownModelError
+from nmt_cli.serving.models import Choice, Model, Models, ServedGlossary, UnknownModelError
 from nmt_cli.serving.operation import Figures
 from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
 from nmt_cli.serving.requests import (
@@ -58,13 +58,6 @@ class Texts(NamedTuple):
     glossary: ServedGlossary | None = None
 
 
-class Choice(NamedTuple):
-    """The language of a text, and the model for it; None: the text stays as it is."""
-
-    detected: Detected
-    model: Model | None
-
-
 class Service:
     """The models of the service and what translates with each, for all interfaces.
 
@@ -87,7 +80,7 @@ class Service:
         """
         self.models, self.limits = models, limits
         self.glossaries, self._patterns = glossaries, patterns
-        self.state, self.detector = "starting", Detector(models.sources)
+        self.state, self.detector = "starting", Detector(models.languages)
         self.num_characters = self._num_inside = 0
         self.logs_text = False
         self.figures = Figures()
@@ -190,9 +183,11 @@ class Service:
         ranked = [self.detector.detect(text) for text in texts]
         certain = Counter[str]()  # characters
         for text, (first, *_) in zip(texts, ranked, strict=True):
-            if first.confidence >= DECIDED and label_of(first.language) in possible:
-                certain[label_of(first.language)] += len(text)
-        usual = max(possible, key=certain.__getitem__) if certain or len(possible) == 1 else None
+            label = label_of(first.language)
+            if first.confidence >= DECIDED and label in {*possible, label_of(target)}:
+                certain[label] += len(text)
+        only = next(iter(possible)) if len(possible) == 1 else None
+        usual = certain.most_common(1)[0][0] if certain else only
         return [self._choice(each, possible, usual, target) for each in ranked]
 
     def _choice(

@@ -73,6 +73,10 @@ IS_A_KEY = "It is a key of the recipe; write --set"
             f"{IS_A_KEY} training.optimizer=adamw (fairseq's adam with weight decay is adamw).",
         ),
         (
+            "train base --optimizer adam --set training.weight_decay=0.0001",
+            f"{IS_A_KEY} training.optimizer=adamw (fairseq's adam with weight decay is adamw).",
+        ),
+        (
             "train base --weight-decay 0.0001",
             f"{IS_A_KEY} training.weight_decay=0.0001 (fairseq's adam with it is adamw here; norms",
         ),

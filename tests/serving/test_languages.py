@@ -102,6 +102,17 @@ def test_a_text_of_no_certain_language_follows_the_others():
             assert answer["detectedLanguage"]["confidence"] == 0
 
 
+def test_a_text_in_the_target_language_stays_also_where_no_model_reads_it():
+    with serving("en:de") as service:
+        assert translated(service, [GERMAN, ENGLISH], "auto", "de") == [
+            GERMAN,
+            f"{ENGLISH} by en:de",
+        ]
+        assert translated(service, [GERMAN, "OK"], "auto", "de") == [GERMAN, "OK"]
+        assert translated(service, ["OK", ENGLISH], "auto", "de")[0] == "OK by en:de"
+        assert translated(service, ["OK"], "auto", "de") == ["OK by en:de"]
+
+
 def test_a_short_text_alone_has_its_most_probable_language():
     with serving("en:de", "de:en", "fr:de") as service:
         assert translated(service, ["The dog", "merci"], "auto", "de")[0] == "The dog by en:de"
