@@ -69,13 +69,15 @@ class BuildLibrary(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         """Write the library. Raises CompileError if that is not possible here."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.unlink(missing_ok=True)  # one of older sources must not get into a wheel
         given = shlex.split(os.environ.get("CC", ""))
         compiler = given or [*filter(None, map(shutil.which, COMPILERS))][:1]
         if not compiler:
             raise CompileError(f"no C compiler was found ({', '.join(COMPILERS)})")
-        target = Path(self.get_ext_fullpath(ext.name)).resolve()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        for each in (target.parent, Path(self.build_temp)):
+            each.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.build_temp) as folder:
             jobs = [(compiler, "threads", Path(folder), f'-DSOURCES="{hash_of(ext.depends)}"')]
             jobs += [
                 (compiler, source, Path(folder, level), f"-DLEVEL={level}", *flags)
@@ -86,7 +88,7 @@ class BuildLibrary(build_ext):
                 objects = [*threads.map(lambda job: compiled(*job), jobs)]
             library = Path(folder, target.name)
             run([*compiler, "-shared", "-pthread", *objects, "-o", library, "-lm"])
-            library.replace(target)
+            shutil.copy2(library, target)
 
     def copy_extensions_to_source(self) -> None:
         """Put what was built beside the sources of a checkout, where it may be in use.

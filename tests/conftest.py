@@ -173,4 +173,4 @@ def torch_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torch translate, as where the library for CPUs could not be built."""
     from nmt_cli.search import engine
 
-    monkeypatch.setattr(engine, "_kernels", lambda device: None)
+    monkeypatch.setattr(engine, "kernels_for", lambda device: None)

@@ -96,7 +96,11 @@ def test_the_lowest_versions_of_all_dependencies_work(setup_arguments):
     ],
 )
 def test_a_compiler_that_fails_is_named_and_nmt_cli_installs(tmp_path, compiler, problem):
-    result = run_setup("build_ext", "--build-lib", str(tmp_path), CC=compiler)
+    stale = tmp_path / "nmt_cli/model/compiled/library.so"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of older sources")  # would get into a wheel
+    folders = ("--build-lib", str(tmp_path), "--build-temp", str(tmp_path / "temp"))
+    result = run_setup("build_ext", *folders, CC=compiler)
     assert result.returncode == 0
     assert re.search(f'building extension "nmt_cli.*library" failed: {problem}', result.stderr)
     assert not [*tmp_path.rglob("*.so"), *tmp_path.rglob("*.o")]

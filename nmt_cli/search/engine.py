@@ -86,7 +86,7 @@ class SearchEngine:
         prefer_flash_attention(self._device)
         precision = choose_decoding_precision(computing.precision, self._device)
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
-        self._kernels = _kernels(self._device)
+        self._kernels = kernels_for(self._device)
         if precision == "bf16" and self._kernels and not self._kernels.functions.has_bf16():
             logs.warning("bf16 is computed in fp32: this CPU has no instructions for it.")
             precision = "fp32"
@@ -188,14 +188,22 @@ class SearchEngine:
             self.free_caches()
 
 
-def _kernels(device: torch.device) -> Kernels | None:
-    """Return the library for CPUs; None on a GPU, and with a warning where there is none."""
+_warned_of = set[str]()  # why there is no library
+
+
+def kernels_for(device: torch.device) -> Kernels | None:
+    """Return the library for CPUs; None on a GPU, and where there is none, with one warning.
+
+    Raises UserError if it was built from other sources.
+    """
     if device.type != "cpu":
         return None
     try:
         return load_kernels()
     except NoKernelsError as error:
-        logs.warning(f"torch translates, several times as slowly, because {error}")
+        if str(error) not in _warned_of:
+            _warned_of.add(str(error))
+            logs.warning(f"torch translates, several times as slowly, because {error}")
         return None
 
 

@@ -28,6 +28,7 @@ from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import ValidationSearch
+from nmt_cli.search.engine import kernels_for
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
@@ -99,6 +100,8 @@ class Validator:
         self._sets: list[MeasuredSet] = [*corpus.validation, *changed]
         self._references: dict[str | None, References] = {}  # by the name of the set
         self._logged_signatures: set[str] = set()
+        if recipe.validation.bleu != "off":
+            kernels_for(objective.machine.device)  # raises here, not at the first validation
         if recipe.validation.bleu != "off" and objective.machine.ranks.is_main:
             self._references = {each.name: self._references_of(each) for each in self._sets}
         without_loss = [each.name for each in changed if not len(each.target)]

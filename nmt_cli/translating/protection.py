@@ -18,7 +18,7 @@ _EMOJI = (
 _CHANGED = "(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007e]+\U000e007f)*"
 _NOT_AT_THE_END = r"""[^\s<>()"'.,;:!?\]}»”’。，、！？；：）」』】]"""
 _FORMAT = (
-    r"%(?:\d+\$|\(\w+\))?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[jztL])?"
+    r"%(?:\d+\$|\(\w+\))?[-+#0]*(?:[1-9]\d*|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[jztL])?"
     "[diouxXeEfFgGaAcspn@]"
 )
 COMMON_PATTERNS = {

@@ -15,7 +15,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import InterruptedTrainingError
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search import engine
@@ -59,6 +59,20 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     assert validation is not None
     assert validation.bleu == pytest.approx(100.0)
     assert f"|tok:{tokenize}|" in validation.as_record()["bleu_signature"]
+
+
+def test_a_library_of_other_sources_is_refused_before_the_first_step(toy, monkeypatch):
+    def refuse():
+        raise UserError("library.so was built from other sources")
+
+    monkeypatch.setattr(engine, "load_kernels", refuse)
+    objective = Objective(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
+    with pytest.raises(UserError, match="built from other sources"):
+        Validator(toy.recipe, toy.corpus, objective)
+    silent = toy.recipe.model_copy(
+        update={"validation": toy.recipe.validation.model_copy(update={"bleu": "off"})}
+    )
+    Validator(silent, toy.corpus, objective)  # which translates nothing
 
 
 SIZES = {"news": 11, "talks": 7, "web": 1}
