@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -268,8 +267,9 @@ class Answers:
         text = one_line(self._tokenizer.joined(source))
         if len(text) != len(source):  # pieces of words were joined
             return Output(text)
-        places = [match.span() for match in re.finditer(r"\S+", text)]
-        return Output(text, [Span(*place, *place) for place in places])
+        # Each character has a span, because a tag may be within a word, as in 10<sup>3</sup>.
+        places = (place for place, each in enumerate(text) if not each.isspace())
+        return Output(text, [Span(place, place + 1, place, place + 1) for place in places])
 
     def _alternative(self, ranked: Ranked, text: str, repairs: Repairs | None) -> Alternative:
         hypotheses = ranked.hypotheses

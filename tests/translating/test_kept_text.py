@@ -140,6 +140,27 @@ def test_in_markup_marks_and_cells_stay():
     assert found.text == sentence.text.replace("<li>", "<li>1. ") + rest
 
 
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<td>10<sup>3</sup></td>",
+        "<td>12,5<sup>1)</sup> + 3<sub>1</sub></td>",
+        "<td>1,<wbr>000</td>",
+        "<p>[<a href='x'>1</a>]-[<a href='y'>2</a>]</p>",
+        "<p>\u00a9 12<b>\u0663</b>\u00ad<i>\U0001f600</i></p>",
+    ],
+)
+def test_tags_stay_at_their_characters_in_what_stays(markup):
+    (found,) = translator(markup="html").translate([markup])
+    assert found.text == markup
+
+
+def test_tags_stay_at_their_characters_in_marks():
+    line = "<p><b>1</b>. (<i>a</i>) ant bee</p>"
+    (found,) = translator(markup="html", constraints=LONG).translate([line])
+    assert found.text.startswith("<p><b>1</b>. (<i>a</i>) ")
+
+
 def test_alignments_count_what_stays():
     line = "• 1. ant bee cat.  12:30.  Dog eel"
     options = {"alignments": True, "constraints": LONG}
