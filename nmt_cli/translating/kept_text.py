@@ -17,7 +17,7 @@ from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.segments import Segments
 
 if TYPE_CHECKING:
-    from nmt_cli.translating.protection import Protection
+    from nmt_cli.translating.wanted_output import Wanted
 
 _BULLET = "[-*\u2013\u2014\u2022\u00b7\u2023\u2043\u25a0\u25aa\u25ab\u25cb\u25cf\u25e6]"
 _IN_BRACKETS = r"[(\uff08]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})[)\uff09]"
@@ -57,18 +57,18 @@ def knows_letters(tokenizer: Tokenizer) -> bool:
 
 
 def with_marks(
-    text: str, cut: Callable[[str], Segments], language: str, protection: Protection | None
+    text: str, cut: Callable[[str], Segments], language: str, wanted: Wanted
 ) -> Segments:
     """Return the segments that ``cut`` makes of ``text``, and list marks as segments of their own.
 
-    No mark is cut off that ``protection`` finds together with what follows.
+    No mark is cut off that is in protected text, or in a term, together with what follows.
     """
     segments = cut(text)
     texts, gaps = list[str](), [segments.gaps[0]]
     for segment, gap in zip(segments.texts, segments.gaps[1:], strict=True):
         rest = segment
         for _ in range(MOST_MARKS):
-            mark = _mark_before(rest, language, protection)
+            mark = _mark_before(rest, language, wanted)
             if mark is None:
                 break
             gaps[-1] += mark[1]
@@ -83,12 +83,14 @@ def with_marks(
     return Segments(texts, gaps)
 
 
-def _mark_before(text: str, language: str, protection: Protection | None) -> re.Match[str] | None:
+def _mark_before(text: str, language: str, wanted: Wanted) -> re.Match[str] | None:
     """Return the match of the mark before the sentence ``text``; None if there is none."""
     mark = _marks_before_text(language).match(text)
     if mark is None or not has_letters(text[mark.end() :]):
         return None
-    places = () if protection is None else protection.found_in(text)
+    if wanted.glossary is not None and wanted.glossary.has_term_across(text, mark.end(2)):
+        return None
+    places = () if wanted.protection is None else wanted.protection.found_in(text)
     return None if any(each.begin < mark.end() < each.end for each in places) else mark
 
 

@@ -138,8 +138,7 @@ class LineJobs:
             return ()
         protection = job.wanted.protection
         try:
-            has_prefix = bool(job.wanted.prefix)
-            job.layout = self._segmenter.layout(request, protection, has_prefix=has_prefix)
+            job.layout = self._segmenter.layout(request, job.wanted)
             segments: Sequence[str] = () if is_blank(request.text) else (request.text,)
             segments = segments if job.layout is None else job.layout.texts
             if protection is not None and self._answers.keep_pieces:
@@ -160,7 +159,7 @@ class LineJobs:
             ProtectedText(text) if protection is None else self._outputs.protected(text, protection)
             for text in segments
         ]
-        kept = [not wanted.prefix and self._is_kept(source, wanted) for source in sources]
+        kept = [not wanted.needs_model and self._is_kept(source, wanted) for source in sources]
         if wanted.required and all(kept):
             return sources
         return [each._replace(is_kept=kept) for each, kept in zip(sources, kept, strict=True)]

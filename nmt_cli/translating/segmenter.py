@@ -20,6 +20,7 @@ from nmt_cli.translating.segments import Layout, Segments, SegmentsError, senten
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.translating.markup.blocks import Markup
+    from nmt_cli.translating.wanted_output import Wanted
 
 ALIGNMENTS_OF_MARKUP = "alignments count the words of a text without tags"
 LANGUAGE_MISSING = (
@@ -66,13 +67,11 @@ class Segmenter:
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
 
-    def layout(
-        self, request: Request, protection: Protection | None = None, *, has_prefix: bool = False
-    ) -> Layout | None:
+    def layout(self, request: Request, wanted: Wanted) -> Layout | None:
         """Return the segments of a line; None if it is one segment as it is, or nothing is seen.
 
-        No segment ends within what ``protection`` finds. If the output ``has_prefix``, list marks
-        are no segments. Raises SegmentsError if the line cannot be cut.
+        No segment ends within protected text. List marks are no segments if what is ``wanted``
+        needs the model for all text. Raises SegmentsError if the line cannot be cut.
         """
         split = self._split_sentences if request.split is None else request.split
         markup = self._markup if request.markup is None else request.markup
@@ -82,15 +81,17 @@ class Segmenter:
             refused = ALIGNMENTS_OF_MARKUP if markup else self._alignments_refused
             if refused is not None:
                 raise SegmentsError(refused)
-        keeps_marks = self.keeps_text and not has_prefix
+        keeps_marks = self.keeps_text and not wanted.needs_model
         has_mark = keeps_marks and begins_with_mark(request.text, self._language)
         is_unseen = is_blank(request.text) and not request.text.isspace()
         if markup is None and (is_unseen or not (split or has_mark)):
             return None
         try:
-            cut = self._cutter(is_split=split, is_markup=markup is not None, protection=protection)
+            cut = self._cutter(
+                is_split=split, is_markup=markup is not None, protection=wanted.protection
+            )
             if keeps_marks:
-                cut = partial(self._with_marks, cut, protection)
+                cut = partial(self._with_marks, cut, wanted)
             if markup is None:
                 return cut(request.text)
             # This import takes time; lines without markup do not need it.
@@ -100,10 +101,8 @@ class Segmenter:
         except UserError as error:
             raise SegmentsError(str(error)) from None
 
-    def _with_marks(
-        self, cut: Callable[[str], Segments], protection: Protection | None, text: str
-    ) -> Segments:
-        return with_marks(text, cut, self._language, protection)
+    def _with_marks(self, cut: Callable[[str], Segments], wanted: Wanted, text: str) -> Segments:
+        return with_marks(text, cut, self._language, wanted)
 
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None

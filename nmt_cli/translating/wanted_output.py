@@ -67,6 +67,11 @@ class Wanted(NamedTuple):
     error: str | None = None
 
     @property
+    def needs_model(self) -> bool:
+        """Whether no text is its own translation, so that an output begins with the prefix."""
+        return bool(self.prefix)
+
+    @property
     def rule_data(self) -> dict[str, Any]:
         """The data of the rules about pieces."""
         data = {

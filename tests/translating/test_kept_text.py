@@ -14,6 +14,7 @@ from nmt_cli.translating.kept_text import needs_no_model, with_marks
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.segments import sentences, whole
+from nmt_cli.translating.wanted_output import Wanted
 from tests.fake_models import tiny_recipe, translator_of, untrained
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}
@@ -80,7 +81,7 @@ def test_what_needs_one(text):
     ],
 )
 def test_marks_are_segments_of_their_own(text, marks):
-    segments = with_marks(text, whole, "en", None)
+    segments = with_marks(text, whole, "en", Wanted())
     assert segments.texts[:-1] == marks
     joined = "".join(a + b for a, b in zip(segments.gaps, [*segments.texts, ""], strict=True))
     assert joined == text
@@ -89,7 +90,7 @@ def test_marks_are_segments_of_their_own(text, marks):
 
 def test_the_sentences_of_an_item_are_cut_too():
     text = "• A dog runs. Two men sit.\n\n(2) A cat. 12:30. - A bee."
-    segments = with_marks(text, lambda each: sentences(each, "en"), "en", None)
+    segments = with_marks(text, lambda each: sentences(each, "en"), "en", Wanted())
     assert segments.texts == [
         *("•", "A dog runs.", "Two men sit."),
         *("(2)", "A cat.", "12:30.", "- A bee."),
@@ -101,14 +102,23 @@ def test_the_sentences_of_an_item_are_cut_too():
 @pytest.mark.parametrize("language", ["de", "nb", "cs", "hu", "tr", "und", "de-AT", "DE_ch"])
 def test_numbers_that_may_be_ordinals_stay_in_their_sentence(language):
     for text in ("1. Mai 2020", "II. Weltkrieg"):
-        assert with_marks(text, whole, language, None).texts == [text]
-    assert with_marks("1) Mai", whole, language, None).texts == ["1)", "Mai"]
+        assert with_marks(text, whole, language, Wanted()).texts == [text]
+    assert with_marks("1) Mai", whole, language, Wanted()).texts == ["1)", "Mai"]
 
 
 def test_a_mark_within_protected_text_is_not_cut_off():
-    protection = Protection([r"1\. FC"])
-    assert with_marks("1. FC dog", whole, "en", protection).texts == ["1. FC dog"]
-    assert with_marks("1. A dog", whole, "en", protection).texts == ["1.", "A dog"]
+    wanted = Wanted(protection=Protection([r"1\. FC"]))
+    assert with_marks("1. FC dog", whole, "en", wanted).texts == ["1. FC dog"]
+    assert with_marks("1. A dog", whole, "en", wanted).texts == ["1.", "A dog"]
+
+
+def test_a_mark_within_a_term_is_not_cut_off():
+    wanted = Wanted(glossary=Glossary.of({"1. FC": "fox", "-": "ant", "A": "eel"}))
+    assert with_marks("1. FC A", whole, "en", wanted).texts == ["1. FC A"]
+    assert with_marks("- 1. \tFC A", whole, "en", wanted).texts == ["-", "1. \tFC A"]
+    assert with_marks("1. A 1. FC", whole, "en", wanted).texts == ["1.", "A 1. FC"]
+    (found,) = translator().translate([Request("- dog fox", glossary={"- dog": "ant bee"})])
+    assert "ant bee" in found.text
 
 
 def test_lines_without_letters_come_out_as_they_are():

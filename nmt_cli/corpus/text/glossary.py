@@ -111,6 +111,14 @@ class Glossary:
         """
         return list(dict.fromkeys(term for _, term in self._matches(_normal(text))))
 
+    def has_term_across(self, text: str, place: int) -> bool:
+        """Return whether a term that occurs in ``text`` begins before ``place`` and ends after."""
+        before = len(_normal(text[:place]))
+        for end, term in self._matches(_normal(text)):
+            if end > before:
+                return end - len(_normal(term.source)) < before
+        return False
+
     def marked(
         self, text: str, tags: tuple[str, str], form_of: Callable[[Term], str | None]
     ) -> MarkedText:
