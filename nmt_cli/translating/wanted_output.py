@@ -68,8 +68,11 @@ class Wanted(NamedTuple):
 
     @property
     def needs_model(self) -> bool:
-        """Whether no text is its own translation, so that an output begins with the prefix."""
-        return bool(self.prefix)
+        """Whether no text is its own translation.
+
+        The output must begin with the prefix, and may not have a banned phrase.
+        """
+        return bool(self.prefix) or self.banned is not None
 
     @property
     def rule_data(self) -> dict[str, Any]:

@@ -205,6 +205,20 @@ def test_what_an_output_must_have_comes_from_the_model():
     assert "dog" in sentence.split()
 
 
+def test_banned_phrases_are_banned_from_what_would_stay():
+    requests = [
+        Request("12:30", banned=["12:30"]),
+        Request("1. ant", banned=["1."]),
+        Request("<td>12:30</td>", banned=["12:30"], markup="html"),
+    ]
+    translated = translator(words=[*WORDS, "1."]).translate(requests)
+    for found, request in zip(translated, requests, strict=True):
+        assert found.error is None
+        assert request.banned[0] not in found.text
+    of_all = translator(constraints=Constraints(banned=("12:30",)))
+    assert "12:30" not in texts_of(of_all.translate(["12:30"]))
+
+
 def test_pieces_are_not_joined_in_what_keeps_them():
     recipe = tiny_recipe(model=SMALL, tokenizer={"joiner": "@@"})
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), "@@")
