@@ -12,7 +12,7 @@ from nmt_cli.corpus.text.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
-from nmt_cli.files.lines import one_line
+from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.linearization import Linearization
 from nmt_cli.parsing.repair import Repairs
@@ -26,12 +26,7 @@ from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Layout, Output, Span
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.unit_spans import unit_spans
-from nmt_cli.translating.word_links import (
-    WordLinks,
-    joined_links,
-    links_of_parts,
-    links_of_segments,
-)
+from nmt_cli.translating.word_links import joined_links, links_of_segments
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
@@ -143,7 +138,7 @@ class Answers:
         alternatives = [
             self._alternative(each, one_line(text), repairs)._replace(
                 not_copied=_not_copied(sources, [one_line(text)]),
-                alignment=self._links(links_of_parts(each.hypotheses, parts), wanted),
+                alignment=self._links(sources, [""], [each.hypotheses], [parts], wanted),
             )
             for each, (text, repairs) in zip(ranking, texts, strict=True)
         ]
@@ -185,11 +180,10 @@ class Answers:
             if not alternatives:  # the best
                 texts = zip(sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
-            links = links_of_segments(sources, list(layout.separators), of_each, parts)
             alternatives.append(
                 self._alternative(each, layout.filled(outputs), None)._replace(
                     not_copied=_not_copied(sources, [output.text for output in outputs]),
-                    alignment=self._links(links, wanted),
+                    alignment=self._links(sources, layout.separators, of_each, parts, wanted),
                 )
             )
         num_parts = 1 + sum(max(0, count - 1) for count in counts)
@@ -207,15 +201,32 @@ class Answers:
         """Return the translation of a line whose segments are kept or blank."""
         outputs = [self._output((), (), source, True) for source in sources]
         nothing: list[tuple[()]] = [()] * len(sources)
-        separators = [""] * len(sources) if layout is None else list(layout.separators)
-        links = self._links(links_of_segments(sources, separators, nothing, nothing), wanted)
+        separators = [""] * len(sources) if layout is None else layout.separators
+        links = self._links(sources, separators, nothing, nothing, wanted)
         if layout is None:
             return Translation("".join(output.text for output in outputs), alignment=links)
         return Translation(layout.filled(outputs), alignment=links, is_joined=True)
 
-    def _links(self, every: Iterable[WordLinks], wanted: Wanted) -> Links:
+    def _links(
+        self,
+        sources: Sequence[ProtectedText],
+        separators: Iterable[str],
+        hypotheses: Sequence[Sequence[Hypothesis]],
+        parts: Sequence[Sequence[Part]],
+        wanted: Wanted,
+    ) -> Links:
         """Return the links of the words of a line, if they are asked for."""
-        return joined_links(every) if self._alignments or wanted.alignments else ()
+        if not (self._alignments or wanted.alignments):
+            return ()
+        every = links_of_segments(sources, separators, hypotheses, parts, self._have_pieces)
+        return joined_links(every).links
+
+    def _have_pieces(self, text: str) -> list[bool]:
+        """Return for each word of ``text`` whether it has pieces; an invisible one may not."""
+        return [
+            not is_blank(word) or bool(self._tokenizer.encode(self.known_text(word)))
+            for word in self._tokenizer.joined(text).split()
+        ]
 
     def _ranking(
         self, found: Sequence[tuple[Hypothesis, ...]], alpha: float | None

@@ -274,8 +274,6 @@ class LineJobs:
                 return
         if job.layout is not None:
             job.parts_of_each = [len(parts) for parts in of_each]
-            for parts, separator in zip(of_each, job.layout.separators, strict=True):
-                parts[:1] = [part._replace(separator=separator) for part in parts[:1]]
         parts = [part for parts in of_each for part in parts]
         if len(parts) > 1 and job.wanted.required:
             job.error = NO_SENTENCE if len(job.sources) > 1 else NO_PLACE

@@ -70,7 +70,7 @@ class Layout(Protocol):
 
     @property
     def separators(self) -> Iterable[str]:
-        """What is before each segment; "" if nothing separates it from the segment before."""
+        """What is before each segment; words go on where it has no white space."""
         ...
 
     @property
@@ -91,8 +91,8 @@ class Segments(NamedTuple):
 
     @property
     def separators(self) -> Iterable[str]:
-        """What is before each segment; "" if nothing separates it from the segment before."""
-        return (gap and " " for gap in self.gaps[:-1])
+        """What is before each segment."""
+        return self.gaps[:-1]
 
     @property
     def need_spans(self) -> Sequence[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.links import Links
@@ -13,12 +13,12 @@ from nmt_cli.translating.over_long import Part
 
 
 class WordLinks(NamedTuple):
-    """The links of the words of a part of a line, or of a segment that is kept."""
+    """The links of the words of a part of a line, or of a segment."""
 
     links: Links
     num_sources: int
     num_targets: int
-    separator: str  # before it; "": it goes on with the last word before it
+    separator: str = ""  # before it; without white space: it goes on with the last word before it
 
 
 def links_of_parts(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> Iterator[WordLinks]:
@@ -32,28 +32,58 @@ def links_of_parts(hypotheses: Sequence[Hypothesis], parts: Sequence[Part]) -> I
 
 def links_of_segments(
     sources: Sequence[ProtectedText],
-    separators: Sequence[str],
+    separators: Iterable[str],
     hypotheses: Sequence[Sequence[Hypothesis]],
     parts: Sequence[Sequence[Part]],
+    have_pieces: Callable[[str], list[bool]],
 ) -> Iterator[WordLinks]:
-    """Yield the links of the parts of each segment; a kept one is its own translation."""
+    """Yield the links of each segment; a kept one is its own translation.
+
+    ``have_pieces`` returns for each word of a text whether the model gets a piece of it.
+    """
     for number, (source, separator) in enumerate(zip(sources, separators, strict=True)):
-        if not source.is_kept:
-            yield from links_of_parts(hypotheses[number], parts[number])
-            continue
-        num_words = len(one_line(source.source).split())
-        links = tuple((place, place) for place in range(num_words))
-        yield WordLinks(links, num_words, num_words, separator)
+        if source.is_kept:
+            of_segment = _links_of_kept(source.source)
+        else:
+            of_segment = joined_links(links_of_parts(hypotheses[number], parts[number]))
+            of_segment = _with_words_without_pieces(of_segment, have_pieces(source.text))
+        yield of_segment._replace(separator=separator)
 
 
-def joined_links(every: Iterable[WordLinks]) -> Links:
-    """Return the links of a line whose parts and segments have these."""
+def _links_of_kept(text: str) -> WordLinks:
+    words = text.split()
+    sources = [number for number, word in enumerate(words) for _ in one_line(word).split()]
+    links = tuple((source, target) for target, source in enumerate(sources))
+    return WordLinks(links, len(words), len(sources))
+
+
+def _with_words_without_pieces(of_segment: WordLinks, have_pieces: Sequence[bool]) -> WordLinks:
+    """Return ``of_segment`` with numbers that count all words of the source."""
+    numbers = [number for number, has_pieces in enumerate(have_pieces) if has_pieces]
+    num_without = len(have_pieces) - len(numbers)
+    if num_without == 0:
+        return of_segment
+    links = tuple(
+        (numbers[source] if source < len(numbers) else source + num_without, target)
+        for source, target in of_segment.links
+    )
+    return of_segment._replace(links=links, num_sources=of_segment.num_sources + num_without)
+
+
+def joined_links(every: Iterable[WordLinks]) -> WordLinks:
+    """Return the links of a segment or a line whose parts or segments have these."""
     links: list[tuple[int, int]] = []
     num_sources = num_targets = 0
     for each in every:
-        if each.separator == "":
-            num_sources, num_targets = max(0, num_sources - 1), max(0, num_targets - 1)
+        num_sources += _num_words_between(num_sources, each.separator)
+        num_targets += _num_words_between(num_targets, each.separator)
         links += [(num_sources + source, num_targets + target) for source, target in each.links]
         num_sources += each.num_sources
         num_targets += each.num_targets
-    return tuple(links)
+    return WordLinks(tuple(dict.fromkeys(links)), num_sources, num_targets)
+
+
+def _num_words_between(num_words: int, separator: str) -> int:
+    """Return the number of words in what follows ``num_words``; -1 if it separates nothing."""
+    before = "x" if num_words else ""
+    return len(f"{before}{separator}x".split()) - len(f"{before}x")

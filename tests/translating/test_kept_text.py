@@ -181,9 +181,32 @@ def test_alignments_count_what_stays():
     expected += [(5, num_words + 2)]
     expected += [(s + 6, t + num_words + 3) for s, t in second.alignment]
     assert found.alignment == tuple(expected)
-    for line in ("12 : 30", "12 \0 : 30"):
-        (kept,) = translator(alignments=True).translate([line])
-        assert kept.alignment == ((0, 0), (1, 1), (2, 2))
+    kept, with_null = translator(alignments=True).translate(["12 : 30", "12 \0 : 30"])
+    assert kept.alignment == ((0, 0), (1, 1), (2, 2))
+    assert with_null.alignment == ((0, 0), (2, 1), (3, 2))  # of "12   : 30"
+
+
+def test_alignments_count_words_that_nobody_sees():
+    options = {"alignments": True, "constraints": LONG}
+    lines = ["dog eel fox", "\u200b dog \u00ad \u200b eel fox \u200b", "1. \u200b dog eel fox"]
+    plain, unseen, marked = translator(**options).translate(lines)
+    places = [1, 4, 5]  # of the words of the first line in the second
+    assert len(plain.text.split()) == len(plain.alignment) > 0
+    assert [unseen.text.strip(" \u200b"), marked.text] == [plain.text, f"1. \u200b {plain.text}"]
+    shift = unseen.text.split().index(plain.text.split()[0])
+    assert unseen.alignment == tuple((places[s], t + shift) for s, t in plain.alignment)
+    assert marked.alignment == ((0, 0), *((s + 2, t + 2) for s, t in plain.alignment))
+
+
+@pytest.mark.parametrize("gap", ["\u00ad", "\u200b"])
+def test_words_go_on_behind_a_gap_without_white_space(gap):
+    language = {"data": {"source_language": "zh"}}
+    recipe = tiny_recipe(model=SMALL, **language)
+    options = {"alignments": True, "constraints": LONG}
+    (plain,) = untrained(WORDS, recipe, **options).translate(["dog fox"])
+    (found,) = untrained(WORDS, recipe, **options).translate([f"\u4e00\u3001{gap}dog fox"])
+    assert found.text == f"\u4e00\u3001{gap}{plain.text}"
+    assert found.alignment == tuple(dict.fromkeys([(0, 0), *plain.alignment]))
 
 
 def test_what_an_output_must_have_comes_from_the_model():

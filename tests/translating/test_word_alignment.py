@@ -124,7 +124,7 @@ def test_the_words_of_parts_are_counted_through_the_line():
     parts = [Part([3, 4], ""), Part([5], " "), Part([3, 4], " "), Part([3, 4], "")]
     # The last part begins in the middle of a word of both sides.
     of_parts = [crossed, hypothesis((), (), 1), crossed, crossed]
-    found = joined_links(links_of_parts(of_parts, parts))
+    found = joined_links(links_of_parts(of_parts, parts)).links
     assert found == ((1, 0), (0, 1), (4, 2), (3, 3), (5, 3), (4, 4))
 
 
