@@ -8,11 +8,12 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from nmt_cli.corpus.text.language_codes import base_of
-from nmt_cli.files.lines import is_blank
+from nmt_cli.files.lines import INVISIBLE, is_blank
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.protection import Protection
 
 PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
+BLANKS = re.compile(rf"[\s{INVISIBLE}]*")
 WINDOW = 20_000  # characters that sentencex gets at a time; its time is quadratic for some texts
 
 
@@ -134,12 +135,18 @@ def sentences(text: str, language: str, protection: Protection | None = None) ->
         if is_blank(segment):
             gaps[-1] += segment
             continue
-        sentence = segment.strip()
-        start = segment.index(sentence)
+        start, end = _num_blanks(segment), len(segment) - _num_blanks(segment[::-1])
         gaps[-1] += segment[:start]
-        texts.append(sentence)
-        gaps.append(segment[start + len(sentence) :])
+        texts.append(segment[start:end])
+        gaps.append(segment[end:])
     return Segments(texts, gaps)
+
+
+def _num_blanks(text: str) -> int:
+    """Return how many characters at the start of ``text`` are white space or invisible."""
+    blanks = BLANKS.match(text)
+    assert blanks is not None  # it matches the empty text
+    return blanks.end()
 
 
 def _cut_in_windows(text: str, cut: Callable[[str], list[str]]) -> Iterator[str]:

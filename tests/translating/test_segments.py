@@ -81,6 +81,12 @@ def test_sentences_and_gaps_are_the_text(parts):
         assert all(is_blank(gap) for gap in found.gaps)
 
 
+def test_what_nobody_sees_between_sentences_belongs_to_none():
+    found = sentences("\ufeff Dog. \u200b\u00adDog\u00adfox.\u200b \u200eCat\u200d \u200f", "en")
+    assert found.texts == ["Dog.", "Dog\u00adfox.", "Cat\u200d"]
+    assert found.gaps == ["\ufeff ", " \u200b\u00ad", "\u200b \u200e", " \u200f"]
+
+
 @given(
     length=st.integers(10_200, 10_250),
     filler=st.sampled_from(["A dog runs.\n\n", "A dog runs. ", "a", "狗跑了。", "กา", "\u0301"]),
