@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from nmt_cli.translating.wanted_output import Wanted
 
 _BULLET = "[-*\u2013\u2014\u2022\u00b7\u2023\u2043\u25a0\u25aa\u25ab\u25cb\u25cf\u25e6]"
-_IN_BRACKETS = r"[(\uff08]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})[)\uff09]"
-_WITH_DOT = r"(?:\d{1,3}(?:\.\d{1,3})*|[IVX]{1,5})\."
+# No number of one letter: "V." may be an initial, "(I)" a word, and "(x)" a variable.
+_IN_BRACKETS = (
+    r"(?![(\uff08][ivxIVX][)\uff09])"
+    r"[(\uff08]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})[)\uff09]"
+)
+_WITH_DOT = r"(?:\d{1,3}(?:\.\d{1,3})*|[IVX]{2,5})\."
 _SECTION = rf"\u00a7+\s?{_WITH_DOT}"
 _CHINESE_DIGIT = "[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]"
 # These need no space. Between numbers the mark is a comma: 一、二年级 are the years one and two.

@@ -48,7 +48,9 @@ def test_what_needs_no_model(text):
     assert needs_no_model(text)
 
 
-@pytest.mark.parametrize("text", ["a", "12 a", "5 km", "三", "١ كلب", "º", "A.", "1st", "<s>"])
+@pytest.mark.parametrize(
+    "text", ["a", "12 a", "5 km", "三", "١ كلب", "º", "A.", "X.", "(i)", "1st", "<s>"]
+)
 def test_what_needs_one(text):
     assert not needs_no_model(text)
 
@@ -62,7 +64,10 @@ def test_what_needs_one(text):
         ("(1) A dog.", ["(1)"]),
         ("- A dog.", ["-"]),
         ("• 1. A dog.", ["•", "1."]),
-        ("I. A dog.", ["I."]),
+        ("II. A dog.", ["II."]),
+        ("(ii) A dog.", ["(ii)"]),
+        ("(a) A dog.", ["(a)"]),
+        ("i) A dog.", ["i)"]),
         ("§ 5. A dog.", ["§ 5."]),
         ("1.2. A dog.", ["1.2."]),
         ("1、一个人。", ["1、"]),
@@ -75,6 +80,10 @@ def test_what_needs_one(text):
         ("-5 dogs", []),
         ("- 5 -", []),
         ("A. Smith", []),
+        ("I. Newton", []),
+        ("V. Smith said", []),
+        ("(I) am here", []),
+        ("（x） is positive", []),
         ("12. 30", []),
         ("一、二年级", []),
         ("", []),
