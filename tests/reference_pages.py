@@ -16,7 +16,13 @@ from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models
-from nmt_cli.serving.requests import MOST_PARTS, MOST_PHRASE_CHARACTERS, MOST_PHRASES, Limits
+from nmt_cli.serving.requests import (
+    MOST_COMPARED,
+    MOST_PARTS,
+    MOST_PHRASE_CHARACTERS,
+    MOST_PHRASES,
+    Limits,
+)
 from nmt_cli.serving.service import Service
 from nmt_cli.serving.workers import Figures as WorkerFigures
 
@@ -73,10 +79,13 @@ def http() -> str:
             "p",
             "A request beyond `--max-body-bytes`, `--max-characters` or `--max-lines` has status "
             f"413, and so has one with more than {MOST_PHRASES:,} terms, required and banned "
-            f"phrases, or more than {MOST_PHRASE_CHARACTERS:,} characters in these. A body that "
-            "takes more than `--max-seconds` has 408. Lines beyond `--max-waiting-lines`, and a "
-            "translation that takes longer than `--max-seconds`, have 503. A connection that sends "
-            "no head of a request, or does not read its answer, is closed after `--max-seconds`.",
+            f"phrases, or more than {MOST_PHRASE_CHARACTERS:,} characters in these. Of the "
+            "terms of a request that begin with the same word, one of each length is counted: "
+            f"their characters times those of the texts may be at most {MOST_COMPARED:,}. A body "
+            "that takes more than `--max-seconds` has 408. Lines beyond `--max-waiting-lines`, and "
+            "a translation that takes longer than `--max-seconds`, have 503. A connection that "
+            "sends no head of a request, or does not read its answer, is closed after "
+            "`--max-seconds`.",
         ),
         openapi.Block(
             "p",

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nmt_cli.corpus.text.glossary import lengths_by_word
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.translating.record_keys import STRING, Key, list_of, refuse_wrong
 
@@ -27,7 +28,7 @@ AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
 SMALL_REQUEST = 1_000  # bytes; work on more would keep the event loop from other requests
 REQUEST_ID = ContextVar("REQUEST_ID", default="")  # of the request that is being answered
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
-
+MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
 
 TEXTS = {"anyOf": [STRING, list_of(STRING, 1)]}
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
@@ -249,6 +250,20 @@ def refuse_many_phrases(record: Mapping[str, Any]) -> None:
     if num_characters > MOST_PHRASE_CHARACTERS:
         message = f"terms and phrases of {num_characters:,} characters are more than"
         raise RefusedError(413, f"{message} {MOST_PHRASE_CHARACTERS:,}")
+    if isinstance(terms := record.get("glossary"), dict):
+        _refuse_many_lengths(terms, _num_characters(record["text"]))
+
+
+def _refuse_many_lengths(terms: Iterable[str], num_characters: int) -> None:
+    sums = {word: sum(lengths) for word, lengths in lengths_by_word(terms).items()}
+    word = max(sums, key=sums.__getitem__, default="")
+    if sums and num_characters * sums[word] > MOST_COMPARED:
+        raise RefusedError(
+            413,
+            f"{num_characters:,} characters of text times {sums[word]:,} of the terms that begin "
+            f"with {word[:50]!r} (one of each length) are more than {MOST_COMPARED:,}; send less "
+            "text, or fewer such terms",
+        )
 
 
 def _num_characters(value: Any) -> int:

@@ -43,6 +43,19 @@ def test_terms_in_small_letters_are_found_in_any_case():
     assert [term.targets for term in both.found_in("us Us US")] == [("wir",), ("USA",)]
 
 
+def test_a_term_longer_than_the_rest_of_a_text_is_not_found():
+    assert found("the cat", "cat", "cat and dog") == ["cat"]
+
+
+def test_only_terms_with_the_first_word_of_a_place_are_looked_for_there(monkeypatch):
+    asked = []
+    term_at = Glossary._term_at
+    monkeypatch.setattr(Glossary, "_term_at", lambda *a: asked.append(a[1:3]) or term_at(*a))
+    many = [f"{'x' * n} y" for n in range(1, 500)]
+    assert found("a dog xx y Cat", *many, "dog bowl", "Cat", "cat", "CAT") == ["xx y", "Cat"]
+    assert asked == [(2, 10), (6, 10), (11, 14)]
+
+
 def test_a_file_has_terms_forms_and_cases(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text(

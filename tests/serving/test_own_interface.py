@@ -100,6 +100,17 @@ def test_terms_and_phrases_are_limited(running_service):
     assert found == "10,001 terms and phrases are more than 10,000"
     found = error(prefix="a" * 200_000, glossary={"ab": ["c" * 150_000, "d" * 150_000]})
     assert found == "terms and phrases of 500,002 characters are more than 500,000"
+    found = error(text="ant " * 5_000, glossary={"Ant " * n + "eel": "a" for n in range(1, 101)})
+    assert found == (
+        "20,000 characters of text times 20,500 of the terms that begin with 'ant' (one of each "
+        "length) are more than 100,000,000; send less text, or fewer such terms"
+    )
+
+
+def test_terms_of_many_lengths_with_different_first_words_are_allowed(running_service):
+    terms = {f"{'a' * n} bee": "b" for n in range(1, 400)}
+    record = {"text": ["ant " * 25] * 20, "source": "en", "glossary": terms}
+    assert len(post(running_service, "/v1/translate", record)["translations"]) == 20
 
 
 def test_sentences_and_gaps_are_the_text(running_service):

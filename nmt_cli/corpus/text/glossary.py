@@ -52,10 +52,14 @@ class Glossary:
     def __init__(self, terms: Iterable[Term]) -> None:
         """Of terms with the same source and case, the last one counts."""
         self.terms = {(term.source, term.case): term for term in terms}
-        self._by_text: dict[str, list[Term]] = defaultdict(list)
+        self._exact, self._any_case = dict[str, Term](), dict[str, Term]()
         for term in self.terms.values():
-            self._by_text[_lowered(_normal(term.source))].append(term)
-        self._lengths = sorted({len(text) for text in self._by_text}, reverse=True)
+            text = _normal(term.source)
+            self._exact.setdefault(text, term)
+            if _is_any_case(term.source, term.case):
+                self._any_case.setdefault(_lowered(text), term)
+        lengths = lengths_by_word(term.source for term in self.terms.values())
+        self._lengths = {word: sorted(each, reverse=True) for word, each in lengths.items()}
 
     def __str__(self) -> str:
         """Return a checksum of the terms, by which a record shows whether they have changed."""
@@ -143,24 +147,33 @@ class Glossary:
 
     def _matches(self, text: str) -> Iterator[tuple[int, Term]]:
         """Yield the terms that occur in ``text``, each with the place where it ends."""
-        lowered, place = _lowered(text), 0
-        while place < len(text):
-            term = self._match(text, lowered, place) if is_border(text, place) else None
-            place += 1 if term is None else len(_normal(term.source))
-            if term is not None:
-                yield place, term
+        lowered, begin, end = _lowered(text), 0, 0
+        for word in _words(text):
+            if begin >= end:  # behind the term before
+                for length in self._lengths.get(lowered[begin : begin + len(word)], ()):
+                    if term := self._term_at(begin, begin + length, text, lowered):
+                        end = begin + length
+                        yield end, term
+                        break
+            begin += len(word)
 
-    def _match(self, text: str, lowered: str, place: int) -> Term | None:
-        for length in self._lengths:
-            end = place + length
-            if end <= len(text) and lowered[place:end] in self._by_text and is_border(text, end):
-                written = text[place:end]
-                terms = self._by_text[lowered[place:end]]
-                exact = [term for term in terms if _normal(term.source) == written]
-                for term in (*exact, *terms):
-                    if term in exact or _is_any_case(term.source, term.case):
-                        return term
-        return None
+    def _term_at(self, begin: int, end: int, text: str, lowered: str) -> Term | None:
+        if end > len(text):
+            return None
+        term = self._exact.get(text[begin:end]) or self._any_case.get(lowered[begin:end])
+        return term if term is not None and is_border(text, end) else None
+
+
+def lengths_by_word(sources: Iterable[str]) -> dict[str, set[int]]:
+    """Return the different lengths of the terms that begin with the same word.
+
+    At each place of a text with this word, a term of each length is looked for.
+    """
+    lengths: dict[str, set[int]] = defaultdict(set)
+    for source in sources:
+        text = _lowered(_normal(source))
+        lengths[next(_words(text), "")].add(len(text))
+    return lengths
 
 
 def is_in_word(character: str) -> bool:
@@ -176,6 +189,15 @@ def is_border(text: str, place: int) -> bool:
     """Return whether no word of ``text`` goes on at ``place``."""
     is_inside = 0 < place < len(text)
     return not (is_inside and is_in_word(text[place - 1]) and is_in_word(text[place]))
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield what is between the borders of ``text``: words, and each other character."""
+    begin = 0
+    for place in range(1, len(text) + 1):
+        if is_border(text, place):
+            yield text[begin:place]
+            begin = place
 
 
 def _normal(text: str) -> str:
