@@ -84,6 +84,7 @@ async def cut(service: Service, http: Request) -> Response:
 def _cut(service: Service, record: dict[str, Any]) -> Response:
     refuse_wrong_keys(record, CUT)
     text, source = record["text"], record["source"]
+    service.limits.refuse_large([text])
     known = service.models.sources
     if not any(fits(source, code) for code in known):
         raise RefusedError(400, f"no model has the source {source!r}; known: {', '.join(known)}")

@@ -14,7 +14,7 @@ from nmt_cli.translating.protection import Protection
 
 PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
 BLANKS = re.compile(rf"[\s{INVISIBLE}]*")
-WINDOW = 20_000  # characters that sentencex gets at a time; its time is quadratic for some texts
+WINDOW = 4_000  # characters that sentencex gets at a time; its time is quadratic for some texts
 
 
 class SegmentsError(ValueError):
@@ -152,16 +152,24 @@ def _num_blanks(text: str) -> int:
 def _cut_in_windows(text: str, cut: Callable[[str], list[str]]) -> Iterator[str]:
     """Yield the segments of ``text``, which ``cut`` returns for each window of it.
 
-    The last segment of a window may continue in the next window, so it is cut again there.
+    The last segment of a window may continue in the next window, so it is cut again there. So are
+    those behind three quarters, which may be within brackets that the window does not close. It
+    ends before a quotation that it would not close: sentencex would then cut within all others.
     """
     begin = window = 0  # of the next segment, and of the window
     while window < len(text):
         is_last = window + WINDOW >= len(text)
-        *found, last = _unchanged(text[window : window + WINDOW], cut)
+        enough = len(text) if is_last else window + WINDOW * 3 // 4
+        part = text[window : window + WINDOW]
+        if not is_last and part.count('"') % 2:
+            part = part[: part.rindex('"')] or part
+        *found, last = _unchanged(part, cut)
         for each in [*found, last] if is_last else found:
             window += len(each)
             yield text[begin:window]
             begin = window
+            if window >= enough:
+                break
         if not found:  # the segment may be longer than a window
             window += len(last)
 

@@ -54,6 +54,18 @@ def test_large_requests_are_refused(silent, record, error):
     assert (answer.status_code, answer.json()) == (413, {"error": error})
 
 
+@pytest.mark.parametrize(
+    ("path", "record"),
+    [
+        ("/v1/sentences", {"text": "a" * 101, "source": "en"}),
+    ],
+)
+def test_the_characters_of_all_texts_are_limited(silent, path, record):
+    answer = post(silent, path, json=record)
+    error = "101 characters are more than 100"
+    assert (answer.status_code, answer.json()) == (413, {"error": error})
+
+
 def test_a_body_without_a_length_is_limited_too(silent):
     answer = post(silent, data=iter([b" " * 1_500, b" " * 1_500]))
     assert (answer.status_code, answer.headers["Connection"]) == (413, "close")

@@ -105,10 +105,29 @@ def test_long_documents_are_cut_as_their_paragraphs_are(monkeypatch):
     alone = [text for each in paragraphs for text in sentences(each, "en").texts]
     assert len(alone) == 6 + 2 + 1 + 600 + 900
     assert sentences("\n\n".join(paragraphs), "en").texts == alone
+    for opening, closing in ("“”", "«»", "「」", '""'):
+        quoted = f"Mr. Smith said: {opening}Go. Now.{closing} He left. "
+        for start in range(len(quoted)):  # a window ends at each place
+            found = sentences("a" * start + "b! " + quoted * 100, "en").texts
+            assert found[-200:] == [quoted[:-10].strip(), "He left."] * 100
     for window in range(200, 252):  # it ends at each place of a sentence
         monkeypatch.setattr(segments, "WINDOW", window)
         found = sentences("He left (at 3.5). Who is Mr. Smith? " * 50, "en")
         assert found.texts == ["He left (at 3.5).", "Who is Mr. Smith?"] * 50
+
+
+def test_texts_of_open_quotations_are_cut_in_short_windows(monkeypatch):
+    import sentencex
+
+    sizes, segment = list[int](), sentencex.segment
+    monkeypatch.setattr(
+        sentencex, "segment", lambda code, text: sizes.append(len(text)) or segment(code, text)
+    )
+    for text in ('"(a. ' * 5_000, 'He said: "Go. ' * 3_000, "word " * 8_000):
+        sizes.clear()
+        sentences(text, "en")
+        assert max(sizes) <= 4_000
+        assert sum(sizes) < 2 * len(text)
 
 
 def test_a_text_without_an_end_of_a_sentence_is_one_segment():
