@@ -57,6 +57,7 @@ async def attention(service: Service, http: Request) -> Response:
     fields = await service.fields(http)
     refuse_wrong_keys(fields, PAIR)
     text, translation, name = (fields[key] for key in PAIR)
+    service.limits.refuse_large([text + translation])
     if is_blank(text) or is_blank(translation):
         raise RefusedError(400, "text and translation must not be blank")
     model = service.model(None, None, name)

@@ -58,6 +58,7 @@ def test_large_requests_are_refused(silent, record, error):
     ("path", "record"),
     [
         ("/v1/sentences", {"text": "a" * 101, "source": "en"}),
+        ("/v1/attention", {"text": "a", "translation": "b" * 100, "model": "sentencepiece"}),
     ],
 )
 def test_the_characters_of_all_texts_are_limited(silent, path, record):
