@@ -38,13 +38,15 @@ def app_of(service: Service, origins: Sequence[str] = ()) -> Starlette:
         allow_headers=["*"],
         expose_headers=[ID_HEADER],
     )
-    return Starlette(
+    app = Starlette(
         routes=[
             Route(each.path, _answering(service, each), methods=[each.method]) for each in PATHS
         ],
         middleware=[Middleware(_WithIds), *([cors] if origins else [])],
         exception_handlers={HTTPException: _http_error},
     )
+    app.router.redirect_slashes = False  # it would redirect to the host that the client names
+    return app
 
 
 def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:

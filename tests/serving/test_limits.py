@@ -181,6 +181,13 @@ def test_no_file_is_reachable(silent, path):
         assert client.recv(100).startswith(b"HTTP/1.1 404")
 
 
+@pytest.mark.parametrize(("path", "key"), [("/v2/usage/", "message"), ("/health/", "error")])
+def test_a_path_with_a_slash_at_its_end_is_unknown(silent, path, key):
+    headers = {"Host": "example.org"}
+    answer = requests.get(f"{silent.url}{path}", headers=headers, timeout=30, allow_redirects=False)
+    assert (answer.status_code, answer.json()) == (404, {key: "Not Found"})
+
+
 def test_forms_that_cannot_be_read_are_refused(silent):
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     for body in (b"q=%ff", b"q=\xff"):
