@@ -41,6 +41,7 @@ from nmt_cli.translating.workers.messages import AttentionOf
 # Each further one would keep the interpreter from the event loop for longer.
 NUM_THREADS = 2
 KEY_FIELDS = ("api_key", "auth_key")
+MOST_KEYS = 10  # of a request
 KEY_SCHEMES = ("bearer", "deepl-auth-key")
 DECIDED = 0.8  # the confidence of a detected language; a text with less follows the other texts
 
@@ -322,9 +323,10 @@ async def _gone(http: Request) -> None:
 
 
 def _taken_keys(fields: dict[str, Any]) -> list[str]:
-    """Return the keys of users that ``fields`` has, and remove them from it."""
-    found = [fields.pop(name) for name in KEY_FIELDS if name in fields]
-    return [str(key) for key in found if isinstance(key, str | int)]
+    """Return the first keys of users that ``fields`` has, and remove all from it."""
+    given = [fields.pop(name) for name in KEY_FIELDS if name in fields]
+    found = [key for each in given for key in (each if isinstance(each, list) else [each])]
+    return [str(key) for key in found[:MOST_KEYS] if isinstance(key, str | int)]
 
 
 def _digest(key: str) -> bytes:

@@ -139,6 +139,17 @@ def test_a_key_may_be_given_among_the_fields(command, way):
         assert answer.status_code == status
 
 
+def test_a_key_may_be_given_several_times(command):
+    for keys, status in (
+        (["right"] * 2, 200),
+        (["wrong", "right"], 200),
+        (["wrong"] * 2, 403),
+        ([*["wrong"] * 10, "right"], 403),  # as many are compared as one may try
+    ):
+        url, options = f"{command.url}/v2/usage", {"params": {"auth_key": keys}}
+        assert requests.get(url, timeout=30, **options).status_code == status
+
+
 TEXTS = [
     "".join(map(chr, range(32, 127))),
     "Die Straße\r\n--x\r\n\r\n\tist lang.\n",
