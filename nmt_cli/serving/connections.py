@@ -43,7 +43,7 @@ def most_accepted() -> int:
     return min(2048, _most_files() // 8)
 
 
-class _TooLargeError(Exception):
+class _RefusedError(Exception):
     """Ends the reading of a request."""
 
 
@@ -103,9 +103,16 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to answer."""
         self._unread, self._is_in_head = 0, False
+        if self.parser.should_upgrade() and self._has_body():
+            # The parser does not read this body, so it would begin the next request.
+            message = (
+                "a request with a body cannot ask for an upgrade; leave the header Upgrade out"
+            )
+            self._refuse(HTTPStatus.BAD_REQUEST, message)
+            raise _RefusedError
         super().on_headers_complete()
         if len(self.pipeline) > MOST_WAITING:
-            raise _TooLargeError
+            raise _RefusedError
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of a body."""
@@ -119,15 +126,23 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a request that cannot be read."""
+        if self.transport.is_closing():
+            return  # it has been refused
         if self._is_too_large():
             self._refuse_large()
         else:
             self._refuse(HTTPStatus.BAD_REQUEST, msg)
 
+    def _has_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
+        )
+
     def _count(self, num_bytes: int) -> None:
         self._head_bytes += num_bytes
         if self._is_too_large():
-            raise _TooLargeError
+            raise _RefusedError
 
     def _is_too_large(self) -> bool:
         return self._head_bytes > MOST_HEAD_BYTES or len(self.headers or ()) > MOST_HEADERS

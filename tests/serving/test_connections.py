@@ -74,6 +74,35 @@ def test_few_requests_are_taken_before_the_first_is_answered(command):
     assert re.findall(b"HTTP/1.1 (\\d+)", found)[-1] == b"400"
 
 
+UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: %b\r\n"
+
+
+@pytest.mark.parametrize("kind", [b"h2c", b"websocket"])
+@pytest.mark.parametrize(
+    "length", [b"Content-Length: %d" % len(HEALTH), b"Transfer-Encoding: chunked"]
+)
+@pytest.mark.parametrize("line", [b"POST /health", b"GET /health", b"CONNECT here:80"])
+def test_the_body_of_a_request_for_an_upgrade_is_no_further_request(command, kind, length, line):
+    with socket.create_connection(command.place, timeout=30) as client:
+        client.sendall(line + b" HTTP/1.1\r\n" + UPGRADE % kind + length + b"\r\n\r\n")
+        found = client.recv(1_000)
+        with suppress(ConnectionError):
+            client.sendall(HEALTH)
+            while part := client.recv(1_000):
+                found += part
+        assert re.findall(rb"HTTP/1.1 (\d+)", found) == [b"400"]
+        assert b"leave the header Upgrade out" in found
+
+
+@pytest.mark.parametrize("kind", ["h2c", "websocket"])
+def test_an_upgrade_without_a_body_is_not_made(command, kind):
+    headers = {"Connection": "Upgrade", "Upgrade": kind, "Content-Length": "0"}
+    with requests.Session() as session:
+        for _ in range(2):
+            answer = session.get(f"{command.url}/health", headers=headers, timeout=30)
+            assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+
+
 def test_further_connections_are_refused(command):
     limits = Path(f"/proc/{command.process.pid}/limits").read_text()
     assert re.search(rf"Max open files +{HARD} +{HARD} ", limits)
