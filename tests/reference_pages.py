@@ -17,10 +17,14 @@ from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models
 from nmt_cli.serving.requests import (
+    MOST_ASIDE,
     MOST_COMPARED,
+    MOST_FIELDS,
+    MOST_HELD_BYTES,
     MOST_PARTS,
     MOST_PHRASE_CHARACTERS,
     MOST_PHRASES,
+    SMALL_REQUEST,
     Limits,
 )
 from nmt_cli.serving.service import Service
@@ -89,10 +93,19 @@ def http() -> str:
         ),
         openapi.Block(
             "p",
-            f"A form in parts may have {MOST_PARTS:,}, none of which has parts itself. A head of "
-            f"more than {MOST_HEAD_BYTES:,} bytes, query and trailers included, or of more than "
-            f"{MOST_HEADERS} headers has status 431. Connections beyond {MOST_CONNECTIONS:,}, or "
-            "beyond half of the files that the service may open, are closed with 503.",
+            f"A form or a query may have {MOST_FIELDS:,} fields, and a form in parts "
+            f"{MOST_PARTS:,}, none of which has parts itself. From clients whose key is not known "
+            f"yet, {MOST_ASIDE} requests of more than {SMALL_REQUEST:,} bytes may wait to be read, "
+            f"and their bodies may have {MOST_HELD_BYTES:,} bytes together (or "
+            "`--max-body-bytes`, if that is more); further ones have 503.",
+        ),
+        openapi.Block(
+            "p",
+            f"A head of more than {MOST_HEAD_BYTES:,} bytes, query and trailers included, or of "
+            f"more than {MOST_HEADERS} headers has status 431. Connections beyond "
+            f"{MOST_CONNECTIONS:,}, or beyond half of the files that the service may open, are "
+            "closed with 503. A request with a body that asks for an upgrade of the connection has "
+            "status 400; without a body it is answered as any other.",
         ),
         openapi.Block("table", rows=[("option", "default", "meaning"), *_limits()]),
         openapi.Block("h2", "Figures for Prometheus"),

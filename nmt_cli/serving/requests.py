@@ -5,9 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -21,14 +31,20 @@ if TYPE_CHECKING:
     from nmt_cli.serving.service import Service
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
-MOST_FIELDS = 100_000  # of a form
+MOST_FIELDS = 10_000  # of a form
 MOST_PARTS = 1_000  # of a form in several parts
 PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
 AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
 SMALL_REQUEST = 1_000  # bytes; work on more would keep the event loop from other requests
 REQUEST_ID = ContextVar("REQUEST_ID", default="")  # of the request that is being answered
+# Each further one would keep the interpreter from the event loop for longer.
+NUM_THREADS = 2
+MOST_ASIDE = 64  # calls that are in threads or wait for one; then new requests are refused
+MOST_HELD_BYTES = 1 << 26  # of bodies whose fields have not been read
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
 MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
+
+T = TypeVar("T")
 
 TEXTS = {"anyOf": [STRING, list_of(STRING, 1)]}
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
@@ -102,34 +118,86 @@ def is_large(http: Request) -> bool:
     return getattr(http.state, "num_bytes", 0) > SMALL_REQUEST
 
 
-async def read_body(http: Request, limits: Limits) -> bytes:
-    """Return the body. Raises RefusedError if it is too large or comes too slowly."""
+class Aside:
+    """Threads for what takes long; meanwhile the event loop answers other requests."""
+
+    def __init__(self, seconds: float) -> None:
+        """``seconds`` is the longest time that a call waits for its result."""
+        self._threads, self._seconds = ThreadPoolExecutor(NUM_THREADS, "requests"), seconds
+        self.num_inside = 0
+
+    def refuse_if_full(self) -> None:
+        """Raise RefusedError if many calls are waiting."""
+        if self.num_inside >= MOST_ASIDE:
+            message = f"{self.num_inside} large requests are being read already"
+            raise RefusedError(503, message, retry_after=1)
+
+    async def __call__(self, is_long: bool, function: Callable[..., T], *arguments: Any) -> T:
+        """Return what ``function`` returns: if it takes long, from a thread.
+
+        Raises RefusedError if the threads have too much to do.
+        """
+        if not is_long:
+            return function(*arguments)
+        found = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        self.num_inside += 1
+        try:
+            return await asyncio.wait_for(found, self._seconds)
+        except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
+            message = f"the service did not work on it within {self._seconds:g} seconds"
+            raise RefusedError(503, message, retry_after=1) from None
+        finally:
+            self.num_inside -= 1
+
+
+class Held:
+    """The bodies that are in memory, until their fields are read."""
+
+    num_bytes = 0
+
+
+@asynccontextmanager
+async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[bytes]:
+    """Read the body, which is one of ``held`` until the end of the block.
+
+    Raises RefusedError if it is too large or comes too slowly, or if too much is held.
+    """
+    size = 0
 
     async def read() -> bytes:
-        parts, size = list[bytes](), 0
+        nonlocal size
+        parts = list[bytes]()
         async for part in http.stream():
             parts.append(part)
             size += len(part)
+            held.num_bytes += len(part)
             if size > limits.body_bytes:
                 refuse()
+            if held.num_bytes > max(MOST_HELD_BYTES, limits.body_bytes):
+                raise _closing(RefusedError(503, "too many bodies are being read", retry_after=1))
         return b"".join(parts)
 
     def refuse() -> None:
-        # The rest of the body would be read before the next request of this connection.
-        message = f"the body has more than {limits.body_bytes:,} bytes"
-        error = RefusedError(413, message)
-        error.headers["Connection"] = "close"
-        raise error
+        raise _closing(RefusedError(413, f"the body has more than {limits.body_bytes:,} bytes"))
 
     length = http.headers.get("content-length", "0")
     if length.isdecimal() and int(length[:20]) > limits.body_bytes:
         refuse()
     try:
-        body = await asyncio.wait_for(read(), limits.seconds)
-    except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
-        raise RefusedError(408, "the body did not come in time") from None
-    http.state.num_bytes = len(http.scope["query_string"]) + len(body)
-    return body
+        try:
+            body = await asyncio.wait_for(read(), limits.seconds)
+        except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
+            raise RefusedError(408, "the body did not come in time") from None
+        http.state.num_bytes = len(http.scope["query_string"]) + len(body)
+        yield body
+    finally:
+        held.num_bytes -= size
+
+
+def _closing(error: RefusedError) -> RefusedError:
+    """Let the answer close the connection, which else reads the rest of the body first."""
+    error.headers["Connection"] = "close"
+    return error
 
 
 def json_object(body: bytes) -> dict[str, Any]:

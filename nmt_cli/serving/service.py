@@ -7,10 +7,9 @@ import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -23,13 +22,15 @@ from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
 from nmt_cli.serving.requests import (
     REQUEST_ID,
     SMALL_REQUEST,
+    Aside,
+    Held,
     Limits,
     RefusedError,
     body_fields,
+    body_of,
     is_large,
     json_object,
     query_fields,
-    read_body,
 )
 from nmt_cli.serving.worker import Batch
 from nmt_cli.serving.workers import Figures as WorkerFigures
@@ -38,14 +39,10 @@ from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf
 
-# Each further one would keep the interpreter from the event loop for longer.
-NUM_THREADS = 2
 KEY_FIELDS = ("api_key", "auth_key")
 MOST_KEYS = 10  # of a request
 KEY_SCHEMES = ("bearer", "deepl-auth-key")
 DECIDED = 0.8  # the confidence of a detected language; a text with less follows the other texts
-
-T = TypeVar("T")
 
 
 class Texts(NamedTuple):
@@ -87,7 +84,9 @@ class Service:
         self.figures = Figures()
         self.figures.read_from(self)
         self._translating = translating
-        self._threads = ThreadPoolExecutor(NUM_THREADS, "requests")
+        self.aside = Aside(limits.seconds)
+        # Those of clients whose key is known have room of their own.
+        self._held = {is_known: Held() for is_known in (False, True)}
         self._keys = None if keys is None else [_digest(key) for key in keys]
 
     @property
@@ -111,6 +110,8 @@ class Service:
     async def fields(self, http: Request) -> dict[str, Any]:
         """Return the fields of a JSON object, a form or the query; raises as ``record`` does."""
         is_long = len(http.scope["query_string"]) > SMALL_REQUEST
+        if is_long:
+            self.aside.refuse_if_full()
         query = await self.aside(is_long, query_fields, http)
         kind = http.headers.get("content-type", "")
         return await self._read(http, query, partial(body_fields, kind))
@@ -128,8 +129,11 @@ class Service:
         keys += _taken_keys(query)
         if keys:
             self._refuse_strangers(keys)
-        body = await read_body(http, self.limits)
-        fields = await self.aside(is_large(http), parse, body)
+        is_known = bool(keys) and self.has_keys
+        async with body_of(http, self.limits, self._held[is_known]) as body:
+            if is_large(http) and not is_known:
+                self.aside.refuse_if_full()
+            fields = await self.aside(is_large(http), parse, body)
         in_body = _taken_keys(fields)
         if not keys:
             self._refuse_strangers(in_body)
@@ -143,23 +147,6 @@ class Service:
         if not any(found):
             what = "this is no key of this service" if keys else "this service needs an API key"
             raise RefusedError(403, what)
-
-    async def aside(self, is_long: bool, function: Callable[..., T], *arguments: Any) -> T:
-        """Return what ``function`` returns: if it takes long, from a thread.
-
-        Meanwhile the event loop answers other requests. Raises RefusedError if the threads have too
-        much to do.
-        """
-        if not is_long:
-            return function(*arguments)
-        loop, seconds = asyncio.get_running_loop(), self.limits.seconds
-        found = loop.run_in_executor(self._threads, function, *arguments)
-        try:
-            return await asyncio.wait_for(found, seconds)
-        except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
-            raise RefusedError(
-                503, f"the service did not work on it within {seconds:g} seconds", retry_after=1
-            ) from None
 
     def model(self, source: str | None, target: str | None, name: str | None = None) -> Model:
         """Return the model for a request. Raises RefusedError if there is none."""

@@ -4,10 +4,12 @@ import json
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 import requests
 
+from nmt_cli.serving import requests as reading
 from nmt_cli.serving import server
 from nmt_cli.serving.requests import Limits
 from tests.serving.conftest import Silent, running
@@ -104,6 +106,47 @@ def test_a_large_request_waits_for_a_thread_only_so_long(silent, monkeypatch):
     released.set()
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert "did not work on it within 0.4 seconds" in answer.text
+
+
+@pytest.fixture
+def with_key():
+    with running(here=Silent(), keys=["secret"]) as found:
+        yield found
+
+
+LARGE = json.dumps({**RECORD, "prefix": "a" * 1_500}).encode()
+
+
+def test_only_so_many_large_requests_of_strangers_wait_for_a_thread(with_key, monkeypatch):
+    released = threading.Event()
+    monkeypatch.setattr(json, "loads", lambda _: released.wait(30) and {})
+    monkeypatch.setattr(reading, "MOST_ASIDE", 3)
+    with ExitStack() as stack:
+        for number in range(3):
+            client = stack.enter_context(socket.create_connection(with_key.address, timeout=30))
+            client.sendall(head(len(LARGE)) + LARGE)
+            until(lambda: with_key.service.aside.num_inside == number + 1)  # noqa: B023
+        for path in ("/v1/translate", f"/translate?q={'a' * 1_500}"):
+            answer = post(with_key, path, data=LARGE)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            assert "3 large requests are being read already" in answer.text
+        released.set()
+        assert client.recv(100).startswith(b"HTTP/1.1 403")
+    until(lambda: post(with_key, data=LARGE).status_code == 403)
+
+
+def test_bodies_of_strangers_take_only_so_much_memory(with_key, monkeypatch):
+    monkeypatch.setattr(reading, "MOST_HELD_BYTES", 1)  # so it is --max-body-bytes
+    part = b" " * 600_000
+    with socket.create_connection(with_key.address) as client:
+        client.sendall(head(1_000_000) + part)
+        until(lambda: post(with_key, data=part).status_code == 503)
+        answer = post(with_key, data=part)
+        assert (answer.status_code, answer.headers["Connection"]) == (503, "close")
+        assert answer.json() == {"error": "too many bodies are being read"}
+        key = {"Authorization": "Bearer secret"}
+        assert post(with_key, data=part, headers=key).status_code == 400
+    until(lambda: post(with_key, data=part).status_code == 400)
 
 
 def test_what_a_client_that_goes_away_asked_for_is_withdrawn(silent):
