@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
@@ -62,6 +63,9 @@ def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awai
             response = JSONResponse(record, error.status, error.headers)
         except ClientDisconnect:
             response = Response(status_code=STATUS_CLIENT_GONE)
+        except asyncio.CancelledError:  # the server has waited for it long enough, and ends
+            record = {key_of_errors(path): "the service is draining"}
+            response = JSONResponse(record, 503, {"Retry-After": "1"})
         except Exception:
             what = f"request {REQUEST_ID.get()}: {endpoint.method} {path} met a bug"
             logs.warning(f"{what}:\n{traceback.format_exc()}")

@@ -140,7 +140,9 @@ async def serve(
             host, port = listener.getsockname()[:2]
             logs.info(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}")
         await _until(ending, [each.broken for each in workers.values()])
-        await service.drained(drain_seconds)
+        deadline = loop.time() + drain_seconds
+        while service.num_inside and loop.time() < deadline and not server.force_exit:
+            await asyncio.sleep(0.05)
 
 
 async def _until(event: asyncio.Event, others: Iterable[Awaitable[None]]) -> None:

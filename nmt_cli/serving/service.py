@@ -79,7 +79,7 @@ class Service:
         self.models, self.limits = models, limits
         self.glossaries, self._patterns = glossaries, patterns
         self.state, self.detector = "starting", Detector(models.languages)
-        self.num_characters = self._num_inside = 0
+        self.num_characters = self.num_inside = 0  # requests that are being translated
         self.logs_text = False
         self.figures = Figures()
         self.figures.read_from(self)
@@ -255,22 +255,15 @@ class Service:
             name: self._translating[name].submit([lines[place] for place in of_model])
             for name, of_model in places.items()
         }
-        self._num_inside += 1
+        self.num_inside += 1
         try:
             await self._wait(http, [batch.done for batch in batches.values()])
         finally:
-            self._num_inside -= 1
+            self.num_inside -= 1
             for name, batch in batches.items():
                 if not batch.done.done():
                     self._translating[name].withdraw(batch)
         return _in_order(places, batches)
-
-    async def drained(self, seconds: float) -> None:
-        """Wait until no request is being translated, but no longer than ``seconds``."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while self._num_inside and loop.time() < deadline:
-            await asyncio.sleep(0.05)
 
     def figures_of_models(self) -> dict[str, WorkerFigures]:
         """Return the figures of what translates, by the name of the model."""

@@ -178,6 +178,32 @@ def test_what_was_accepted_is_finished_after_a_signal(command):
     assert not any(word in command.log for word in WORDS)
 
 
+@pytest.mark.parametrize(("seconds", "num_signals"), [(0, 1), (600, 2)])
+def test_what_is_not_finished_when_the_service_ends_is_refused(seconds, num_signals):
+    options = ("--workers=1", "--precision=fp32", "--device=cpu", f"--drain-seconds={seconds}")
+    command = Command(str(REVERSING), *options)
+    try:
+        command.url = command.wait_for(r"http://\S+").group()
+        for process in command.workers().values():
+            os.kill(process, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            record = {"text": "ant", "source": "en"}
+            url = f"{command.url}/v1/translate"
+            future = pool.submit(requests.post, url, json=record, timeout=60)
+            while not metric(command, "nmt_cli_worker_lines"):
+                time.sleep(0.01)
+            command.process.send_signal(signal.SIGTERM)
+            if num_signals > 1:
+                assert requests.get(f"{command.url}/health", timeout=30).status_code == 503
+                command.process.send_signal(signal.SIGINT)
+            assert command.process.wait(30) == 0
+            answer = future.result()
+        assert (answer.status_code, answer.json()) == (503, {"error": "the service is draining"})
+        assert "Traceback" not in command.log
+    finally:
+        command.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
