@@ -50,7 +50,12 @@ def test_a_term_longer_than_the_rest_of_a_text_is_not_found():
 def test_only_terms_with_the_first_word_of_a_place_are_looked_for_there(monkeypatch):
     asked = []
     term_at = Glossary._term_at
-    monkeypatch.setattr(Glossary, "_term_at", lambda *a: asked.append(a[1:3]) or term_at(*a))
+
+    def asking(*arguments):
+        asked.append(arguments[1:3])
+        return term_at(*arguments)
+
+    monkeypatch.setattr(Glossary, "_term_at", asking)
     many = [f"{'x' * n} y" for n in range(1, 500)]
     assert found("a dog xx y Cat", *many, "dog bowl", "Cat", "cat", "CAT") == ["xx y", "Cat"]
     assert asked == [(2, 10), (6, 10), (11, 14)]

@@ -146,8 +146,8 @@ def test_a_key_may_be_given_several_times(command):
         (["wrong"] * 2, 403),
         ([*["wrong"] * 10, "right"], 403),  # as many are compared as one may try
     ):
-        url, options = f"{command.url}/v2/usage", {"params": {"auth_key": keys}}
-        assert requests.get(url, timeout=30, **options).status_code == status
+        url = f"{command.url}/v2/usage"
+        assert requests.get(url, params={"auth_key": keys}, timeout=30).status_code == status
 
 
 TEXTS = [
