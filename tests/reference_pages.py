@@ -94,7 +94,8 @@ def http() -> str:
         openapi.Block(
             "p",
             f"A form or a query may have {MOST_FIELDS:,} fields, and a form in parts "
-            f"{MOST_PARTS:,}, none of which has parts itself. From clients whose key is not known "
+            f"{MOST_PARTS:,}, which may not have parts themselves. "
+            "From clients whose key is not known "
             f"yet, {MOST_ASIDE} requests of more than {SMALL_REQUEST:,} bytes may wait to be read, "
             f"and their bodies may have {MOST_HELD_BYTES:,} bytes together (or "
             "`--max-body-bytes`, if that is more); further ones have 503.",

@@ -45,7 +45,7 @@ OWN_FILE = re.compile(
     + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
 )
 LINKS = "train.links"
-MOST_LOOKED_AT = 100  # folders beside a missing one, of which one may be meant
+MOST_LOOKED_AT = 100  # folders beside a missing one: the user may mean one of them
 
 
 class ValidationSet(NamedTuple):

@@ -28,7 +28,7 @@ ColumnName = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class ParallelFiles(Section):
-    """Two text files, of which line n of one translates line n of the other, or one file of rows.
+    """Two text files, where line n of one translates line n of the other, or one file of rows.
 
     With data.treebank, the target is a file of trees; the source is the same file, or a text file
     whose line n is the words of tree n.

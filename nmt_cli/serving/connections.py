@@ -20,7 +20,7 @@ SECONDS_BETWEEN_WARNINGS = 60.0
 
 
 def allow_many_files() -> None:
-    """Raise the limit of open files, of which each connection is one, as far as is allowed."""
+    """Raise the limit of open files as far as is allowed: each connection is a file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -74,7 +74,7 @@ class _OfService(Collector):
         pieces = CounterMetricFamily("nmt_cli_pieces", "Pieces of the translations.", labels=names)
         invisible = CounterMetricFamily(
             "nmt_cli_lines_with_invisible",
-            "Lines of which characters that nobody sees were left out.",
+            "Lines from which invisible characters were left out.",
             labels=names,
         )
         deaths = CounterMetricFamily("nmt_cli_worker_deaths", "Workers that died.", labels=names)
