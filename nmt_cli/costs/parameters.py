@@ -1,5 +1,6 @@
-"""The number of trained parameters of a Transformer, by formula, and the memory of training."""
+"""The trained parameters of a Transformer, by formula, and the memory of training."""
 
+import math
 from typing import NamedTuple
 
 from nmt_cli.recipe.model_config import ModelConfig, StackShape
@@ -37,40 +38,88 @@ class Parameters(NamedTuple):
         return vectors + self.encoder.total + self.decoder.total
 
 
+Shapes = dict[str, tuple[int, ...]]
+
+
+def parameter_shapes(config: ModelConfig, vocabulary_size: int) -> Shapes:
+    """Return the names and shapes of a model's parameters, as ``Transformer`` has them.
+
+    A matrix that several places share has one name: ``output_weight``, if the output shares it.
+    """
+    width = config.d_model
+    shapes: Shapes = {"output_weight": (vocabulary_size, width)}
+    if config.output_bias:
+        shapes["output_bias"] = (vocabulary_size,)
+    source_size = config.source_vocabulary_size or vocabulary_size
+    own_matrices = {"source": config.tied_embeddings != "all"}
+    own_matrices["target"] = config.tied_embeddings == "none"
+    for side, size in (("source", source_size), ("target", vocabulary_size)):
+        if own_matrices[side]:
+            shapes[f"{side}_embedding.weight"] = size, width
+        if config.positions == "learned":
+            shapes[f"{side}_embedding.positions.weight"] = config.max_positions, width
+        if config.embedding_norm:
+            shapes |= _norm(f"{side}_embedding.norm", width)
+    for stack, shape in (("encoder", config.encoder), ("decoder", config.decoder)):
+        for number in range(shape.num_layers):
+            shapes |= _layer(f"{stack}_layers.{number}", config, shape, stack == "decoder")
+        if config.norm == "pre":
+            shapes |= _norm(f"{stack}_norm", width)
+    return shapes
+
+
+def _layer(name: str, config: ModelConfig, shape: StackShape, has_memory: bool) -> Shapes:
+    width, has_bias = config.d_model, config.attention_biases
+    keys, values = (shape.num_heads * each for each in (shape.key_width, shape.value_width))
+    attention = f"{name}.self_attention"
+    shapes = _linear(f"{attention}.queries_keys_values", width, 2 * keys + values, has_bias)
+    shapes |= _linear(f"{attention}.output", values, width, has_bias)
+    shapes |= _norm(f"{attention}_residual.norm", width)
+    if has_memory:
+        attention = f"{name}.memory_attention"
+        shapes |= _linear(f"{attention}.queries", width, keys, has_bias)
+        shapes |= _linear(f"{attention}.keys_values", width, keys + values, has_bias)
+        shapes |= _linear(f"{attention}.output", values, width, has_bias)
+        shapes |= _norm(f"{attention}_residual.norm", width)
+    network, has_bias = f"{name}.feed_forward", config.feed_forward_biases
+    shapes |= _linear(f"{network}.inner", width, shape.d_ff, has_bias)
+    shapes |= _linear(f"{network}.outer", shape.d_ff, width, has_bias)
+    return shapes | _norm(f"{network}_residual.norm", width)
+
+
+def _linear(name: str, inputs: int, outputs: int, has_bias: bool) -> Shapes:
+    weight: Shapes = {f"{name}.weight": (outputs, inputs)}
+    return weight | {f"{name}.bias": (outputs,)} if has_bias else weight
+
+
+def _norm(name: str, width: int) -> Shapes:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
 def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
     """Return the parameters of a model with this vocabulary."""
-    d_model = config.d_model
-    is_learned = config.positions == "learned"
-    num_vectors = MATRICES[config.tied_embeddings] * vocabulary_size
-    if config.source_vocabulary_size is not None:
-        num_vectors += config.source_vocabulary_size - vocabulary_size
+    shapes = parameter_shapes(config, vocabulary_size)
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    vectors = {name for name in sizes if name.endswith("_embedding.weight")} | {"output_weight"}
     return Parameters(
-        embeddings=num_vectors * d_model,
-        positions=2 * config.max_positions * d_model if is_learned else 0,
-        output_bias=vocabulary_size if config.output_bias else 0,
-        encoder=_of_stack(config, config.encoder, num_attentions=1),
-        decoder=_of_stack(config, config.decoder, num_attentions=2),
+        embeddings=sum(sizes[name] for name in vectors),
+        positions=_sum_of(sizes, "", ".positions."),
+        output_bias=sizes.get("output_bias", 0),
+        encoder=_of_stack(sizes, "encoder", "source"),
+        decoder=_of_stack(sizes, "decoder", "target"),
     )
 
 
-def _of_stack(config: ModelConfig, shape: StackShape, *, num_attentions: int) -> StackParameters:
-    """Return the parameters of a stack; the second attention of a layer is that to the memory."""
-    d_model = config.d_model
-    keys, values = (shape.num_heads * w for w in (shape.key_width, shape.value_width))
-    attention = 2 * d_model * (keys + values)
-    if config.attention_biases:
-        attention += 2 * keys + values + d_model
-    feed_forward = 2 * d_model * shape.d_ff
-    if config.feed_forward_biases:
-        feed_forward += shape.d_ff + d_model
-    num_norms = shape.num_layers * (num_attentions + 1)
-    num_norms += (config.norm == "pre") + config.embedding_norm
-    return StackParameters(
-        shape.num_layers * attention,
-        shape.num_layers * attention * (num_attentions - 1),
-        shape.num_layers * feed_forward,
-        num_norms * 2 * d_model,  # gain and bias
-    )
+def _of_stack(sizes: dict[str, int], stack: str, side: str) -> StackParameters:
+    """Return the parameters of a stack, with the norm of the embedding that enters it."""
+    parts = (".self_attention.", ".memory_attention.", ".feed_forward.", "norm.")
+    own = [_sum_of(sizes, f"{stack}_", part) for part in parts]
+    own[-1] += _sum_of(sizes, f"{side}_embedding.", "norm.")
+    return StackParameters(*own)
+
+
+def _sum_of(sizes: dict[str, int], start: str, part: str) -> int:
+    return sum(size for name, size in sizes.items() if name.startswith(start) and part in name)
 
 
 BYTES_OF_FP32 = 4

@@ -6,11 +6,17 @@ The memory of a training, against tensors that torch really keeps.
 import pytest
 import torch
 
-from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters, training_memory
+from nmt_cli.costs.parameters import (
+    activation_bytes_per_token,
+    count_parameters,
+    parameter_shapes,
+    training_memory,
+)
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import new_optimizer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.training_config import TrainingConfig
+from tests.architectures import OPTION_SETS, config_of
 
 
 def small(**changes):
@@ -21,6 +27,14 @@ def small(**changes):
 def built(config):
     with torch.device("meta"):
         return Transformer(config, vocabulary_size=37)
+
+
+@pytest.mark.parametrize("options", OPTION_SETS)
+def test_names_shapes_and_their_order_are_those_of_the_model(options):
+    model, shapes = built(config_of(options)), parameter_shapes(config_of(options), 37)
+    assert [*shapes.items()] == [(name, each.shape) for name, each in model.named_parameters()]
+    counted = count_parameters(config_of(options), 37)
+    assert counted.total == size_of(model)
 
 
 def size_of(module):
