@@ -4,7 +4,7 @@ import hashlib
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,11 +44,6 @@ class StandIn:
 
     def translate_window(self, lines: Sequence[Request]) -> list[Translation]:
         raise NotImplementedError
-
-    def translate_windows(
-        self, windows: Iterator[Sequence[Request]]
-    ) -> Iterator[list[Translation]]:
-        return map(self.translate_window, windows)
 
 
 class Tagging(StandIn):

@@ -76,7 +76,7 @@ OPTIONS = {
         "--devices",
         "--tag",
     }
-    | {"--engine", "--no-cuda-graphs"}
+    | {"--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
     "serve": MACHINE_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}

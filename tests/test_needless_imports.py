@@ -108,7 +108,6 @@ for module in pkgutil.iter_modules(commands.__path__):
 
 
 def test_lines_are_prepared_and_answered_without_torch():
-    """So they can be prepared for another engine beside ours."""
     names = ("request", "translation", "line_jobs", "answers", "wanted_output", "over_long")
     imports = "; ".join(f"import nmt_cli.translating.{name}" for name in names)
     code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"

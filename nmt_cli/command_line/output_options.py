@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from nmt_cli.command_line.options import PATH, number, together, whole_number
-from nmt_cli.hardware.choices import CTRANSLATE2
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
@@ -165,10 +164,6 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         for names in (SAMPLING, Constraints._fields)
     )
     _refuse_without_effect(constraints, others)
-    if constraints["glossary"] and others["engine_name"] == CTRANSLATE2:
-        raise WrongUsageError(
-            "--engine ctranslate2 has no --glossary; leave it out, or translate without --engine."
-        )
     constraints["glossary"] = _glossary("--glossary", constraints["glossary"])
     soft = _glossary("--soft-glossary", constraints["soft_glossary"])
     constraints["soft_glossary"] = _with_tags(soft, term_tags)

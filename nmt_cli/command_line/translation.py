@@ -26,7 +26,6 @@ from nmt_cli.command_line.options import (
 from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
-from nmt_cli.hardware.choices import CTRANSLATE2, OWN_ENGINE
 from nmt_cli.messages.figures import parse_number_list
 from nmt_cli.recipe.search_ranges import (
     BEAM_SIZE,
@@ -139,15 +138,6 @@ from nmt_cli.recipe.search_ranges import (
 @decoding_precision_option
 @fp32_products_option
 @click.option(
-    "--engine",
-    "engine_name",
-    type=click.Choice([OWN_ENGINE, CTRANSLATE2]),
-    default=OWN_ENGINE,
-    show_default=True,
-    help="ctranslate2 exports the model once and then needs no torch; it has no rules, samples, "
-    "alignments or ensembles.",
-)
-@click.option(
     "--no-cuda-graphs",
     is_flag=True,
     help="On a GPU, do not repeat steps of the search as CUDA graphs; to avoid a fault in them.",
@@ -156,8 +146,8 @@ from nmt_cli.recipe.search_ranges import (
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
-    help="Processes on the CPU that share the text, of one thread each; with --engine ctranslate2 "
-    "batches at a time.  [default: one per core if the text is long]",
+    help="Processes on the CPU that share the text, of one thread each.  [default: one per core if "
+    "the text is long]",
 )
 @click.option(
     "--devices", type=click.IntRange(1, 1024), help="GPUs that share the text.  [default: one]"

@@ -21,10 +21,14 @@ from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, neare
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
 # Options of earlier versions, with their commands, and what to do without them.
-REMOVED = dict.fromkeys(
-    product(("translate", "serve"), ("--compile", "--no-compile")),
-    "on a CPU, compiled layers are always used; leave it out",
-)
+REMOVED = {
+    **dict.fromkeys(
+        product(("translate", "serve"), ("--compile", "--no-compile")),
+        "on a CPU, compiled layers are always used; leave it out",
+    ),
+    ("translate", "--engine"): "nmt-cli always searches by itself; leave it out. CTranslate2 loads "
+    "what nmt-cli export --format ctranslate2 writes",
+}
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
 # A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.

@@ -36,7 +36,6 @@ from nmt_cli.commands.lines.translation_processes import (
     Processes,
     choose_processes,
     coming_from,
-    opened_ctranslate2,
     opened_engine,
     processes_that_pay,
 )
@@ -51,7 +50,7 @@ from nmt_cli.commands.lines.translation_record import (
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.output_streams import is_stream
-from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
@@ -83,7 +82,6 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     threads: int | None = None,
     workers: int | None = None,
     devices: int | None = None,
-    engine_name: str = OWN_ENGINE,
     arguments: Sequence[str] | None = None,
     **options: Unpack[TranslatorOptions],
 ) -> int:
@@ -91,17 +89,16 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
 
     With ``shard``, only this part of ``input_path`` is translated. ``workers`` processes on the CPU
     or ``devices`` GPUs share the text; if ``workers`` is None, the length of the text decides, if
-    nothing limits threads or memory. CTranslate2, another engine, translates ``workers`` batches at
-    a time. If it ends early and ``arguments`` are given, those of the command, the output file is
-    kept for ``resume``. Raises UserError if the model, the input or an option is wrong, OutputError
-    if the output cannot be written, and LinesFailedError for a bug.
+    nothing limits threads or memory. If it ends early and ``arguments`` are given, those of the
+    command, the output file is kept for ``resume``. Raises UserError if the model, the input or an
+    option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
     """
     options = options_for(output_format, options)
     input_path = None if input_path == STANDARD_INPUT else input_path
     refuse_to_replace([input_path] if input_path else [], output_path, is_resumable=True)
     if resume and (output_path is None or is_stream(output_path)):
         raise WrongUsageError("--resume continues a file; give its name with --output.")
-    recorded = recorded_options(options, input_format, output_format, shard, engine_name)
+    recorded = recorded_options(options, input_format, output_format, shard)
     counts = device, threads, workers, devices
     asked = as_asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
@@ -113,19 +110,16 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
         _keep_choices(options, output.made_with)
         together = {**options, "ensemble": ensemble}
-        if engine_name == OWN_ENGINE:
-            engine = stack.enter_context(_own_engine(model, counts, together, source, output))
-        else:
-            engine = opened_ctranslate2(model, device, workers, devices, threads, together)
+        engine = stack.enter_context(_engine(model, counts, together, source, output))
         if isinstance(output, ResumableOutput):
             made_with = {**recorded, **affecting(options), **engine.chosen}
-            output.begin(made_with, rounding(options, engine_name, engine.threads), asked)
+            output.begin(made_with, rounding(options, engine.threads), asked)
         tally = _translate_all(engine, source, output, input_format, output_format)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 
 
-def _own_engine(
+def _engine(
     model: Path,
     counts: tuple[str, int | None, int | None, int | None],
     options: dict[str, Any],

@@ -1,10 +1,5 @@
 """The names of the files and folders that the program writes, and finds again by name."""
 
-import os
-from pathlib import Path
-
-from nmt_cli.messages.errors import UserError
-
 # In every folder that appears whole: a model, a prepared corpus, a report.
 MANIFEST = "manifest.json"  # the folder's kind and format version; size and checksum of each file
 
@@ -48,16 +43,12 @@ SCORES = "scores"  # folder of their scores
 SCORES_FILE = "scores.json"  # in that folder
 SETS = "sets"  # key of the figures of each set by its name, there and in METRICS
 
-# In a model of CTranslate2; the others only in an export, whose config.json is CTranslate2's own.
+# In a model of CTranslate2; the second only in an export.
 CTRANSLATE2_MODEL = "model.bin"
-SETTINGS = "nmt-cli.json"  # the settings of the model, as in its config.json
 EXPORTED_SENTENCEPIECE = "sentencepiece.model"
 
 # In a report.
 PAGE = "index.html"
-
-# Names the folder of what programs make once for the user and may make again.
-CACHE_VARIABLE, USERS_CACHE = "XDG_CACHE_HOME", ".cache"
 
 # In the working directory, unless an option names another place.
 RUNS = "runs"  # folder of the runs
@@ -66,16 +57,3 @@ RUNS = "runs"  # folder of the runs
 def validation_part(name: str | None) -> str:
     """Return how the files of a validation set begin."""
     return "validation" if name is None else f"validation.{name}"
-
-
-def cache_folder() -> Path:
-    """Return the folder of what is made once for the user and may be deleted at any time.
-
-    Raises UserError if the user has none.
-    """
-    given = Path(os.environ.get(CACHE_VARIABLE) or "")
-    try:
-        root = given if given.is_absolute() else Path.home() / USERS_CACHE
-    except RuntimeError:  # this user has no home
-        raise UserError(f"this user has no home folder: let {CACHE_VARIABLE} name one.") from None
-    return root / "nmt-cli"

@@ -8,9 +8,6 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypedDict
 
 AUTO = "auto"  # of --device, --precision and --fp32-products
-EngineName = Literal["nmt-cli", "ctranslate2"]  # what translates
-OWN_ENGINE: EngineName = "nmt-cli"
-CTRANSLATE2: EngineName = "ctranslate2"
 
 
 class MachineOptions(TypedDict, total=False):

@@ -1,6 +1,6 @@
 """The interface of a search: sentences, their hypotheses or failures, and the slots between.
 
-Nothing here needs torch, so that lines can also be prepared for another engine.
+Nothing here needs torch, so that lines are prepared without it.
 """
 
 from __future__ import annotations

@@ -11,14 +11,12 @@ from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
 from nmt_cli.translating.answers import AnswerOptions
-from nmt_cli.translating.ctranslate2_search import CTranslate2Model
 from nmt_cli.translating.kept_text import begins_with_mark, knows_letters, with_marks
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Layout, Segments, SegmentsError, sentences, whole
 
 if TYPE_CHECKING:
-    from nmt_cli.model.transformer import Transformer
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.wanted_output import Wanted
 
@@ -43,7 +41,6 @@ class Segmenter:
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
-        model: Transformer | CTranslate2Model,
         answer_options: AnswerOptions,
         language: str | None,
         split_sentences: bool,
@@ -55,8 +52,8 @@ class Segmenter:
         # Whether text without letters, and list marks, are their own translation.
         self.keeps_text = not (is_everything or self._is_parser) and knows_letters(tokenizer)
         self._split_sentences, self._markup = split_sentences, markup
-        self._markup_refused = why_no_markup(model, answer_options)
-        self._alignments_refused = why_no_alignments(model, is_parser=self._is_parser)
+        self._markup_refused = why_no_markup(answer_options)
+        self._alignments_refused = why_no_alignments(is_parser=self._is_parser)
         for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
             try:
                 if is_given:
@@ -119,12 +116,8 @@ class Segmenter:
         return lambda text: sentences(text, self._language, protection)
 
 
-def why_no_markup(
-    model: Transformer | CTranslate2Model, answer_options: AnswerOptions
-) -> str | None:
+def why_no_markup(answer_options: AnswerOptions) -> str | None:
     """Return why a translator cannot translate markup; None if it can."""
-    if isinstance(model, CTranslate2Model):
-        return "tags follow attention, which --engine ctranslate2 does not have"
     if answer_options.keep_pieces:
         return "tags are placed in text, but --keep-pieces asks for pieces"
     if answer_options.alignments:
@@ -132,8 +125,6 @@ def why_no_markup(
     return None
 
 
-def why_no_alignments(model: Transformer | CTranslate2Model, *, is_parser: bool) -> str | None:
+def why_no_alignments(*, is_parser: bool) -> str | None:
     """Return why a line cannot ask for the alignment of its words; None if it can."""
-    if isinstance(model, CTranslate2Model):
-        return "alignments follow attention, which --engine ctranslate2 does not have"
     return "this model writes trees, which have no alignments" if is_parser else None

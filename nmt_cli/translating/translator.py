@@ -10,23 +10,16 @@ from typing import TYPE_CHECKING, TypedDict
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.choices import AUTO, CTRANSLATE2, OWN_ENGINE, Computing, EngineName
-from nmt_cli.interchange.ctranslate2.sentence_driver import Threads
-from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.hardware.choices import AUTO, Computing
+from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.parsing.tree_output import Tokenize, splitter
-from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings, length_limits
+from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import naming_lines
 from nmt_cli.translating.answers import AnswerOptions, Answers
 from nmt_cli.translating.continuous_search import ContinuousSearch, Key, LineSource, SlowLines
-from nmt_cli.translating.ctranslate2_search import (
-    CTranslate2Model,
-    CTranslate2Search,
-    load_ctranslate2,
-    refuse_for_ctranslate2,
-)
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
@@ -35,14 +28,12 @@ from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.service import Service
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
-from nmt_cli.translating.windows_ahead import WindowsAhead
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.pictures.attention import Attention
-    from nmt_cli.search.engine import SearchEngine
     from nmt_cli.search.ensemble import Member
     from nmt_cli.translating.markup.blocks import Markup
 
@@ -113,7 +104,7 @@ class Translator:
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
-        model: Transformer | CTranslate2Model,
+        model: Transformer,
         *,
         beam_size: int | None = None,
         length_penalty: float | None = None,
@@ -146,7 +137,8 @@ class Translator:
         constraints.refuse_wrong()
         constraints.refuse_beside(tokenizer, keep_pieces, bool(markup or alignments))
         marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
-        lengths = _length_limits(settings, model, ensemble, constraints.max_length)
+        lengths = length_limits(settings, *(each.settings for each in ensemble))
+        lengths = lengths._replace(target=lengths.target_within(constraints.max_length))
         limits = OutputLimits.of(settings, tokenizer, lengths, max_extra_length, well_formed_trees)
         bounds = Bounds.of(search, n_best, settings.max_length, is_sampled=sampling is not None)
         outputs = WantedOutputs(
@@ -154,13 +146,19 @@ class Translator:
         )
         asked = AnswerOptions(keep_pieces, alignments, replace_unknown, translate_everything)
         answers = Answers(tokenizer, settings, search.length_penalty, asked, limits.trees)
-        segmenter = Segmenter(
-            settings, tokenizer, model, asked, source_language, split_sentences, markup
-        )
+        segmenter = Segmenter(settings, tokenizer, asked, source_language, split_sentences, markup)
         no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
         computing = Computing(precision, fp32_products, max_tokens_per_device, not no_graphs)
-        self._engine = _engine(
-            model, ensemble, tokenizer, settings, search, computing, outputs, asked
+        from nmt_cli.translating.model_search import engine_for  # it imports torch
+
+        self._engine = engine_for(
+            [model, *(each.model for each in ensemble)],
+            tokenizer,
+            settings,
+            search,
+            computing,
+            outputs,
+            attention_of_all=asked.alignments or asked.replace_unknown,
         )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
@@ -177,22 +175,14 @@ class Translator:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
-        engine: EngineName = OWN_ENGINE,
-        ctranslate2_threads: Threads | None = None,
         **options: Unpack[TranslatorOptions],
     ) -> Translator:
         """Return a translator with the model of ``path``: a model, a checkpoint or a run.
 
-        The models of ``ensemble`` search together with it. With the ``engine`` "ctranslate2", the
-        model is exported once, and CTranslate2 searches; ``path`` may also be an export. By default
-        it uses all cores. Raises UserError if there is no model, if the models do not fit together,
-        if the engine cannot do what an option asks for, or if ``device`` or an option is wrong, and
-        DamagedError if a file of a model is damaged.
+        The models of ``ensemble`` search together with it. Raises UserError if there is no model,
+        if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
+        if a file of a model is damaged.
         """
-        if engine == CTRANSLATE2:
-            refuse_for_ctranslate2(options, device, ensemble)
-            exported = load_ctranslate2(Path(path), ctranslate2_threads)
-            return cls(exported.settings, exported.tokenizer, exported, **options)
         # They import torch.
         from nmt_cli.hardware.thread_waiting import end_threads
         from nmt_cli.model.precision import arrange_fp32
@@ -252,20 +242,6 @@ class Translator:
             raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
         return finished
 
-    def translate_windows(
-        self, windows: Iterator[Sequence[str | Request]]
-    ) -> Iterator[list[Translation]]:
-        """Yield what ``translate_window`` returns for each of ``windows``, in order.
-
-        CTranslate2 gets the next window while it translates one, so that its threads never wait. A
-        separate thread then reads ``windows``. If reading fails, the translations of the windows
-        that were read come first, and then the error.
-        """
-        if isinstance(self._engine, CTranslate2Search):
-            ahead = WindowsAhead(self._jobs, self._engine.driver, windows)
-            return ahead.translated(self.translate_window)
-        return map(self.translate_window, windows)
-
     def submit(
         self, line: str | Request, *, most_waiting: int | None = None, timeout: float | None = None
     ) -> Future[Translation]:
@@ -291,10 +267,8 @@ class Translator:
         """Return all attention of the first model between a sentence and its translation.
 
         The picture calls the model ``name``. Waits for the lines that were submitted before. Raises
-        UserError if the texts are too long, or if the engine is CTranslate2's.
+        UserError if the texts are too long.
         """
-        if isinstance(self._engine, CTranslate2Search):
-            raise UserError("--engine ctranslate2 shows no attention.")
         # They import torch.
         from nmt_cli.translating.shown_attention import Shown, Target, attention_between
 
@@ -359,37 +333,3 @@ def _search_settings(
         search = sampling.search_settings(search, n_best, beam_size)
     search.refuse_wrong()
     return search
-
-
-def _length_limits(
-    settings: ModelSettings,
-    model: Transformer | CTranslate2Model,
-    ensemble: Sequence[Member],
-    longest_output: int | None,
-) -> LengthLimits:
-    """Return what all models take; no output has more pieces than ``longest_output``."""
-    lengths = length_limits(settings, *(each.settings for each in ensemble))
-    if isinstance(model, CTranslate2Model):
-        lengths = lengths._replace(target=lengths.target_within(model.longest_output))
-    return lengths._replace(target=lengths.target_within(longest_output))
-
-
-def _engine(  # noqa: PLR0913 - each engine needs some of them
-    model: Transformer | CTranslate2Model,
-    ensemble: Sequence[Member],
-    tokenizer: Tokenizer,
-    settings: ModelSettings,
-    search: SearchSettings,
-    computing: Computing,
-    outputs: WantedOutputs,
-    asked: AnswerOptions,
-) -> CTranslate2Search | SearchEngine:
-    if isinstance(model, CTranslate2Model):
-        return CTranslate2Search(model, search, computing)
-    from nmt_cli.translating.model_search import engine_for  # it imports torch
-
-    models = [model, *(each.model for each in ensemble)]
-    of_all = asked.alignments or asked.replace_unknown
-    return engine_for(
-        models, tokenizer, settings, search, computing, outputs, attention_of_all=of_all
-    )

@@ -41,7 +41,6 @@ SPEED = {
     ),
 }
 CTRANSLATE2, GENERATE = "CTranslate2", "Hugging Face generate"
-OUR_CTRANSLATE2 = "nmt-cli --engine ctranslate2"
 OF_GENERATE = tuple(
     DecodingTarget(shape, precision, GENERATE, precision, least)
     for shape, least in (("S", 3.0), ("base", 1.5))

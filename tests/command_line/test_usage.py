@@ -239,6 +239,11 @@ def test_options_of_earlier_versions_are_explained():
             found
             == f"No such option {option}: on a CPU, compiled layers are always used; leave it out."
         )
+    for words in ("--engine ctranslate2", "--engine=nmt-cli"):
+        assert refusal(f"translate runs/base {words}") == (
+            "No such option --engine: nmt-cli always searches by itself; leave it out. CTranslate2 "
+            "loads what nmt-cli export --format ctranslate2 writes."
+        )
 
 
 @pytest.mark.parametrize(

@@ -177,11 +177,6 @@ def test_records_have_their_own_options(model):
         (["--banned", " "], 2, "--banned needs a text that is not blank."),
         (["--glossary", ""], 2, "--glossary needs the name of a file."),
         (["--glossary", "-"], 2, "--glossary needs the name of a file."),
-        (
-            ["--engine", "ctranslate2", "--glossary", "none"],
-            2,
-            "--engine ctranslate2 has no --glossary",
-        ),
         (["--soft-glossary", "-"], 2, "--soft-glossary needs the name of a file."),
         (["--term-tags", "a", "b"], 2, "--term-tags has an effect only with --soft-glossary"),
         (["--source-language", "de"], 2, "--source-language has an effect only with --split-sent"),

@@ -215,16 +215,9 @@ def test_lines_with_text_that_is_not_copied_are_counted_or_fail(model):
         (["--protect-strict"], "--protect-strict has an effect only with --protect"),
         (["--protect", "a", "--sample"], "leave out --protect or --sample"),
         (["--protect", "a", "--keep-pieces"], "but --keep-pieces asks for pieces"),
-        (["--protect", "a", "--engine", "ctranslate2"], "ctranslate2 has no --protect"),
     ],
 )
 def test_what_protected_text_excludes(model, options, message):
     found = piped(model, ["cat"], *options)
     assert (found.exit_code, found.stdout) == (2, "")
     assert message in found.stderr
-
-
-def test_ctranslate2_gives_no_attention_for_markup(model):
-    found = piped(model, ["cat"], "--engine", "ctranslate2", "--markup", "html")
-    assert found.exit_code == 2
-    assert "--engine ctranslate2 has no --markup; leave it out" in found.stderr

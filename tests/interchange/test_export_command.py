@@ -51,7 +51,7 @@ def test_a_verified_export_has_a_card_and_a_manifest(make_model, tmp_path, imita
     assert "Verified with imitation 1.0 on 3 sentences" in result.stderr
     names = {path.name for path in output.iterdir()}
     assert names == {
-        *("README.md", "manifest.json", "sentencepiece.model", "nmt-cli.json", "weights"),
+        *("README.md", "manifest.json", "sentencepiece.model", "weights"),
     }
     card = (output / "README.md").read_text()
     for part in ("on 3 sentences", "not normalized", "((5 + length) / 6)^0.6", "p is 0.5"):

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
-from nmt_cli.hardware.choices import AUTO, CTRANSLATE2
+from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores, usable_cores
 from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
 from nmt_cli.launch.python_process import without_collections
@@ -170,44 +170,11 @@ def _opened_translator(
     num_threads = useful_threads(chosen_device)
     with following_load(num_threads):
         yield Engine(
-            translator.translate_windows,
+            lambda windows: map(translator.translate_window, windows),
             translator.chosen,
             num_threads,
             chosen_device.type == "cuda",
         )
-
-
-def opened_ctranslate2(
-    model: Path,
-    device: str,
-    workers: int | None,
-    devices: int | None,
-    threads: int | None,
-    options: Mapping[str, Any],
-) -> Engine:
-    """Return what translates with CTranslate2: ``workers`` batches at a time in this process.
-
-    By default each core translates a batch; without ``workers``, each of ``threads`` does. Imports
-    no torch if the model was exported before. Raises as ``Translator.load`` does, and UserError if
-    ``devices`` are given.
-    """
-    if devices is not None:
-        raise WrongUsageError(
-            f"--engine ctranslate2 translates on the CPU; leave --devices {devices} out, or "
-            "translate without --engine."
-        )
-    from nmt_cli.interchange.ctranslate2.sentence_driver import Threads, default_threads
-    from nmt_cli.translating.translator import Translator
-
-    of_engine = default_threads()
-    if workers is not None:
-        of_engine = Threads(workers, threads or 1)
-    elif threads is not None:
-        of_engine = Threads(threads)
-    translator = Translator.load(
-        model, device=device, engine=CTRANSLATE2, ctranslate2_threads=of_engine, **options
-    )
-    return Engine(translator.translate_windows, translator.chosen, of_engine.of_each, False)
 
 
 @contextmanager

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, NoReturn
 from nmt_cli.checkpoints import find_model, fingerprint
 from nmt_cli.corpus.text.shard_text import Shard
 from nmt_cli.files.atomic_files import file_appearing_whole, read_manifest, seal_of, sha256
-from nmt_cli.files.folders import EXPORT, kind_of
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.temporary_names import remove_leftovers, shortened
-from nmt_cli.hardware.choices import AUTO, OWN_ENGINE
-from nmt_cli.hardware.system_facts import rounding_facts, version_of
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 
@@ -52,7 +51,6 @@ def recorded_options(
     input_format: str,
     output_format: str,
     shard: Shard | None,
-    engine_name: str,
 ) -> dict[str, Any]:
     """Return what a record has of the command, before the model is loaded."""
     return {
@@ -60,7 +58,6 @@ def recorded_options(
         "format": output_format,
         "input_format": input_format,
         "shard": None if shard is None else str(shard),
-        "engine": None if engine_name == OWN_ENGINE else engine_name,
     }
 
 
@@ -74,12 +71,9 @@ def affecting(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def rounding(options: Mapping[str, Any], engine_name: str, threads: int) -> dict[str, Any]:
+def rounding(options: Mapping[str, Any], threads: int) -> dict[str, Any]:
     """Return what affects the output only by rounding."""
-    facts = {**rounding_facts(threads), **{name: options.get(name) for name in OF_THE_MACHINE}}
-    if engine_name != OWN_ENGINE:
-        facts[engine_name] = version_of(engine_name)
-    return facts
+    return {**rounding_facts(threads), **{name: options.get(name) for name in OF_THE_MACHINE}}
 
 
 def as_asked(device: str, options: Mapping[str, Any]) -> dict[str, str]:
@@ -211,8 +205,7 @@ def fingerprints(models: Sequence[Path]) -> str:
 
     Raises UserError if one is missing.
     """
-    folders = [path if kind_of(path) == EXPORT else find_model(path) for path in models]
-    return " ".join(fingerprint(read_manifest(folder)) for folder in folders)
+    return " ".join(fingerprint(read_manifest(find_model(path))) for path in models)
 
 
 def refuse_other(

@@ -16,7 +16,6 @@ from nmt_cli.corpus.tokenizers.mapped_sentencepiece import (
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.files.file_names import (
-    EXPORTED_SENTENCEPIECE,
     SENTENCEPIECE_MODEL,
     SOURCE_VOCABULARY,
     TARGET_PIECES,
@@ -120,8 +119,6 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     if (directory / TARGET_PIECES).exists():
         return load_mapped(directory, normalizer)
     path = directory / SENTENCEPIECE_MODEL
-    if not path.exists() and (directory / EXPORTED_SENTENCEPIECE).exists():
-        path = directory / EXPORTED_SENTENCEPIECE
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
 

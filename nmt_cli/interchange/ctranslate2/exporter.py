@@ -18,22 +18,22 @@ from nmt_cli.corpus.tokenizers.mapped_sentencepiece import TAG
 from nmt_cli.files.file_names import (
     EXPORTED_SENTENCEPIECE,
     SENTENCEPIECE_MODEL,
-    SETTINGS,
     SOURCE_SENTENCEPIECE,
     TARGET_SENTENCEPIECE,
 )
-from nmt_cli.interchange.ctranslate2.sentence_driver import NO_LIMIT, read_vocabulary
+from nmt_cli.interchange.ctranslate2.files import read_vocabulary
 from nmt_cli.interchange.export_format import EXACT, CardOf, Format
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_config import StackShape
-from nmt_cli.recipe.model_settings import as_json
 from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
+
+NO_LIMIT = 0
 
 
 def _layer(side: str, number: int) -> LayerNames:
@@ -162,15 +162,14 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = EX
 
 
 def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
-    """Write the files of the tokenizer, and the settings of the text and the search.
+    """Write the files of the tokenizer.
 
-    ``translate --engine ctranslate2`` reads them. A SentencePiece model gets the name that users of
-    CTranslate2 expect. The vocabulary that CTranslate2 reads is written with the model.
+    A SentencePiece model gets the name that users of CTranslate2 expect. The vocabulary that
+    CTranslate2 reads is written with the model.
     """
     loaded.tokenizer.save(folder)
     if (folder / SENTENCEPIECE_MODEL).exists():
         (folder / SENTENCEPIECE_MODEL).rename(folder / EXPORTED_SENTENCEPIECE)
-    (folder / SETTINGS).write_bytes(as_json(loaded.settings).encode())
 
 
 def vocabulary_of(pieces: Sequence[str]) -> list[str]:
@@ -274,8 +273,10 @@ class CTranslate2Engine:
         )
         computed_in = self._translator.compute_type
         self.name = f"ctranslate2 {ctranslate2.__version__} in {computed_in}"
-        self._source_pieces = read_vocabulary(folder, "source")
-        self._target_pieces = read_vocabulary(folder, "target")
+        self._source_pieces, self._target_pieces = (
+            read_vocabulary(folder, side) or read_vocabulary(folder, "shared") or []
+            for side in SIDES.values()
+        )
         self._source_ids, self._target_ids = (
             {piece: number for number, piece in enumerate(pieces)}
             for pieces in (self._source_pieces, self._target_pieces)

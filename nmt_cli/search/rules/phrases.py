@@ -1,6 +1,6 @@
 """Phrases of pieces in outputs: those that are banned, and those that are required.
 
-Nothing here needs torch, so that lines can also be prepared for another engine.
+Nothing here needs torch, so that lines are prepared without it.
 
 Legend: Q constraints of a sentence; N states, T different pieces of the phrases; V vocabulary.
 """

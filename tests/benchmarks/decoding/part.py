@@ -31,9 +31,6 @@ from tests.benchmarks.processes import OURS, Toolkit, WorkerError
 from tests.benchmarks.shapes import PRECISIONS, SEED, Shape
 
 TRANSLATOR = OURS._replace(module="tests.benchmarks.decoding.ours")
-OUR_CTRANSLATE2 = OURS._replace(
-    name=targets.OUR_CTRANSLATE2, module="tests.benchmarks.decoding.ours_ctranslate2"
-)
 CTRANSLATE2 = Toolkit(targets.CTRANSLATE2, "tests.benchmarks.decoding.peer_ctranslate2")
 GENERATE = Toolkit(targets.GENERATE, "tests.benchmarks.decoding.peer_huggingface")
 
@@ -80,11 +77,9 @@ def contenders(precisions: Sequence[str], threads: int, *, with_generate: bool) 
     # A process for each core was our fastest in each record.
     ours = tuple(f"{shares[0]} {tokens}" for tokens in (8_192, 16_384))
     theirs = tuple(f"{share} {batch}" for share in shares for batch in (32, 128))
-    of_engine = tuple(f"{share} 16384" for share in shares)
     of_generate = PRECISIONS if with_generate else ()
     return [
         *(Contender(TRANSLATOR, precision, ours) for precision in precisions),
-        *(Contender(OUR_CTRANSLATE2, name, of_engine) for name in ("fp32", "int8")),
         *(Contender(CTRANSLATE2, name, theirs) for name in ("float32", "int8")),
         *(Contender(GENERATE, p, ("32", "128")) for p in of_generate if p in precisions),
     ]
