@@ -21,7 +21,7 @@ NUM_MARKS = 3
 
 def save_as_model(partial, recipe, tokenizer, model):
     """Write the files of a model directory as training does."""
-    weights = dict(model.named_parameters())
+    weights = {name: each.detach().numpy() for name, each in model.named_parameters()}
     record = dump_recipe(recipe).encode()
     save_model(partial, settings_of(recipe, tokenizer.size), record, tokenizer, weights)
 

@@ -43,7 +43,7 @@ DOORS = {
     "nltk": {"parsing"},
     "sacremoses": {"corpus", "metrics"},
     "sacrebleu": {"datasets", "metrics"},
-    "safetensors": {"interchange", "model_directory"},
+    "safetensors": {"interchange", "model"},
     "transformers": {"interchange"},
     "tqdm": {"messages"},
     "requests": {"datasets"},

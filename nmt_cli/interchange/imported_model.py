@@ -4,9 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -75,8 +72,7 @@ def write_model(
     """
     tokenizer = model.tokenizer(settings)
     _refuse_unfit(tokenizer)
-    weights = {name: torch.from_numpy(np.array(array)) for name, array in model.weights.items()}
-    save_model(partial, settings, NO_RECIPE, tokenizer, weights)
+    save_model(partial, settings, NO_RECIPE, tokenizer, model.weights)
     partial.facts.update({"kind": AVERAGED, IMPORTED: dict(facts)})
 
 

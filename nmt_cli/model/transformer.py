@@ -4,9 +4,11 @@ Legend: S source rows, T target rows, D d_model.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,6 +20,7 @@ from nmt_cli.model.embeddings import (
     SinusoidalPositions,
 )
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
+from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.model_config import ModelConfig
 
@@ -108,6 +111,17 @@ class Transformer(nn.Module):
         if self.output_projection is not None:
             return self.output_projection(rows)
         return F.linear(rows, self.output_weight, self.output_bias)
+
+
+def build_transformer(
+    config: ModelConfig, vocabulary_size: int, weights: Mapping[str, NDArray[Any]]
+) -> Transformer:
+    """Return a model in evaluation mode that uses the memory of ``weights``, all its parameters."""
+    with NoDraws():
+        model = Transformer(config, vocabulary_size)
+    for name, parameter in model.named_parameters():
+        parameter.data = torch.from_numpy(weights[name])
+    return model.eval()
 
 
 def _embedding(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,8 +25,9 @@ from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
+from nmt_cli.model.stored_weights import Array, StoredWeights, check_weights
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import check_weights, load_weights, read_weights, save_model
+from nmt_cli.model_directory import save_model
 from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.model_settings import settings_of
@@ -147,7 +149,8 @@ def save_checkpoint(
     weights = trained if average is None else average
     with directory_appearing_whole(directory, replace=True) as partial:
         settings = settings_of(recipe, tokenizer.size, labels)
-        save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, weights)
+        arrays = {name: weight.cpu().numpy() for name, weight in weights.items()}
+        save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
             _write(saved, stream)
         partial.facts.update(facts)
@@ -208,7 +211,8 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         moments = moments_of_today(saved["optimizer"], names)
         moments = _checked_moments(moments, state, path)
         progress = Progress(**saved["progress"])
-        trained = weights_of_today(saved["trained_weights"]) if state.average is not None else {}
+        saved_weights = saved["trained_weights"] if state.average is not None else {}
+        trained = {name: each.numpy() for name, each in weights_of_today(saved_weights).items()}
     except DamagedError:
         raise
     except Exception as error:  # torch.load names no narrower set
@@ -217,12 +221,15 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
         raise DamagedError(f"{path} cannot be read: {error}.") from None
     if progress.step != checkpoint.step:
         raise DamagedError(f"{path} is of step {progress.step:,}, not {checkpoint.step:,}.")
-    weights = read_weights(checkpoint.path)
+    wanted = {name: tuple(each.shape) for name, each in state.model.named_parameters()}
+    weights = dict(StoredWeights(checkpoint.path / WEIGHTS, wanted))
     if state.average is not None:
-        check_weights(state.model, weights, checkpoint.path)
-        state.average.restore(weights)
+        check_weights(wanted, trained, path)
+        state.average.restore({name: torch.from_numpy(each) for name, each in weights.items()})
         weights = trained
-    load_weights(state.model, weights, checkpoint.path)
+    with torch.no_grad():
+        for name, parameter in state.model.named_parameters():
+            parameter.copy_(torch.from_numpy(weights[name]))
     for index, parameter in enumerate(state.model.parameters()):
         of_weight = {name: moment.to(parameter.device) for name, moment in moments[index].items()}
         state.optimizer.state[parameter] = of_weight
@@ -267,27 +274,26 @@ def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
     return texts[0], texts[1]
 
 
-def mean_weights(directories: Sequence[Path]) -> dict[str, Tensor]:
+def mean_weights(directories: Sequence[Path]) -> dict[str, Array]:
     """Return the mean weights of verified models, in any order.
 
     They are summed in fp64, so the order does not change the rounded result. Raises UserError if
     the models do not have the same weights.
     """
-    first = read_weights(directories[0])
-    sums = {name: weight.double() for name, weight in first.items()}
+    sums = {
+        name: weight.astype(np.float64)
+        for name, weight in StoredWeights(directories[0] / WEIGHTS).items()
+    }
     with logs.progress("average", "checkpoints", len(directories), 1) as bar:
         for directory in directories[1:]:
-            weights = read_weights(directory)
-            for name in sorted(first.keys() | weights.keys()):
-                if (
-                    name not in first
-                    or name not in weights
-                    or weights[name].shape != sums[name].shape
-                ):
+            weights = StoredWeights(directory / WEIGHTS)
+            for name in sorted(sums.keys() | weights.keys()):
+                weight = weights.get(name)
+                if weight is None or name not in sums or weight.shape != sums[name].shape:
                     raise UserError(
                         f"{directory / WEIGHTS} does not fit {directories[0] / WEIGHTS}: "
                         f"{name} is not the same in both."
                     )
-                sums[name] += weights[name]
+                sums[name] += weight
             bar.advance()
-    return {name: (total / len(directories)).to(first[name].dtype) for name, total in sums.items()}
+    return {name: (total / len(directories)).astype(np.float32) for name, total in sums.items()}

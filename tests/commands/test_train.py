@@ -18,12 +18,12 @@ from nmt_cli.commands import train
 from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, InterruptedTrainingError, UserError
-from nmt_cli.model_directory import read_weights
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import training as training_module
 from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.validation import Validator
 from tests.folders_in_memory import tmp_path as tmp_path
+from tests.saved_weights import read_weights
 
 
 def fingerprint(directory):

@@ -17,9 +17,9 @@ from nmt_cli.commands import train
 from nmt_cli.files.atomic_files import verify
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import read_weights
 from nmt_cli.recipe.reader import read_recipe
 from tests.forked_ranks import run_ranks
+from tests.saved_weights import read_weights
 from tests.trainers import new_trainer
 
 MAX_STEPS = 150

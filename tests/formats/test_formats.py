@@ -14,12 +14,13 @@ from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files import formats
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.formats import NewerFormatError
-from nmt_cli.model_directory import load_model, read_weights
+from nmt_cli.model_directory import load_model
 from nmt_cli.parsing.repair import Repairs
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.translating.translator import Translator
 from tests.interchange.import_command import assert_scores
 from tests.interop.marian_models import read_scores
+from tests.saved_weights import read_weights
 
 HERE = Path(__file__).parent
 FORMATS = sorted(path.parent.name for path in HERE.glob("format_*/whitespace"))

@@ -77,7 +77,8 @@ def make_model(tmp_path):
                 torch.nn.init.normal_(parameter, mean=0.5, std=0.2)
         with directory_appearing_whole(tmp_path / "model") as partial:
             record = (source / "recipe.yaml").read_bytes()
-            save_model(partial, settings, record, pieces, dict(model.named_parameters()))
+            weights = {name: each.detach().numpy() for name, each in model.named_parameters()}
+            save_model(partial, settings, record, pieces, weights)
             partial.facts.update(kind="average")
         return tmp_path / "model"
 

@@ -11,7 +11,6 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.model_directory import read_weights
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.search import engine
 from nmt_cli.training import saving
@@ -21,6 +20,7 @@ from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers
+from tests.saved_weights import read_weights
 from tests.trainers import StopAfter, changed, weights_of
 
 TWO_PIECES = BatchCut(60)  # micro-batches a step

@@ -1,0 +1,186 @@
+"""The weights of a model in a file: written, and read one by one as arrays of numpy in fp32.
+
+A matrix that is stored in int8 has a scale for each of its rows, in a tensor of its own.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from nmt_cli.costs.parameters import Shapes
+from nmt_cli.messages.errors import DamagedError
+from nmt_cli.model.format_1 import places_of_today
+
+Array = NDArray[Any]
+DTYPES = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}  # all that models are stored in
+HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
+SCALES = ".scales"  # ends the name of a matrix's scales
+LARGEST = 127
+SMALLEST_SCALE = 1e-30  # of a row that is zero
+
+
+class StoredTensor(NamedTuple):
+    """A tensor in a file."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    offset: int  # bytes from the start of the file
+
+
+class StoredWeights(Mapping[str, Array]):
+    """The weights in a file, of any format, under today's names; ``weights[name]`` reads one.
+
+    Making it reads the header only. Raises DamagedError if the file cannot be read, if it lacks one
+    of the weights that are ``wanted`` or has others, and later if a weight is not finite.
+    """
+
+    def __init__(self, path: Path, wanted: Shapes | None = None) -> None:
+        self._path = path
+        with _naming_errors(path):
+            self._tensors = stored_tensors(path)
+            shapes = {name: each.shape for name, each in self._tensors.items()}
+            _refuse_lone_scales(shapes)
+            self._places = places_of_today(
+                {name: shape for name, shape in shapes.items() if not name.endswith(SCALES)}
+            )
+        if wanted is not None:
+            refuse_others(wanted, self._shapes_and_types(), path)
+
+    def __getitem__(self, name: str) -> Array:
+        stored_name, rows = self._places[name]
+        with _naming_errors(self._path):
+            weight = self._read(stored_name, rows)
+            if (scales := f"{stored_name}{SCALES}") in self._tensors:
+                weight = weight.astype(np.float32)
+                weight *= self._read(scales, rows)
+        refuse_not_finite(name, weight, self._path)
+        return weight
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def _shapes_and_types(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        found = {}
+        for name, (stored_name, rows) in self._places.items():
+            tensor = self._tensors[stored_name]
+            is_fp32 = f"{stored_name}{SCALES}" in self._tensors
+            shape = tensor.shape if rows is None else (len(rows), *tensor.shape[1:])
+            found[name] = shape, "float32" if is_fp32 else tensor.dtype.name
+        return found
+
+    def _read(self, stored_name: str, rows: range | None) -> Array:
+        dtype, shape, offset = self._tensors[stored_name]
+        if rows is not None:
+            offset += rows.start * math.prod(shape[1:]) * dtype.itemsize
+            shape = (len(rows), *shape[1:])
+        array = np.empty(shape, dtype)
+        with self._path.open("rb") as stream:
+            stream.seek(offset)
+            if stream.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+                raise ValueError(f"it ends in {stored_name}")
+        return array
+
+
+@contextmanager
+def _naming_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise DamagedError(f"{path} cannot be read: {error}.") from None
+
+
+def stored_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Return what the header of the file names, in the order of the bytes; these are not read.
+
+    Raises SafetensorError if the file is damaged, ValueError if it has another dtype or an
+    impossible shape, and OSError.
+    """
+    tensors = {}
+    with path.open("rb") as stream:
+        end = HEADER_LENGTH + int.from_bytes(stream.read(HEADER_LENGTH), "little")
+    with safetensors.safe_open(path, "np") as file:  # checks that no bytes are between tensors
+        for name in file.offset_keys():
+            tensor = file.get_slice(name)
+            if (kind := tensor.get_dtype()) not in DTYPES:
+                raise ValueError(f"{name} has the type {kind}")
+            dtype, shape = DTYPES[kind], tuple(tensor.get_shape())
+            # An array has no such shape. The library accepts it if another size is 0, because the
+            # tensor then takes no bytes of the file.
+            if math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
+                raise ValueError(f"{name} has the shape {list(shape)}")
+            tensors[name] = StoredTensor(dtype, shape, end)
+            end += math.prod(shape) * dtype.itemsize
+    return tensors
+
+
+def _refuse_lone_scales(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    for name in shapes:
+        matrix = shapes.get(name.removesuffix(SCALES), ())
+        if name.endswith(SCALES) and (len(matrix) != 2 or shapes[name] != (matrix[0], 1)):
+            of = name.removesuffix(SCALES)
+            raise ValueError(f"{name} does not have a scale for each row of {of}")
+
+
+def check_weights(wanted: Shapes, weights: Mapping[str, Array], path: Path) -> None:
+    """Raise DamagedError if ``weights`` of ``path`` are not those ``wanted``, or not finite."""
+    found = {name: (weight.shape, weight.dtype.name) for name, weight in weights.items()}
+    refuse_others(wanted, found, path)
+    for name, weight in weights.items():
+        refuse_not_finite(name, weight, path)
+
+
+def refuse_others(
+    wanted: Shapes, found: Mapping[str, tuple[tuple[int, ...], str]], path: Path
+) -> None:
+    """Raise DamagedError if what is ``found`` in ``path`` differs in names, shapes or types."""
+    if missing := sorted(wanted.keys() ^ found.keys()):
+        raise DamagedError(
+            f"{path} does not fit its model: {', '.join(missing[:3])} is in one and not in the "
+            "other."
+        )
+    for name, shape in wanted.items():
+        if found[name] != (shape, "float32"):
+            found_shape, dtype = found[name]
+            raise DamagedError(
+                f"{path} does not fit its model: {name} is {dtype} {list(found_shape)}, not "
+                f"float32 {list(shape)}."
+            )
+
+
+def refuse_not_finite(name: str, weight: Array, path: Path) -> None:
+    """Raise DamagedError if a number of ``weight`` is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = weight.sum()
+    # The sum takes less time; that of finite numbers may be infinite.
+    if not np.isfinite(total) and not np.isfinite(weight).all():
+        raise DamagedError(f"{path} is damaged: {name} is not finite.")
+
+
+def as_bytes(weights: Mapping[str, Array], *, in_int8: bool) -> bytes:
+    """Return the content of a file of ``weights``, of matrices in int8 if that is asked for."""
+    stored = {name: np.asarray(weight, order="C") for name, weight in weights.items()}
+    if in_int8:
+        for name, weight in weights.items():
+            if weight.ndim == 2:
+                stored[f"{name}{SCALES}"], stored[name] = rounded_rows(weight)
+    return safetensors.numpy.save(stored)
+
+
+def rounded_rows(rows: Array) -> tuple[Array, Array]:
+    """Return the scale [R, 1] of each of ``rows`` [R, I] in fp32, and the rows over it as int8."""
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    scales = np.maximum(largest, np.float32(SMALLEST_SCALE)) / np.float32(LARGEST)
+    # By the reciprocal, as layers.c does, so that both round to the same integers.
+    return scales, np.rint(rows * (1 / scales)).astype(np.int8)

@@ -1,0 +1,162 @@
+"""Files of weights, as the library of the format reads and writes them."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+
+from nmt_cli.costs.parameters import parameter_shapes
+from nmt_cli.messages.errors import DamagedError
+from nmt_cli.model.cpu_products import rounded_rows
+from nmt_cli.model.stored_weights import StoredWeights, as_bytes
+from nmt_cli.model.transformer import Transformer, build_transformer
+from nmt_cli.recipe.model_config import ModelConfig
+
+CONFIG = ModelConfig(num_layers=2, num_heads=3, d_model=6, d_ff=5, d_k=4, d_v=7, dropout=0.0)
+ARRAYS = {
+    "b": np.float32(np.random.default_rng(1).normal(size=(3, 5))),
+    "c": np.arange(7, dtype=np.float32),
+    "none": np.zeros((0, 2), np.float32),
+    "number": np.array(0.5, np.float32),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    safetensors.numpy.save_file(ARRAYS, tmp_path / "x.safetensors", {"key": "a value"})
+    return tmp_path / "x.safetensors"
+
+
+def save(path, tensors):
+    path.write_bytes(safetensors.numpy.save(tensors))
+    return path
+
+
+def new_weights(seed=1):
+    torch.manual_seed(seed)
+    model = Transformer(CONFIG, 11)
+    return {name: each.detach().numpy() for name, each in model.named_parameters()}
+
+
+def test_weights_are_those_that_the_library_reads(path):
+    stored = StoredWeights(path)
+    assert stored.keys() == ARRAYS.keys()
+    for name, array in safetensors.numpy.load_file(path).items():
+        assert stored[name].dtype == array.dtype
+        np.testing.assert_array_equal(stored[name], array, strict=True)
+
+
+def test_what_is_written_is_what_the_library_writes(path):
+    assert as_bytes(ARRAYS, in_int8=False) == safetensors.torch.save(
+        {name: torch.from_numpy(array) for name, array in ARRAYS.items()}
+    )
+
+
+def test_matrices_in_int8_are_products_by_a_scale_for_each_row(tmp_path):
+    """Rounded as the layers of a translation in int8 round them."""
+    matrix = np.float32(np.random.default_rng(1).normal(size=(5, 9)))
+    matrix[3] = 0
+    path = tmp_path / "x"
+    path.write_bytes(as_bytes({"m": matrix, "v": matrix[0]}, in_int8=True))
+    stored = safetensors.torch.load_file(path)
+    scales, rounded = rounded_rows(torch.from_numpy(matrix))
+    assert torch.equal(stored["m"], rounded)
+    assert torch.equal(stored["m.scales"], scales)
+    found = StoredWeights(path)
+    assert found.keys() == {"m", "v"}
+    assert torch.equal(torch.from_numpy(found["m"]), rounded.float() * scales)
+    assert np.array_equal(found["v"], matrix[0])
+
+
+def test_a_model_computes_in_the_memory_that_its_weights_were_read_into():
+    weights = new_weights()
+    for name, parameter in build_transformer(CONFIG, 11, weights).named_parameters():
+        assert parameter.data_ptr() == weights[name].ctypes.data
+
+
+def test_a_weight_is_read_when_it_is_taken(path):
+    stored = StoredWeights(path)
+    first = stored["b"]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert np.array_equal(first, ARRAYS["b"])
+    with pytest.raises(DamagedError, match="cannot be read: it ends in "):
+        dict(stored)
+    path.unlink()
+    with pytest.raises(DamagedError, match="No such file"):
+        stored["b"]
+
+
+def test_a_file_that_ends_early_is_a_user_error(path):
+    content = path.read_bytes()
+    for size in (0, 7, 100, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(DamagedError, match="cannot be read"):
+            StoredWeights(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("x", np.zeros(2, np.float16), "x has the type F16"),
+        ("b.scales", np.ones((2, 1), np.float32), "b.scales does not have a scale for each row"),
+        ("z.scales", np.ones((2, 1), np.float32), "z.scales does not have a scale for each row"),
+        ("a.input_weight", np.ones((2, 1), np.float32), "cannot be read: 'a.output_weight'"),
+    ],
+)
+def test_what_no_model_is_stored_in_is_named(tmp_path, name, array, message):
+    with pytest.raises(DamagedError, match=message):
+        StoredWeights(save(tmp_path / "y", {**ARRAYS, name: array}))
+
+
+def test_impossible_shapes_are_named(tmp_path):
+    """The library finds that a tensor of no bytes fits."""
+    tensor = {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [0, 0]}
+    header = json.dumps({"x": tensor}).encode()
+    (tmp_path / "y").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(DamagedError, match=r"x has the shape \[0, 9223372036854775808\]"):
+        StoredWeights(tmp_path / "y")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop("output_weight"), "output_weight is in one and not in the"),
+        (lambda weights: weights.update(x=ARRAYS["b"]), "x is in one and not in the other"),
+        (
+            lambda weights: weights.update(output_weight=ARRAYS["b"]),
+            r"output_weight is float32 \[3, 5\], not float32 \[11, 6\]",
+        ),
+        (
+            lambda weights: weights.update(output_weight=np.zeros((11, 6), np.int8)),
+            r"output_weight is int8 \[11, 6\], not float32",
+        ),
+    ],
+)
+def test_weights_of_another_model_are_refused_by_the_header(tmp_path, change, message):
+    weights = new_weights()
+    change(weights)
+    path = save(tmp_path / "y", weights)
+    with pytest.raises(DamagedError, match=message):
+        StoredWeights(path, parameter_shapes(CONFIG, 11))
+
+
+def test_weights_of_format_1_are_rows_of_larger_matrices(tmp_path):
+    weights = new_weights()
+    then = {}
+    for name, weight in weights.items():
+        attention, _, part = name.removesuffix(".weight").rpartition(".")
+        if part == "queries":
+            rows = [weight, weights[f"{attention}.keys_values.weight"]]
+            then[f"{attention}.input_weight"] = np.concatenate(rows)
+        elif part == "queries_keys_values":
+            then[f"{attention}.input_weight"] = weight
+        elif part == "output":
+            then[f"{attention}.output_weight"] = weight
+        elif part != "keys_values":
+            then[name] = weight
+    found = StoredWeights(save(tmp_path / "y", then), parameter_shapes(CONFIG, 11))
+    assert found.keys() == weights.keys()
+    assert all(np.array_equal(found[name], weight) for name, weight in weights.items())
