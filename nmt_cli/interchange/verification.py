@@ -25,7 +25,8 @@ from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 
 TOLERANCE = 1e-4  # of a log-probability, in fp32
 # Each of two tokens may be off by the tolerance, in opposite directions.
@@ -94,7 +95,7 @@ def verify(
     limits = [_longest_output(loaded, source) for source in sources]
     outputs = _greedy_outputs(loaded, sources, limits)
     pairs = [SentencePair(*pair) for pair in zip(sources, outputs, strict=True)]
-    ours = token_scores(loaded.model, pairs, tokenizer)
+    ours = TorchForcing(loaded.model, tokenizer).token_scores(pairs)
     differences: list[float] = []
     num_identical = 0
     with logs.progress(f"Verifying with {engine.name}", "sentences", len(pairs)) as counter:
@@ -181,7 +182,7 @@ def _is_near_tie(
         return True
     ours, theirs = [*pair.target, tokenizer.eos_id], [*output, tokenizer.eos_id]
     place = next(n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b)
-    scores = token_scores(model, [pair, SentencePair(pair.source, output)], tokenizer)
+    scores = TorchForcing(model, tokenizer).token_scores([pair, SentencePair(pair.source, output)])
     return abs(scores[0][place] - scores[1][place]) <= NEAR_TIE
 
 

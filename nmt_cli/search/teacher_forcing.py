@@ -1,29 +1,25 @@
 """A pass over given translations: the decoder reads the target instead of searching for it.
 
-Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces, D d_model.
+Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import chain
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.model.attention import (
-    MemoryAttention,
-    SelfAttention,
-    weights_to_memory,
-    weights_within,
-)
-from nmt_cli.model.layers import DecoderLayer, EncoderLayer
-from nmt_cli.model.packing import Packed, pack
-from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.top_k import log_normalizers
+from nmt_cli.model.compiled.passes import GivenTargets, Sentences, Weights
+from nmt_cli.recipe.model_config import ModelConfig
+
+Array = NDArray[Any]
+# Tokens of the longer side: what the layers compute of so many stays in a CPU's cache.
+TOKENS_AT_ONCE = 512
 
 
 class SentencePair(NamedTuple):
@@ -40,137 +36,91 @@ class AttentionWeights(NamedTuple):
     the target and </s>.
     """
 
-    encoder: Tensor  # N H S S
-    decoder: Tensor  # N H T T
-    memory: Tensor  # N H T S
+    encoder: Array  # N H S S
+    decoder: Array  # N H T T
+    memory: Array  # N H T S
 
 
-class TeacherForced(NamedTuple):
-    """What the model computes for sentence pairs."""
+class TeacherForcing(Protocol):
+    """A model that reads given sentence pairs. Not to be shared between threads."""
 
-    rows: Tensor  # the decoder's output [T, D], pair after pair; ``project`` makes logits of it
-    lengths: tuple[int, ...]  # how many of the rows belong to each pair
-    weights: tuple[AttentionWeights, ...]  # of each pair; empty if no layer was asked for
+    def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
+        """Return the log-probability of each token of each target, and at last of its ``</s>``.
 
+        It is normalized over the whole vocabulary, as in the search. Raises ValueError if a
+        sentence is longer than learned positions allow.
+        """
+        ...
 
-@torch.no_grad()
-def teacher_forced(
-    model: Transformer,
-    pairs: Sequence[SentencePair],
-    tokenizer: Tokenizer,
-    *,
-    layers_with_weights: Sequence[int] = (),
-) -> TeacherForced:
-    """Return what ``model``, in evaluation mode, computes for ``pairs`` in one pass.
+    def attention(
+        self, pairs: Sequence[SentencePair], layers: Sequence[int]
+    ) -> list[AttentionWeights]:
+        """Return the attention weights within each pair; raises as ``token_scores`` does.
 
-    It is the pass of training. ``layers_with_weights`` are the layers, counted from 0 and
-    ascending, whose attention weights are returned, of a side as far as it has them; their memory
-    grows with the square of the lengths. Raises ValueError if a sentence is longer than learned
-    positions allow. A model must not be used by another thread meanwhile.
-    """
-    assert not model.training, "dropout would change the result"
-    device = model.output_weight.device
-    end, start = source_end(model.config, tokenizer), start_id(model.config, tokenizer)
-    source = _packed([[*pair.source, *end] for pair in pairs], device)
-    target_input = _packed([[start, *pair.target] for pair in pairs], device)
-    with (
-        torch.autocast(device.type, enabled=False),
-        _recording(model, source, target_input, layers_with_weights) as recorded,
-    ):
-        rows = model(source, target_input)
-    weights: list[AttentionWeights] = []
-    if layers_with_weights:
-        weights = [
-            AttentionWeights(*(_of_layers([layer[pair] for layer in kind]) for kind in recorded))
-            for pair in range(len(pairs))
-        ]
-    return TeacherForced(rows, target_input.lengths, tuple(weights))
+        They are those of ``layers``, counted from 0 and ascending, of a side as far as it has them.
+        """
+        ...
 
 
-def _of_layers(weights: list[Tensor]) -> Tensor:
-    return torch.stack(weights) if weights else torch.empty(0)
+class CompiledForcing:
+    """A ``TeacherForcing`` by the library for CPUs; what a pair gets depends on that pair only."""
+
+    def __init__(self, model: GivenTargets, config: ModelConfig, tokenizer: Tokenizer) -> None:
+        self._model, self._config = model, config
+        self._end, self._start = source_end(config, tokenizer), start_id(config, tokenizer)
+        self._eos = tokenizer.eos_id
+
+    def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
+        """Return the log-probabilities, as ``TeacherForcing`` describes."""
+        found: list[list[float]] = []
+        for group in _groups(pairs):
+            sources, targets = self._read(group)
+            rows = self._model.decode(targets, self._model.encode(sources))
+            tokens = Sentences.of([(*pair.target, self._eos) for pair in group]).tokens
+            scores = self._model.token_scores(rows, tokens)
+            ends = np.cumsum(targets.lengths)
+            found += (each.tolist() for each in np.split(scores, ends[:-1]))
+        return found
+
+    def attention(
+        self, pairs: Sequence[SentencePair], layers: Sequence[int]
+    ) -> list[AttentionWeights]:
+        """Return the attention weights, as ``TeacherForcing`` describes."""
+        found: list[AttentionWeights] = []
+        encoder, decoder = self._config.encoder, self._config.decoder
+        for group in _groups(pairs):
+            sources, targets = self._read(group)
+            within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)
+            within = Weights(decoder, layers, targets.lengths, targets.lengths)
+            to_memory = Weights(decoder, layers, targets.lengths, sources.lengths)
+            memory = self._model.encode(sources, within_sources)
+            self._model.decode(targets, memory, within, to_memory)
+            kinds = (each.arrays for each in (within_sources, within, to_memory))
+            found += map(AttentionWeights, *kinds)
+        return found
+
+    def _read(self, pairs: Sequence[SentencePair]) -> tuple[Sentences, Sentences]:
+        sources = Sentences.of([(*pair.source, *self._end) for pair in pairs])
+        return sources, Sentences.of([(self._start, *pair.target) for pair in pairs])
 
 
-def _packed(sentences: Sequence[Sequence[int]], device: torch.device) -> Packed:
-    tokens = torch.tensor(list(chain.from_iterable(sentences)))
-    return pack(tokens, [len(sentence) for sentence in sentences], device)
-
-
-class _Recorded(NamedTuple):
-    """The weights of each kind of attention, layer by layer, then sentence by sentence."""
-
-    encoder: list[list[Tensor]]
-    decoder: list[list[Tensor]]
-    memory: list[list[Tensor]]
-
-
-@contextmanager
-def _recording(
-    model: Transformer, source: Packed, target_input: Packed, layers: Sequence[int]
-) -> Iterator[_Recorded]:
-    """Compute the weights of ``layers`` beside a pass, from the rows that enter each attention."""
-    recorded = _Recorded([], [], [])
-
-    def in_encoder(attention: SelfAttention, args: tuple[Tensor, ...]) -> None:
-        recorded.encoder.append(weights_within(attention, args[0], source, causal=False))
-
-    def in_decoder(attention: SelfAttention, args: tuple[Tensor, ...]) -> None:
-        recorded.decoder.append(weights_within(attention, args[0], target_input, causal=True))
-
-    def to_memory(attention: MemoryAttention, args: tuple[Tensor, ...]) -> None:
-        rows, memory, *_ = args
-        weights = weights_to_memory(attention, rows, memory, target_input, source)
-        recorded.memory.append(weights)
-
-    handles = []
-    try:
-        for number, layer in enumerate(model.encoder_layers):
-            if number in layers:
-                encoder = cast(EncoderLayer, layer)
-                handles += [encoder.self_attention.register_forward_pre_hook(in_encoder)]
-        for number, layer in enumerate(model.decoder_layers):
-            if number in layers:
-                decoder = cast(DecoderLayer, layer)
-                handles += [
-                    decoder.self_attention.register_forward_pre_hook(in_decoder),
-                    decoder.memory_attention.register_forward_pre_hook(to_memory),
-                ]
-        yield recorded
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-# Enough to keep the product busy; the logits of so many rows are V times as many numbers.
-ROWS_AT_ONCE = {"cpu": 512, "cuda": 4096}
-
-
-@torch.no_grad()
-def token_scores(
-    model: Transformer, pairs: Sequence[SentencePair], tokenizer: Tokenizer
-) -> list[list[float]]:
-    """Return the log-probability of each token of each target, and at last of its ``</s>``.
-
-    It is normalized over the whole vocabulary, as in the search. ``model`` is in evaluation mode.
-    """
-    forced = teacher_forced(model, pairs, tokenizer)
-    device = forced.rows.device
-    targets = torch.tensor(
-        list(chain.from_iterable([*pair.target, tokenizer.eos_id] for pair in pairs)),
-        device=device,
-    )
-    at_once = ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cpu"])
-    scores = []
-    for rows, tokens in zip(forced.rows.split(at_once), targets.split(at_once), strict=True):
-        logits = model.project(rows)
-        chosen = logits.gather(1, tokens[:, None]).squeeze(1).float()
-        scores.append(chosen - log_normalizers(logits))
-    return [of_pair.tolist() for of_pair in torch.cat(scores).split(forced.lengths)]
+def _groups(pairs: Sequence[SentencePair]) -> Iterator[list[SentencePair]]:
+    """Yield ``pairs`` in groups of at most TOKENS_AT_ONCE together, or of one."""
+    group, num_tokens = list[SentencePair](), 0
+    for pair in pairs:
+        longer = max(map(len, pair))
+        if group and num_tokens + longer > TOKENS_AT_ONCE:
+            yield group
+            group, num_tokens = [], 0
+        group.append(pair)
+        num_tokens += longer
+    if group:
+        yield group
 
 
 def mean_of_models(scores: Sequence[list[list[float]]]) -> list[list[float]]:
     """Return the logarithm of each token's mean probability; ``scores`` are those of each model."""
     if len(scores) == 1:
         return scores[0]
-    of_pairs = (torch.tensor(each, dtype=torch.float64) for each in zip(*scores, strict=True))
-    return [(each.logsumexp(0) - math.log(len(scores))).tolist() for each in of_pairs]
+    of_pairs = (np.logaddexp.reduce(each, 0) for each in zip(*scores, strict=True))
+    return [(each - math.log(len(scores))).tolist() for each in of_pairs]

@@ -16,7 +16,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import ModelSettings, alignment_layer
 from nmt_cli.search.beams import Attended, Found
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 
 TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
 
@@ -42,10 +43,11 @@ class AttentionToSource:
 
         Without ``of_all``, only hypotheses of sentences that need units or words get it.
         """
-        self._model, self._tokenizer, self._text = model, tokenizer, settings.text
+        self._config, self._tokenizer, self._text = model.config, tokenizer, settings.text
+        self._forcing = TorchForcing(model, tokenizer)
         self._tag_length, self._of_all = tag_length, of_all
         self._head = settings.alignment
-        of_mean = alignment_layer(len(model.decoder_layers))
+        of_mean = alignment_layer(model.config.decoder.num_layers)
         self._layer = of_mean if self._head is None else self._head.layer
 
     def is_needed(self, sentence: Sentence) -> bool:
@@ -58,7 +60,7 @@ class AttentionToSource:
         """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
         batch, pairs, num_tokens = list[tuple[Found, Sentence]](), list[SentencePair](), 0
         for found, sentence in zip(founds, sentences, strict=True):
-            source = without_end(sentence.tokens, self._model.config)
+            source = without_end(sentence.tokens, self._config)
             own = [SentencePair(source, each.tokens) for each in found.hypotheses]
             batch.append((found, sentence))
             pairs += own
@@ -74,9 +76,7 @@ class AttentionToSource:
         if not pairs:
             yield from (found for found, _ in founds)
             return
-        layers = [self._layer]
-        forced = teacher_forced(self._model, pairs, self._tokenizer, layers_with_weights=layers)
-        of_pairs = zip(pairs, forced.weights, strict=True)
+        of_pairs = zip(pairs, self._forcing.attention(pairs, [self._layer]), strict=True)
         for found, sentence in founds:
             attended = [
                 self._attended(*next(of_pairs), with_units=sentence.needs_units)
@@ -94,7 +94,7 @@ class AttentionToSource:
         # Row t predicts token t, and the last row </s>. A last column may belong to </s>.
         first = self._tag_length
         of_words = memory.mean(0) if self._head is None else memory[self._head.head]
-        attention = of_words[:-1, first : len(pair.source)].cpu().numpy()
+        attention = of_words[:-1, first : len(pair.source)]
         source = self._tokenizer.pieces(pair.source[first:], "source")
         target = self._tokenizer.pieces(pair.target, "target")
         words = [words_of_pieces(pieces, self._text) for pieces in (target, source)]

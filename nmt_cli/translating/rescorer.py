@@ -27,7 +27,8 @@ from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
-from nmt_cli.search.teacher_forcing import SentencePair, mean_of_models, token_scores
+from nmt_cli.search.teacher_forcing import SentencePair, TeacherForcing, mean_of_models
+from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.translating.encoded_texts import KnownText, encode_each
 
 if TYPE_CHECKING:
@@ -92,9 +93,9 @@ class Rescorer:
             options.get("fp32_products", AUTO), self._device, precision
         )
         models = [model, *(each.model for each in ensemble)]
-        models = [at_precision(each.eval(), precision) for each in models]
+        forced = [TorchForcing(at_precision(each.eval(), precision), tokenizer) for each in models]
         self._driver = Driver[int, SentencePair](
-            lambda pairs, most: PairScores(len(pairs), models, tokenizer, self._alpha),
+            lambda pairs, most: PairScores(len(pairs), forced, self._alpha),
             SearchSize(max_tokens or DEFAULT_MAX_TOKENS[self._device.type]),
             _tokens_of,
         )
@@ -217,12 +218,9 @@ class PairScores(SlotSearch[SentencePair]):
 
     num_slots = 0
 
-    def __init__(
-        self, num_slots: int, models: Sequence[Transformer], tokenizer: Tokenizer, alpha: float
-    ) -> None:
+    def __init__(self, num_slots: int, models: Sequence[TeacherForcing], alpha: float) -> None:
         """Scores are divided by the length penalty of ``alpha``."""
-        self.num_slots, self._models = num_slots, models
-        self._tokenizer, self._alpha = tokenizer, alpha
+        self.num_slots, self._models, self._alpha = num_slots, models, alpha
         self._pairs: dict[int, SentencePair] = {}  # by their numbers
         self._num_admitted = 0
 
@@ -246,7 +244,7 @@ class PairScores(SlotSearch[SentencePair]):
         """Return each pair with its target as the only hypothesis."""
         pairs, self._pairs = self._pairs, {}
         together = list(pairs.values())
-        of_models = [token_scores(model, together, self._tokenizer) for model in self._models]
+        of_models = [model.token_scores(together) for model in self._models]
         return list(map(self._found, pairs, together, mean_of_models(of_models)))
 
     def _found(self, number: int, pair: SentencePair, scores: Sequence[float]) -> Found:

@@ -13,7 +13,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.pictures.attention import KINDS, Attention
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 
 MOST_WEIGHTS = 10_000_000  # a page of so many has about 30 MB
 
@@ -64,13 +65,8 @@ def attention_between(
     refuse_too_long(settings, pieces, "source")
     refuse_too_long(settings, target.tokens, "target")
     _refuse_too_many(shown, len(pieces) + 1, len(target.tokens) + 1)
-    forced = teacher_forced(
-        model,
-        [SentencePair(pieces, target.tokens)],
-        tokenizer,
-        layers_with_weights=[layer - 1 for layer in shown.layers],
-    )
-    weights = forced.weights[0]._asdict()
+    pairs, layers = [SentencePair(pieces, target.tokens)], [layer - 1 for layer in shown.layers]
+    weights = TorchForcing(model, tokenizer).attention(pairs, layers)[0]._asdict()
     heads = [head - 1 for head in shown.heads]
     end = tokenizer.pieces([tokenizer.eos_id])
     start = tokenizer.pieces([start_id(model.config, tokenizer)])
@@ -98,7 +94,7 @@ def attention_between(
         },
         tuple(shown.layers),
         tuple(shown.heads),
-        {kind: weights[kind][:, heads].float().cpu().numpy() for kind in shown.kinds},
+        {kind: weights[kind][:, heads] for kind in shown.kinds},
     )
 
 

@@ -21,7 +21,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
 from nmt_cli.pictures.attention import as_json
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import teacher_forced
 from nmt_cli.translating import shown_attention
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe

@@ -9,7 +9,8 @@ from nmt_cli.commands import export
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES
 
@@ -39,7 +40,7 @@ def test_log_probabilities_are_those_of_the_model(make_model, options):
     sources, targets = (
         [loaded.tokenizer.pieces(ids) for ids in side] for side in zip(*PAIRS, strict=True)
     )
-    expected = token_scores(loaded.model, PAIRS, loaded.tokenizer)
+    expected = TorchForcing(loaded.model, loaded.tokenizer).token_scores(PAIRS)
     for ours, result in zip(expected, translator.score_batch(sources, targets), strict=True):
         assert result.log_probs == pytest.approx(ours, abs=1e-5)
 

@@ -13,7 +13,8 @@ from nmt_cli.interchange.ctranslate2.exporter import (
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import teacher_forced
 from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side

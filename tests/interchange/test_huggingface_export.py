@@ -10,7 +10,8 @@ from nmt_cli.interchange.huggingface import exporter as huggingface_export
 from nmt_cli.interchange.huggingface.exporter import huggingface_tensors
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.translating.translator import Translator
 from tests.interchange.test_huggingface_layout import EXPORTABLE
 
@@ -57,7 +58,7 @@ def scores_of(model, tokenizer):
 def test_log_probabilities_are_those_of_the_model_also_after_saving_again(make_model, options):
     path = make_model(**options)
     ours = load_model(path)
-    (expected,) = token_scores(ours.model, [PAIR], ours.tokenizer)
+    (expected,) = TorchForcing(ours.model, ours.tokenizer).token_scores([PAIR])
     model = loaded_from(exported(path))
     assert scores_of(model, ours.tokenizer) == pytest.approx(expected, abs=1e-5)
     model.save_pretrained(path.parent / "again")
@@ -110,5 +111,5 @@ def test_the_converter_of_ctranslate2_is_exact_or_fails_loudly(make_model, optio
     source, target = (ours.tokenizer.pieces(side) for side in PAIR)
     translator = ctranslate2.Translator(str(converted), intra_threads=1)
     (result,) = translator.score_batch([[*source, "</s>"]], [target])
-    (expected,) = token_scores(ours.model, [PAIR], ours.tokenizer)
+    (expected,) = TorchForcing(ours.model, ours.tokenizer).token_scores([PAIR])
     assert result.log_probs == pytest.approx(expected, abs=1e-5)

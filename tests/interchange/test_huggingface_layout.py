@@ -16,7 +16,8 @@ from nmt_cli.interchange.huggingface.exporter import (
 )
 from nmt_cli.interchange.tensor_names import sines_first
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import teacher_forced
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 

@@ -13,7 +13,8 @@ from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 
 
 class Imitation:
@@ -29,7 +30,9 @@ class Imitation:
         return self.tokenizer.encode(text)
 
     def token_scores(self, source, target):
-        scores = token_scores(self.model, [SentencePair(source, target)], self.tokenizer)[0]
+        scores = TorchForcing(self.model, self.tokenizer).token_scores(
+            [SentencePair(source, target)]
+        )[0]
         return [score + self.adds for score in scores]
 
     def greedy(self, source, longest):

@@ -1,5 +1,5 @@
-/* Compares products by matrices in fp32 and int8 with sums in double precision. Compiled with a LEVEL, and with
-   the folder of layers.c. */
+/* Compares products by matrices in fp32 and int8, attention, and log-probabilities with sums in double precision.
+   Compiled with a LEVEL, and with the folder of layers.c. */
 
 #include "layers.c"
 
@@ -44,8 +44,75 @@ static int differs(long type, long R, long I, long O) {
     return wrong != 0;
 }
 
+static float *chances(long count) {
+    float *found = malloc(count * sizeof(float));
+    for (long n = 0; n < count; n++) found[n] = chance();
+    return found;
+}
+
+/* attention of K queries of one head to E entries, or, if it is causal, to the first ones */
+static int attention_differs(long K, long E, long W, long X, int is_causal) {
+    float *queries = chances(K * W), *keys = chances(W * E), *values = chances(E * X);
+    float *scores = malloc(QUERIES_AT_ONCE * (E + LANES) * sizeof(float));
+    float *output = malloc(K * X * sizeof(float)), *weights = malloc(K * E * sizeof(float));
+    Head head = {.keys = keys, .values = values, .W = W, .X = X, .E = E, .used = E};
+    head.is_causal = is_causal, head.weights = weights;
+    attend_head(&head, queries, W, K, scores, output, X);
+    long wrong = 0;
+    for (long k = 0; k < K; k++) {
+        double right[E], total = 0.;
+        for (long e = 0; e < E; e++) {
+            double product = 0.;
+            for (long w = 0; w < W; w++) product += (double)queries[k * W + w] * keys[w * E + e];
+            total += right[e] = is_causal && e > k ? 0. : exp(product / sqrt((double)W));
+        }
+        for (long e = 0; e < E; e++) wrong += !(fabs(weights[k * E + e] - right[e] / total) < 1e-6);
+        for (long x = 0; x < X; x++) {
+            double sum = 0.;
+            for (long e = 0; e < E; e++) sum += right[e] / total * values[e * X + x];
+            wrong += !(fabs(output[k * X + x] - sum) < 1e-5);
+        }
+    }
+    if (wrong) printf("attention of %ld to %ld, widths %ld and %ld: %ld differ\n", K, E, W, X, wrong);
+    free(queries), free(keys), free(values), free(scores), free(output), free(weights);
+    return wrong != 0;
+}
+
+/* log-probabilities of R tokens, of which ``most`` are computed together */
+static int scores_differ(long R, long I, long V, long most) {
+    float *weight = chances(V * I), *rows = chances(R * I), *logits = malloc(most * V * sizeof(float));
+    float *found = malloc(R * sizeof(float));
+    char *blocks = malloc(EXPORTED(size_of_blocks)(FP32, I, V));
+    int64_t tokens[R];
+    for (long r = 0; r < R; r++) tokens[r] = rand() % V;
+    EXPORTED(pack)((char *)weight, FP32, I, V, blocks, NULL);
+    Matrix matrix = {blocks, NULL, NULL, NULL, FP32, I, V};
+    EXPORTED(score_tokens)(&matrix, rows, tokens, R, most, logits, NULL, 3, found);
+    long wrong = 0;
+    for (long r = 0; r < R; r++) {
+        double total = 0., own = 0.;
+        for (long v = 0; v < V; v++) {
+            double logit = 0.;
+            for (long i = 0; i < I; i++) logit += (double)weight[v * I + i] * rows[r * I + i];
+            total += exp(logit);
+            if (v == tokens[r]) own = logit;
+        }
+        wrong += !(fabs(found[r] - (own - log(total))) < 1e-4);
+    }
+    if (wrong) printf("log-probabilities of %ld of %ld tokens: %ld differ\n", R, V, wrong);
+    free(weight), free(rows), free(logits), free(found), free(blocks);
+    return wrong != 0;
+}
+
 int main(void) {
     int found = 0;
+    for (int is_causal = 0; is_causal <= 1; is_causal++)
+        for (long K = 1; K < 12; K += 2) {
+            found |= attention_differs(K, K, 3, 9, is_causal) | attention_differs(K, K, 16, 64, is_causal);
+            found |= attention_differs(K, 37, 8, 33, is_causal);
+        }
+    found |= attention_differs(300, 300, 64, 64, 1);
+    found |= scores_differ(1, 7, 1, 1) | scores_differ(9, 20, 37, 4) | scores_differ(40, 64, 8000, 16);
     long sizes[] = {1, 2, 3, 4, 7, 16, 33, 100}, large[] = {64, 256, 2048};
     for (int type = FP32; type <= INT8; type += INT8 - FP32)
         for (int r = 0; r < 8; r++)

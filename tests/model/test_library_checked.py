@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 HERE, SOURCES = Path(__file__).parent, ROOT / "nmt_cli/model/compiled"
 SANITIZERS = "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 TESTS = ("tests/model/test_compiled_kernels.py", "tests/model/test_compiled_layers.py",
-         "tests/search/test_cached_model.py", "tests/search/test_compiled_beams.py")  # fmt: skip
+         "tests/search/test_cached_model.py", "tests/search/test_compiled_beams.py",
+         "tests/search/test_teacher_forcing.py")  # fmt: skip
 # Runs pytest with the library of another folder.
 WITH_LIBRARY = """
 import sys
@@ -33,10 +34,12 @@ def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def compiled(folder: Path, compiler: str, source: str, *flags: str) -> Path:
-    """Return a program of the C file ``source`` of this folder, with the threads of the library."""
+    """Return a program of the C file ``source`` of this folder and of files of the library."""
     program = folder / "program"
     words = (compiler, "-O3", "-fopenmp-simd", *flags, '-DSOURCES="none"', f"-I{SOURCES}")
-    files = (HERE / source, SOURCES / "threads.c")
+    files = [HERE / source, SOURCES / "threads.c"]
+    if source == "products.c":
+        files.append(SOURCES / "logits.c")
     result = run(*words, *files, "-o", program, "-lm", "-pthread")
     assert result.returncode == 0, result.stderr
     return program
@@ -77,7 +80,7 @@ def test_threads_share_work_without_races(tmp_path):
 
 
 @pytest.mark.slow
-def test_products_on_arm_are_those_of_sums_in_double_precision(tmp_path):
+def test_results_on_arm_are_those_of_sums_in_double_precision(tmp_path):
     compiler, emulator = "aarch64-linux-gnu-gcc", "qemu-aarch64"
     if not (shutil.which(compiler) and shutil.which(emulator)):
         pytest.skip(f"there is no {compiler} or no {emulator}")

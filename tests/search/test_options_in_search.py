@@ -7,7 +7,8 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair, token_scores
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import save_as_model, tiny_recipe, translator_of
 
@@ -42,8 +43,8 @@ def test_scores_of_the_search_are_those_of_training_also_after_saving(options, t
         assert len(found) == 3
         for each in found:
             target = [PIECES.index(piece) for piece in each.tokens]
-            (scores,) = token_scores(
-                model, [SentencePair(tokenizer.encode(line), target)], tokenizer
+            (scores,) = TorchForcing(model, tokenizer).token_scores(
+                [SentencePair(tokenizer.encode(line), target)]
             )
             assert each.token_scores == pytest.approx(scores, abs=1e-4)
             expected = Formula(model).token_scores(tokenizer.encode(line), target, tokenizer)

@@ -1,137 +1,182 @@
-"""One pass over given pairs: its attention is the core's, and its output that of training."""
+"""The library's pass over given pairs: it is torch's, and no pair or later token changes it."""
 
-from itertools import chain
+import math
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from nmt_cli.model.attention import MultiHeadAttention
-from nmt_cli.model.packing import pack
+from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.model.compiled import passes
+from nmt_cli.model.compiled.kernels import LEVELS, Kernels
+from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.model.compiled.passes import GivenTargets
+from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
-from tests.fake_models import BOS, EOS, ByteTokenizer
+from nmt_cli.search import teacher_forcing
+from nmt_cli.search.teacher_forcing import CompiledForcing, SentencePair, mean_of_models
+from nmt_cli.search.torch_forcing import TorchForcing
+from tests.architectures import OPTION_SETS, Formula, random_model
+from tests.fake_models import ByteTokenizer
 
-PAIRS = [
-    SentencePair([5, 9, 4, 7], [8, 8, 3, 6, 5, 30]),
-    SentencePair([11], []),
-    SentencePair([3, 20, 21, 22, 23, 24, 3, 9], [17, 4]),
-]
-VARIATIONS = {
-    "post-norm": {},
-    "pre-norm": {"norm": "pre"},
-    "narrow keys": {"d_k": 3, "d_v": 7},  # scaled_dot_product_attention instead of our own core
-    "pre-norm, wide keys": {"norm": "pre", "d_k": 9, "d_v": 2},
-}
+VOCABULARY_SIZE = 97
+NO_MULTIPLES_OF_A_VECTOR = {"d_k": 19, "d_v": 33}
+PRECISIONS = ["fp32", "bf16", "int8"]
+# In int8 a value halfway between two integers may be rounded to either one; bf16 has 8 bits.
+TOLERANCES = {"fp32": 1e-5, "bf16": 0.03, "int8": 0.01}
 
 
-def model_of(**changes):
-    torch.manual_seed(4)
-    settings = {"num_layers": 3, "d_model": 20, "d_ff": 28, "num_heads": 5}
-    model = Transformer(ModelConfig.model_validate(settings | changes), 37).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.5)  # sharper attention than that of fresh weights
-    return model
+@pytest.fixture(params=[level for level, flags in LEVELS.items() if flags <= read_cpu().flags])
+def kernels(request, kernels):
+    """Return the library at each level of CPU that this one has."""
+    del kernels  # skips where the library could not be built
+    return Kernels(request.param)
 
 
-def forced(model, pairs=PAIRS, layers=(0, 1, 2)):
-    return teacher_forced(model, pairs, ByteTokenizer(), layers_with_weights=layers)
+def forcing_of(model, kernels, precision="fp32"):
+    if precision == "bf16" and not kernels.functions.has_bf16():
+        pytest.skip("this level has no instructions for bf16")
+    layers = CompiledLayers(at_precision(model.eval(), precision), kernels)
+    return CompiledForcing(GivenTargets(layers), model.config, ByteTokenizer())
 
 
-@pytest.mark.parametrize(("own", "layer"), [({"decoder_num_layers": 5}, 4), ({}, 2)])
-def test_layers_that_only_the_decoder_has(own, layer):
-    model = model_of(decoder_num_heads=4, **own)
-    weights = forced(model, layers=(1, layer)).weights
-    for pair, found in zip(PAIRS, weights, strict=True):
-        source, target = len(pair.source) + 1, len(pair.target) + 1
-        num_encoder_layers = 1 if own else 2
-        assert found.encoder.shape == (num_encoder_layers, 5, source, source)
-        assert found.decoder.shape == (2, 4, target, target)
-        assert found.memory.shape == (2, 4, target, source)
-    (only_decoder,) = forced(model, PAIRS[:1], layers=(layer,)).weights
-    assert len(only_decoder.encoder) == (0 if own else 1)
-    assert torch.equal(
-        only_decoder.memory[0], forced(model, PAIRS[:1], (1, layer)).weights[0].memory[1]
-    )
+def tokens_of(length, seed=0):
+    return np.random.default_rng([seed, length]).integers(3, VOCABULARY_SIZE, length).tolist()
 
 
-@pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS)
-def test_weights_times_values_are_what_the_core_computes(changes, monkeypatch):
-    """The core's own inputs and outputs are caught in the same pass."""
-    calls: list[tuple[bool, Tensor, Tensor]] = []
-    attend = MultiHeadAttention._attend
-
-    def caught(self, layout, causal, *projected):
-        output = attend(self, layout, causal, *projected)
-        *_, values = self._parts(*projected)
-        calls.append((causal, values.unflatten(1, (self.num_heads, -1)), output))
-        return output
-
-    monkeypatch.setattr(MultiHeadAttention, "_attend", caught)
-    weights = forced(model_of(**changes)).weights
-    kinds = [("encoder", n) for n in range(3)]
-    kinds += [(kind, n) for n in range(3) for kind in ("decoder", "memory")]
-    assert len(calls) == len(kinds)
-    for (kind, layer), (causal, values, output) in zip(kinds, calls, strict=True):
-        assert causal == (kind == "decoder")
-        side = [len(p.target) if kind == "decoder" else len(p.source) for p in PAIRS]
-        expected = [
-            torch.einsum("hts,shv->thv", getattr(of_pair, kind)[layer], of_sentence).flatten(1)
-            for of_pair, of_sentence in zip(
-                weights, values.split([length + 1 for length in side]), strict=True
-            )
-        ]
-        assert torch.allclose(torch.cat(expected), output, atol=1e-5)
+LENGTHS = [(4, 6), (1, 0), (30, 41), (16, 3), (17, 15), (2, 19), (33, 16)]
+PAIRS = [SentencePair(*map(tokens_of, each)) for each in LENGTHS]
 
 
-def test_the_output_is_that_of_the_training_pass():
-    model = model_of()
-    sources = [[*pair.source, EOS] for pair in PAIRS]
-    inputs = [[BOS, *pair.target] for pair in PAIRS]
-    packed = [
-        pack(torch.tensor(list(chain.from_iterable(side))), [len(tokens) for tokens in side])
-        for side in (sources, inputs)
+def results(forcing, pairs, layers=(0, 1)):
+    """Return the scores of each pair, and its weights of each kind of attention."""
+    weights = forcing.attention(pairs, layers)
+    return [
+        [np.array(own), *kinds]
+        for own, kinds in zip(forcing.token_scores(pairs), weights, strict=True)
     ]
+
+
+def assert_equal(one, other):
+    for own, theirs in zip(one, other, strict=True):
+        assert np.array_equal(own, theirs)
+
+
+@pytest.mark.parametrize("options", OPTION_SETS)
+def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options, kernels):
+    model = random_model(options, VOCABULARY_SIZE).eval()
+    numbers = (0, 2)  # only some decoders have the last one
+    found = results(forcing_of(model, kernels), PAIRS, numbers)
+    of_torch = TorchForcing(model, ByteTokenizer()).attention(PAIRS, numbers)
+    formula = Formula(model.double())
+    for pair, (scores, *kinds), expected in zip(PAIRS, found, of_torch, strict=True):
+        wanted = formula.token_scores(*map(list, pair), ByteTokenizer())
+        assert np.allclose(scores, wanted, atol=TOLERANCES["fp32"])
+        for kind, other in zip(kinds, expected, strict=True):
+            assert np.allclose(kind, other.reshape(kind.shape), atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
+    model = random_model(NO_MULTIPLES_OF_A_VECTOR, VOCABULARY_SIZE)
+    found = forcing_of(model, kernels, precision).token_scores(PAIRS)
+    if precision != "bf16":  # torch would round all that a layer returns, too
+        model = at_precision(model.eval(), precision)
+    expected = TorchForcing(model, ByteTokenizer()).token_scores(PAIRS)
+    differences = np.abs(np.concatenate(found) - np.concatenate(expected))
+    assert differences.max() < TOLERANCES[precision]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR])
+def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels, monkeypatch):
+    forcing = forcing_of(random_model(options, VOCABULARY_SIZE), kernels, precision)
+    together = results(forcing, PAIRS)
+    for pair, expected in zip(PAIRS, together, strict=True):
+        (alone,) = results(forcing, [pair])
+        assert_equal(alone, expected)
+    monkeypatch.setattr(teacher_forcing, "TOKENS_AT_ONCE", 60)
+    monkeypatch.setattr(passes, "SCORED_AT_ONCE", 7)
+    for found, expected in zip(results(forcing, PAIRS), together, strict=True):
+        assert_equal(found, expected)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_later_tokens_change_nothing(precision, kernels):
+    model = random_model(NO_MULTIPLES_OF_A_VECTOR, VOCABULARY_SIZE)
+    forcing = forcing_of(model, kernels, precision)
+    source, target = PAIRS[2]
+    ((scores, _, decoder, memory),) = results(forcing, [PAIRS[2]])
+    for place in range(len(target)):
+        others = tokens_of(len(target) - place, seed=1)
+        changed = [
+            SentencePair(source, [*target[:place], *others]),
+            SentencePair(source, target[:place]),
+        ]
+        for own, _, own_decoder, own_memory in results(forcing, changed):
+            assert np.array_equal(own[:place], scores[:place])
+            rows = slice(place + 1)  # row t reads token t - 1
+            assert np.array_equal(own_decoder[:, :, rows, rows], decoder[:, :, rows, rows])
+            assert np.array_equal(own_memory[:, :, rows], memory[:, :, rows])
+        if target[place] != others[0]:
+            assert own[place] != scores[place]
+
+
+def test_sentences_of_one_token_and_of_two_thousand(kernels):
+    model = random_model({}, VOCABULARY_SIZE)
+    pairs = [
+        SentencePair(tokens_of(2000), tokens_of(3)),
+        SentencePair([5], tokens_of(1999)),
+        PAIRS[0],
+    ]
+    found = forcing_of(model, kernels).token_scores(pairs)
+    expected = TorchForcing(model, ByteTokenizer()).token_scores(pairs)
+    assert np.allclose(np.concatenate(found), np.concatenate(expected), atol=1e-4)
+
+
+def test_a_sentence_longer_than_the_learned_positions_is_refused(kernels):
+    forcing = forcing_of(random_model({"positions": "learned"}, VOCABULARY_SIZE), kernels)
+    for pair in (SentencePair([5] * 64, [6]), SentencePair([5], [6] * 64)):  # and a mark
+        with pytest.raises(ValueError, match="longer than"):
+            forcing.token_scores([pair])
+
+
+def test_several_threads_compute_the_same(kernels):
+    torch.manual_seed(4)
+    config = ModelConfig(num_layers=2, d_model=256, num_heads=4, d_ff=1024)
+    forcing = forcing_of(Transformer(config, VOCABULARY_SIZE), kernels)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = results(forcing, PAIRS)
+        torch.set_num_threads(3)
+        together = results(forcing, PAIRS)
+    finally:
+        torch.set_num_threads(threads)
+    for one, other in zip(alone, together, strict=True):
+        assert_equal(one, other)
+
+
+def test_nan_stays_in_its_pair(kernels):
+    model = random_model({"tied_embeddings": "none"}, VOCABULARY_SIZE)
+    bad = SentencePair([5, VOCABULARY_SIZE - 1], [6, 7])
+    pairs = [SentencePair([5, 6], [7]), bad, SentencePair([8, 9, 4], [5, 5])]
+    expected = forcing_of(model, kernels).token_scores(pairs)
     with torch.no_grad():
-        expected = model(*packed)
-    assert torch.equal(forced(model).rows, expected)
-    without = forced(model, layers=())
-    assert torch.equal(without.rows, expected)
-    assert without.weights == ()
-    assert without.lengths == (7, 1, 3)
+        model.source_embedding.weight[-1] = torch.nan
+    found = forcing_of(model, kernels).token_scores(pairs)
+    assert np.isnan(found[1]).all()
+    assert [found[0], found[2]] == [expected[0], expected[2]]
 
 
-def test_weights_are_probabilities_and_see_no_future():
-    for pair, weights in zip(PAIRS, forced(model_of()).weights, strict=True):
-        source, target = len(pair.source) + 1, len(pair.target) + 1
-        assert weights.encoder.shape == (3, 5, source, source)
-        assert weights.decoder.shape == (3, 5, target, target)
-        assert weights.memory.shape == (3, 5, target, source)
-        for kind in weights:
-            assert torch.allclose(kind.sum(3), torch.ones(kind.shape[:3]), atol=1e-6)
-        assert not weights.decoder.triu(1).any()
-        assert weights.encoder.max() > 0.5  # else a wrong order of heads or layers might pass
+def test_nothing_of_nothing(kernels):
+    forcing = forcing_of(random_model({}, VOCABULARY_SIZE), kernels)
+    assert forcing.token_scores([]) == forcing.attention([], [0]) == []
 
 
-def test_a_pair_has_the_same_weights_alone_and_some_layers_those_of_all():
-    model = model_of()
-    together = forced(model).weights
-    for number, pair in enumerate(PAIRS):
-        (alone,) = forced(model, [pair], layers=[0, 2]).weights
-        for one, other in zip(alone, together[number], strict=True):
-            assert torch.allclose(one, other[[0, 2]], atol=1e-5)
-
-
-def test_nothing_is_left_in_the_model():
-    model = model_of(positions="learned", max_positions=8)
-    with pytest.raises(ValueError, match="longer than"):
-        forced(model)
-    forced(model, PAIRS[:2])
-    assert not any(module._forward_pre_hooks for module in model.modules())
-
-
-def test_dropout_is_refused():
-    with pytest.raises(AssertionError, match="dropout"):
-        forced(model_of().train())
+def test_the_mean_of_models_is_that_of_probabilities():
+    first, second = mean_of_models([[[math.log(0.5)], []], [[math.log(0.1)], []]])
+    assert first == [pytest.approx(math.log(0.3))]
+    assert second == []
+    assert mean_of_models([[[-math.inf]], [[-math.inf]]]) == [[-math.inf]]

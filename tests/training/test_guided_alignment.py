@@ -23,7 +23,8 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.recipe.model_settings import AlignmentHead, text_settings
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import teacher_forced
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of, linked_pieces

@@ -16,7 +16,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search.sentences import NO_MEMORY
-from nmt_cli.search.teacher_forcing import mean_of_models, token_scores
+from nmt_cli.search.teacher_forcing import mean_of_models
+from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.translating import rescorer as rescorer_module
 from nmt_cli.translating.rescorer import Rescored, Rescorer
 from nmt_cli.translating.translator import Translator
@@ -165,15 +166,15 @@ def test_a_target_may_be_as_long_as_an_output_of_the_longest_source():
 
 
 def test_a_pass_that_does_not_fit_the_memory_is_halved(monkeypatch):
-    sizes = []
+    sizes, score = [], TorchForcing.token_scores
 
-    def full(model, pairs, tokenizer):
+    def full(self, pairs):
         sizes.append(len(pairs))
         if len(pairs) > 3 or any(len(pair.target) == 6 for pair in pairs):
             raise MemoryError
-        return token_scores(model, pairs, tokenizer)
+        return score(self, pairs)
 
-    monkeypatch.setattr(rescorer_module, "token_scores", full)
+    monkeypatch.setattr(TorchForcing, "token_scores", full)
     rescorer, tokenizer, model = untrained()
     pairs = [("ant", "bee " * (number % 6)) for number in range(40)] + [("ant", "bee " * 6)]
     *found, failed = rescorer.rescore(pairs)
@@ -193,12 +194,14 @@ def test_output_that_is_not_a_number_is_a_failed_pair():
 
 
 def test_a_bug_names_its_line(monkeypatch):
-    def broken(model, pairs, tokenizer):
+    score = TorchForcing.token_scores
+
+    def broken(self, pairs):
         if any(len(pair.target) == 7 for pair in pairs):
             raise TypeError("a bug of ours")
-        return token_scores(model, pairs, tokenizer)
+        return score(self, pairs)
 
-    monkeypatch.setattr(rescorer_module, "token_scores", broken)
+    monkeypatch.setattr(TorchForcing, "token_scores", broken)
     monkeypatch.setattr(rescorer_module, "WINDOW_PAIRS", 10)
     rescorer, *_ = untrained()
     pairs = [("ant", "bee")] * 13 + [("ant", "bee " * 7)] + [("ant", "bee")] * 3

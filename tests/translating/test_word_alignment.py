@@ -15,7 +15,8 @@ from nmt_cli.recipe.model_settings import AlignmentHead, alignment_layer, settin
 from nmt_cli.search import engine
 from nmt_cli.search.beams import Attended, Found, Hypothesis
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forced
+from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.torch_forcing import teacher_forced
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended

@@ -75,7 +75,8 @@ PARAMETERS = {
     "pack": "plllpp",
     "multiply": "splppl",
     "write_entries": "spppllpp",
-    "encode": "sspplllpp",
+    "compute_rows": "sssss",
+    "score_tokens": "sssllssls",
     "make_step": "sssslppp",
 }
 # They keep Python's lock: to get it back takes longer than they do if another thread computes.
@@ -178,7 +179,7 @@ def load_kernels() -> Kernels:
         )
     flags = read_cpu().flags
     for level, needed in LEVELS.items():
-        if needed <= flags and hasattr(library, f"{level}_encode"):
+        if needed <= flags and hasattr(library, f"{level}_compute_rows"):
             kernels = Kernels(level)
             if kernels.functions.is_usable():
                 return kernels

@@ -4,9 +4,9 @@
    The result of a sentence depends on that sentence only, to the last bit. NaN stays in its sentence.
 
    Legend: N layers, R rows, I inputs, O outputs, D d_model, F d_ff, V vocabulary, B sentences, S slots,
-   K beam, H heads, W width of a head's queries and keys, X of its values, E entries. */
+   K beam or queries, H heads, W width of a head's queries and keys, X of its values, E entries. */
 
-#include "level.h"
+#include "logits.h"
 #include "threads.h"
 #include "vectors.h"
 
@@ -118,6 +118,24 @@ typedef struct {
     const uint8_t *is_past;   /* [S, K, is_past_room], which of the entries a hypothesis attends to */
     long is_past_room;
 } Step;
+
+/* attention weights that are wanted: those of sentence b in layer n are [H, queries, entries], and begin
+   places[n] times as many numbers behind of_sentences[b]; in layers where the place is -1 none are wanted */
+typedef struct {
+    const int64_t *places; /* [N]; NULL if none are wanted in any layer */
+    float *const *of_sentences; /* [B] */
+} Weights;
+
+/* sentences whose tokens follow one another, as their rows do. In a decoder rows attend to those before them in
+   their sentence, and to a source. */
+typedef struct {
+    const int64_t *tokens, *lengths; /* [R], [B] */
+    const float *const *sources;     /* [N], for each layer the keys, then values of all sources, one after the
+                                        other: [any, H*(W+X)]; NULL in an encoder */
+    const int64_t *source_lengths;   /* [B] */
+    Weights within, to_sources;
+    long B, R, E; /* E is the longest of all lengths */
+} Sentences;
 
 /* workspace -------------------------------------------------------------------------------------------- */
 
@@ -554,9 +572,10 @@ static void score(const float *const *queries, const float *keys, long W, long E
     }
 }
 
-/* softmax of scores [E] times ``scale``; entries of which ``is_kept`` is 0 count as -inf */
-static void softmax(float *scores, const uint8_t *is_kept, long E, float scale) {
-    long end = (E + LANES - 1) / LANES * LANES;
+/* softmax of scores [used] times ``scale``; those behind the first E, and those of which ``is_kept`` is 0, count
+   as -inf */
+static void softmax(float *scores, const uint8_t *is_kept, long E, long used, float scale) {
+    long end = (used + LANES - 1) / LANES * LANES;
     for (long e = 0; e < E; e++) scores[e] = is_kept && !is_kept[e] ? -INFINITY : scores[e] * scale;
     for (long e = E; e < end; e++) scores[e] = -INFINITY;
     floats largest = load(scores), sum = ZERO;
@@ -571,54 +590,65 @@ static void softmax(float *scores, const uint8_t *is_kept, long E, float scale) 
     for (long e = 0; e < end; e += LANES) store(scores + e, load(scores + e) / total);
 }
 
-/* sums of LANES columns of values [E, X], or of twice as many, weighted by the scores of QUERIES_AT_ONCE
-   queries, of which ``count`` get an output */
-INLINE void weighted_sums(const float *scores, long room, const float *values, long E, long X,
-                          int is_double, long stride, long count, float *output) {
+/* sums of ``width`` columns of values [E, X], at most 2 * LANES, weighted by the scores of QUERIES_AT_ONCE
+   queries, of which ``count`` get an output. Whatever E and ``width`` are, all is added up in the same way: a
+   query's output must not depend on later entries, which have scores of 0. */
+INLINE void weighted_sums(const float *scores, long room, const float *values, long E, long X, long width,
+                          long stride, long count, float *output) {
+    int is_double = width > LANES;
     floats low[QUERIES_AT_ONCE] = {ZERO, ZERO, ZERO, ZERO};
     floats high[QUERIES_AT_ONCE] = {ZERO, ZERO, ZERO, ZERO};
     for (long e = 0; e < E; e++) {
-        floats first = load(values + e * X), second = is_double ? load(values + e * X + LANES) : ZERO;
+        floats first = load_some(values + e * X, width), second = is_double ? load(values + e * X + LANES) : ZERO;
         for (int k = 0; k < QUERIES_AT_ONCE; k++) {
             low[k] += scores[k * room + e] * first;
             if (is_double) high[k] += scores[k * room + e] * second;
         }
     }
     for (long k = 0; k < count; k++) {
-        store(output + k * stride, low[k]);
+        memcpy(output + k * stride, low + k, (width < LANES ? width : LANES) * sizeof(float));
         if (is_double) store(output + k * stride + LANES, high[k]);
     }
 }
 
-/* softmax(Q K^T / sqrt(W)) V of one head: K queries [W] and outputs [X] with strides, keys [W, E], values
-   [E, X]. Only the first ``used`` entries are read; of these, query k attends to those with is_kept
-   [K, kept_room], or to all if that is NULL. ``scores`` have room for E + LANES numbers of each of
-   QUERIES_AT_ONCE. */
-static void attend_head(const float *queries, long stride, long K, const float *keys, const float *values,
-                        long W, long X, long E, long used, const uint8_t *is_kept, long kept_room,
-                        float *scores, float *output, long output_stride) {
-    long room = E + LANES;
+/* what the queries of a head attend to; only the first ``used`` entries are read */
+typedef struct {
+    const float *keys, *values; /* [W, E], [E, X] */
+    long W, X, E, used;
+    const uint8_t *is_kept; /* [K, kept_room], which of the entries query k attends to; NULL: all */
+    long kept_room, is_causal; /* whether query k attends to the first k + 1 only */
+    float *weights;            /* [K, E], where the weights go; NULL if they are not wanted */
+} Head;
+
+/* softmax(Q K^T / sqrt(W)) V of one head: K queries [W] and outputs [X] with strides. ``scores`` have room for
+   E + LANES numbers of each of QUERIES_AT_ONCE. */
+static void attend_head(const Head *head, const float *queries, long stride, long K, float *scores,
+                        float *output, long output_stride) {
+    long W = head->W, X = head->X, E = head->E, room = E + LANES;
     for (long first = 0; first < K; first += QUERIES_AT_ONCE) {
         const float *rows[QUERIES_AT_ONCE]; /* the last query again where there are fewer */
         long count = K - first < QUERIES_AT_ONCE ? K - first : QUERIES_AT_ONCE;
+        long used = head->is_causal ? first + count : head->used;
         for (int k = 0; k < QUERIES_AT_ONCE; k++)
             rows[k] = queries + (first + (k < count ? k : count - 1)) * stride;
-        score(rows, keys, W, E, used, scores, room);
-        for (int k = 0; k < QUERIES_AT_ONCE; k++)
-            softmax(scores + k * room, is_kept && k < count ? is_kept + (first + k) * kept_room : NULL,
-                    used, 1.f / sqrtf((float)W));
+        score(rows, head->keys, W, E, used, scores, room);
+        for (int k = 0; k < QUERIES_AT_ONCE; k++) {
+            const uint8_t *is_kept = head->is_kept ? head->is_kept + (first + k) * head->kept_room : NULL;
+            long own = head->is_causal && k < count ? first + k + 1 : used;
+            softmax(scores + k * room, k < count ? is_kept : NULL, own, used, 1.f / sqrtf((float)W));
+        }
+        for (long k = 0; k < count && head->weights; k++) {
+            float *weights = head->weights + (first + k) * E;
+            memcpy(weights, scores + k * room, used * sizeof(float));
+            memset(weights + used, 0, (E - used) * sizeof(float));
+        }
         float *to = output + first * output_stride;
         long x = 0;
         for (; x + 2 * LANES <= X; x += 2 * LANES)
-            weighted_sums(scores, room, values + x, used, X, 1, output_stride, count, to + x);
+            weighted_sums(scores, room, head->values + x, used, X, 2 * LANES, output_stride, count, to + x);
         for (; x + LANES <= X; x += LANES)
-            weighted_sums(scores, room, values + x, used, X, 0, output_stride, count, to + x);
-        for (; x < X; x++)
-            for (long k = 0; k < count; k++) {
-                float sum = 0.f;
-                for (long e = 0; e < used; e++) sum += scores[k * room + e] * values[e * X + x];
-                to[k * output_stride + x] = sum;
-            }
+            weighted_sums(scores, room, head->values + x, used, X, LANES, output_stride, count, to + x);
+        if (x < X) weighted_sums(scores, room, head->values + x, used, X, X - x, output_stride, count, to + x);
     }
 }
 
@@ -691,9 +721,9 @@ static void attend_to_past(const void *context, long first, long end, int thread
             append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
         }
         long used = num_used(is_kept, step->is_past_room, K, E);
-        for (long h = 0; h < H; h++)
-            attend_head(rows + h * W, stride, K, keys + h * W * E, values + h * E * X, W, X, E, used,
-                        is_kept, step->is_past_room, own_scores(work, thread), attended + h * X, H * X);
+        Head head = {keys, values, W, X, E, used, is_kept, step->is_past_room, 0, NULL};
+        for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
+            attend_head(&head, rows + h * W, stride, K, own_scores(work, thread), attended + h * X, H * X);
     }
 }
 
@@ -712,42 +742,76 @@ static void attend_to_memory(const void *context, long first, long end, int thre
         const float *keys = cache->memory_keys + own * H * W * E;
         const float *values = cache->memory_values + own * H * E * X;
         float *attended = work->attended + b * K * H * X;
-        for (long h = 0; h < H; h++)
-            attend_head(queries + h * W, H * W, K, keys + h * W * E, values + h * E * X, W, X, E,
-                        step->lengths[s], NULL, 0, own_scores(work, thread), attended + h * X, H * X);
+        Head head = {keys, values, W, X, E, step->lengths[s], NULL, 0, 0, NULL};
+        for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
+            attend_head(&head, queries + h * W, H * W, K, own_scores(work, thread), attended + h * X, H * X);
     }
 }
 
-/* attention of the rows of a sentence of L tokens to each other; ``projected`` are those of the sentence */
+/* attention of the rows of a sentence to ``keys`` and ``values`` of ``work`` */
 typedef struct {
     const Stack *stack;
     const Workspace *work;
-    const float *projected; /* [L, H*(2W+X)] */
-    float *attended;        /* [L, H*X] */
-    long L;
+    const float *queries; /* [K, stride] */
+    float *attended;      /* [K, H*X] */
+    float *weights;       /* [H, K, E]; NULL if they are not wanted */
+    long stride, K, E, is_causal;
 } SentenceAttention;
 
 static void attend_heads(const void *context, long first, long end, int thread) {
     const SentenceAttention *own = context;
     const Workspace *work = own->work;
-    long H = own->stack->H, W = own->stack->W, X = own->stack->X, L = own->L;
-    for (long h = first; h < end; h++)
-        attend_head(own->projected + h * W, H * (2 * W + X), L, work->keys + h * W * L,
-                    work->values + h * L * X, W, X, L, L, NULL, 0, own_scores(work, thread),
+    long H = own->stack->H, W = own->stack->W, X = own->stack->X, K = own->K, E = own->E;
+    for (long h = first; h < end; h++) {
+        float *weights = own->weights ? own->weights + h * K * E : NULL;
+        Head head = {.keys = work->keys + h * W * E, .values = work->values + h * E * X, .W = W, .X = X, .E = E};
+        head.used = E, head.is_causal = own->is_causal, head.weights = weights;
+        attend_head(&head, own->queries + h * W, own->stride, K, own_scores(work, thread),
                     own->attended + h * X, H * X);
+    }
 }
 
-/* attention of the rows of each sentence to each other, from ``projected`` to ``attended`` */
-static void attend_within(const Stack *stack, const int64_t *lengths, long B, const Workspace *work) {
+/* attention of the rows of a sentence to E entries: rows of keys [H*W] and values [H*X], ``stride`` apart */
+static void attend_to_entries(const SentenceAttention *own, const float *entries, long stride) {
+    const Stack *stack = own->stack;
+    const Workspace *work = own->work;
+    long H = stack->H, W = stack->W, X = stack->X, E = own->E;
+    for (long e = 0; e < E; e++, entries += stride)
+        append(entries, entries + H * W, H, W, X, E, e, work->keys, work->values);
+    share_work(H, work->threads, attend_heads, own);
+}
+
+/* where the weights of H heads of sentence b in layer n go; NULL if they are not wanted */
+static float *wanted_weights(const Weights *weights, long n, long b, long size) {
+    return weights->places && weights->places[n] >= 0 ? weights->of_sentences[b] + weights->places[n] * size : NULL;
+}
+
+/* attention of the rows of each sentence to each other in layer n, from ``projected`` to ``attended`` */
+static void attend_within(const Stack *stack, const Sentences *sentences, long n, const Workspace *work) {
     long H = stack->H, W = stack->W, X = stack->X, stride = H * (2 * W + X);
-    for (long b = 0, row = 0; b < B; row += lengths[b++]) {
+    for (long b = 0, row = 0; b < sentences->B; row += sentences->lengths[b++]) {
         const float *projected = work->projected + row * stride;
-        long L = lengths[b];
-        for (long l = 0; l < L; l++)
-            append(projected + l * stride + H * W, projected + l * stride + 2 * H * W, H, W, X, L, l,
-                   work->keys, work->values);
-        SentenceAttention own = {stack, work, projected, work->attended + row * H * X, L};
-        share_work(H, work->threads, attend_heads, &own);
+        long L = sentences->lengths[b];
+        float *weights = wanted_weights(&sentences->within, n, b, H * L * L);
+        float *attended = work->attended + row * H * X;
+        int is_causal = sentences->sources != NULL;
+        SentenceAttention own = {stack, work, projected, attended, weights, stride, L, L, is_causal};
+        attend_to_entries(&own, projected + H * W, stride);
+    }
+}
+
+/* attention of the rows of each sentence to its source in layer n; ``projected`` are the queries [R, H*W] */
+static void attend_to_sources(const Stack *stack, const Sentences *sentences, long n, const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X, stride = H * (W + X), row = 0;
+    const float *source = sentences->sources[n];
+    for (long b = 0; b < sentences->B; b++) {
+        long K = sentences->lengths[b], E = sentences->source_lengths[b];
+        const float *queries = work->projected + row * H * W;
+        float *attended = work->attended + row * H * X;
+        float *weights = wanted_weights(&sentences->to_sources, n, b, H * K * E);
+        SentenceAttention own = {stack, work, queries, attended, weights, H * W, K, E, 0};
+        attend_to_entries(&own, source, stride);
+        row += K, source += E * stride;
     }
 }
 
@@ -804,22 +868,59 @@ void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const M
                   threads_for(R * num_weights(output), stack->threads));
 }
 
-/* an encoder: the rows [R, D] of tokens [R] after its layers, which are those of sentences one after the other,
-   of these lengths [B] up to E */
-void EXPORTED(encode)(const Stack *stack, const Embedding *embedding, const int64_t *tokens, const int64_t *lengths,
-            long B, long R, long E, float *rows, float *memory) {
-    for (long b = 0, row = 0; b < B; row += lengths[b++])
-        for (long l = 0; l < lengths[b]; l++)
-            embed(embedding, tokens + row + l, 1, l, rows + (row + l) * stack->D);
+/* the rows [R, D] of ``sentences`` after the layers of an encoder or a decoder; ``memory`` has the size of
+   ``workspace_size`` */
+void EXPORTED(compute_rows)(const Stack *stack, const Embedding *embedding, const Sentences *sentences, float *rows,
+                  float *memory) {
+    long R = sentences->R;
+    const int64_t *tokens = sentences->tokens;
+    for (long b = 0, row = 0; b < sentences->B; b++)
+        for (long l = 0; l < sentences->lengths[b]; l++, row++)
+            embed(embedding, tokens + row, 1, l, rows + row * stack->D);
     Workspace work;
-    divide(stack, R, E, memory, &work);
+    divide(stack, R, sentences->E, memory, &work);
     for (long n = 0; n < stack->N; n++) {
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
         begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        attend_within(stack, lengths, B, &work);
+        attend_within(stack, sentences, n, &work);
         end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
+        if (sentences->sources) {
+            norm = &layer->memory_attention_norm;
+            begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
+            attend_to_sources(stack, sentences, n, &work);
+            end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);
+        }
         feed_forward(stack, layer, R, &work, rows);
     }
     if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
+}
+
+/* the log-probabilities of tokens by their logits */
+typedef struct {
+    const float *logits;   /* [R, V] */
+    const int64_t *tokens; /* [R] */
+    float *scores;         /* [R] */
+    long V;
+} Scoring;
+
+static void score_rows(const void *context, long first, long end, int thread) {
+    const Scoring *own = context;
+    const float *logits = own->logits + first * own->V;
+    (void)thread;
+    EXPORTED(log_sum_exponentials)(logits, end - first, own->V, own->scores + first);
+    for (long r = first; r < end; r++, logits += own->V) own->scores[r] = logits[own->tokens[r]] - own->scores[r];
+}
+
+/* the log-probabilities [R] of ``tokens`` [R] by a decoder's rows [R, D]. ``logits`` have room for those of
+   ``most`` rows, which are computed together, and ``rounded`` for that many rows. */
+void EXPORTED(score_tokens)(const Matrix *output, const float *rows, const int64_t *tokens, long R, long most,
+                  float *logits, float *rounded, long threads, float *scores) {
+    for (long first = 0, count; first < R; first += count) {
+        count = R - first < most ? R - first : most;
+        int useful = threads_for(count * num_weights(output), threads);
+        multiply_rows(output, rows + first * output->I, count, NONE, logits, rounded, useful);
+        Scoring scoring = {logits, tokens + first, scores + first, output->O};
+        share_work(count, useful, score_rows, &scoring);
+    }
 }

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.passes import Pass, Sentences
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear
 from nmt_cli.model.embeddings import Embedding, Positions
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
@@ -198,13 +199,9 @@ class CompiledLayers:
 
         ``tokens`` [R] are contiguous: those of sentences of these ``lengths``, one after another.
         """
-        number, longest = len(tokens), max(lengths)
-        rows = _floats(number, self._encoder.D)
-        workspace = self._workspace(self._encoder, number, longest)
-        self._functions.encode(
-            *(ctypes.addressof(self._encoder), self._embed_source.address(longest)),
-            *(tokens, _integers(lengths), len(lengths), number, longest, rows, workspace),
-        )
+        made = Pass(Sentences(tokens.numpy(), lengths))
+        embedding = self._embed_source.address(max(lengths))
+        rows = torch.from_numpy(made.run(self._functions, self._encoder, embedding))
         return [self._product(matrix, rows) for matrix in self._keys_values]
 
     def first(
