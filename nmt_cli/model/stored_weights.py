@@ -21,7 +21,8 @@ from nmt_cli.messages.errors import DamagedError
 from nmt_cli.model.format_1 import places_of_today
 
 Array = NDArray[Any]
-DTYPES = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}  # all that models are stored in
+# All that models are stored in.
+DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}
 HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
 SCALES = ".scales"  # ends the name of a matrix's scales
 LARGEST = 127

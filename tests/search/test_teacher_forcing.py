@@ -71,7 +71,7 @@ def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options,
     of_torch = TorchForcing(model, ByteTokenizer()).attention(PAIRS, numbers)
     formula = Formula(model.double())
     for pair, (scores, *kinds), expected in zip(PAIRS, found, of_torch, strict=True):
-        wanted = formula.token_scores(*map(list, pair), ByteTokenizer())
+        wanted = formula.token_scores(list(pair.source), list(pair.target), ByteTokenizer())
         assert np.allclose(scores, wanted, atol=TOLERANCES["fp32"])
         for kind, other in zip(kinds, expected, strict=True):
             assert np.allclose(kind, other.reshape(kind.shape), atol=1e-5)
