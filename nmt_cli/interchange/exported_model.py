@@ -12,7 +12,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import SIDES, Array, Weights
 from nmt_cli.interchange.tensor_names import PARTS_OF_INPUTS, AttentionNames, Pair, StackNames
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.embeddings import sinusoids
+from nmt_cli.model.sinusoids import sinusoids
 from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig, StackShape
 from nmt_cli.recipe.model_settings import ModelSettings
 
@@ -189,7 +189,7 @@ class TensorsMade:
             architecture.d_model,
             architecture.sinusoid_frequencies,
             architecture.first_position,
-        ).numpy()
+        )
 
     def _take_attention(self, name: str, shape: StackShape) -> tuple[Weights, Weights, Weights]:
         """Return the layers of the queries, keys and values of an attention."""

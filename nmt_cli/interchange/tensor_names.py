@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.interchange.files import Array
-from nmt_cli.model.embeddings import sinusoids
+from nmt_cli.model.sinusoids import sinusoids
 
 
 class Pair(NamedTuple):
@@ -103,5 +103,5 @@ def known_sinusoids(tables: Collection[Array], tolerance: float) -> dict[str, An
 def _are_sinusoids(table: Array, frequencies: str, first_position: int, tolerance: float) -> bool:
     if table.shape[1] % 2:
         return False
-    ours = sinusoids(len(table), table.shape[1], frequencies, first_position).numpy()
+    ours = sinusoids(len(table), table.shape[1], frequencies, first_position)
     return bool(np.abs(table - ours).max(initial=0.0) < tolerance)

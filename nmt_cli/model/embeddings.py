@@ -3,37 +3,13 @@
 Legend: T tokens of all sentences, D d_model.
 """
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.model.packing import Packed
-
-PAPERS_BASE = 10_000  # of the wavelengths of sinusoids
-
-
-def sinusoids(
-    num_positions: int, d_model: int, frequencies: str = "paper", first_position: int = 0
-) -> Tensor:
-    """Return PE [positions, D] of section 3.5: sines at even, cosines at odd dimensions.
-
-    Tensor2Tensor's ``frequencies`` reach 1/10,000 in the last pair of dimensions; the paper's do
-    not quite.
-    """
-    # On the CPU, whatever the default device is: they are computed once.
-    double = partial(torch.arange, dtype=torch.float64, device="cpu")
-    exponents = double(0, d_model, 2) / d_model
-    if frequencies == "tensor2tensor":
-        exponents = double(d_model // 2) / max(1, d_model // 2 - 1)
-    places = double(first_position, first_position + num_positions)
-    angles = places[:, None] / PAPERS_BASE**exponents
-    table = torch.empty(num_positions, d_model, dtype=torch.float64, device="cpu")
-    table[:, 0::2] = angles.sin()
-    table[:, 1::2] = angles.cos()
-    return table.float()
+from nmt_cli.model.sinusoids import sinusoids
 
 
 class SinusoidalPositions(nn.Module):
@@ -59,7 +35,8 @@ class SinusoidalPositions(nn.Module):
         return self.table
 
     def _first(self, num_positions: int, d_model: int) -> Tensor:
-        return sinusoids(num_positions, d_model, self.frequencies, self.first_position)
+        table = sinusoids(num_positions, d_model, self.frequencies, self.first_position)
+        return torch.from_numpy(table)
 
 
 class LearnedPositions(nn.Module):

@@ -5,7 +5,7 @@ import struct
 
 import numpy as np
 
-from nmt_cli.model.embeddings import sinusoids
+from nmt_cli.model.sinusoids import sinusoids
 
 TYPES = ["float32", "int8", "int16", "int32", "float16"]  # by number
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3}
@@ -68,7 +68,7 @@ def variables_of(model):
         found[f"{side}/pre_norm"] = np.int8(config.norm == "pre")
         found[f"{side}/activation"] = np.int8(ACTIVATIONS[config.activation])
         found[f"{side}/scale_embeddings"] = np.int8(config.scale_embeddings)
-        table = sinusoids(80, 20, config.sinusoid_frequencies, config.first_position).numpy()
+        table = sinusoids(80, 20, config.sinusoid_frequencies, config.first_position)
         table = ours.get(f"{text_side}_embedding.positions.weight", table)
         found[f"{side}/position_encodings/encodings"] = table
     return found
