@@ -82,10 +82,10 @@ def pytest_collection() -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems() -> None:
-    import torch
+    from nmt_cli.hardware.device import set_num_threads
 
     # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
-    torch.set_num_threads(1)
+    set_num_threads(1)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,6 +6,7 @@ import torch
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import settings_of
@@ -46,6 +47,12 @@ def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     options = {"precision": "fp32", **options}
     return translator_of(recipe, ByteTokenizer(), transformer, **options), model
+
+
+def packed_model(model, kernels, precision="fp32"):
+    """Return a model as the library for CPUs has it."""
+    weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+    return PackedModel(model.config, weights, precision, kernels)
 
 
 class TableModel:

@@ -118,6 +118,29 @@ def threads_of_each(num_workers: int) -> int:
     return max(1, usable_cores() // num_workers)
 
 
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # a user's choice, as for torch
+_num_threads: int | None = None  # of this process, and of those that it forks later
+
+
+def num_threads() -> int:
+    """Return how many threads share the large computations of this process.
+
+    By default the number of a variable of the user, else that of the usable cores.
+    """
+    global _num_threads
+    if _num_threads is None:
+        chosen = [os.environ.get(variable, "") for variable in THREAD_VARIABLES]
+        numbers = [int(text) for text in chosen if text.isdecimal() and int(text)]
+        _num_threads = numbers[0] if numbers else usable_cores()
+    return _num_threads
+
+
+def set_num_threads(threads: int | None) -> None:
+    """Let this many threads compute, or the default; ``hardware.device`` also sets torch's."""
+    global _num_threads
+    _num_threads = threads
+
+
 # Whether other programs use the cores is measured over a fifth of a second. The load average would
 # mislead: it stays high for minutes after a program has ended, and it includes this process.
 MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second

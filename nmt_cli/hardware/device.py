@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import usable_cores
+from nmt_cli.hardware.cpu import THREAD_VARIABLES, num_threads, usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
@@ -19,8 +20,6 @@ DecodingPrecision = Literal["fp32", "bf16", "int8"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
-
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 Parts = TypeVar("Parts")
 
@@ -47,20 +46,22 @@ def visible_gpus() -> int:
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Compute with this many CPU threads; by default as many as torch, or as a quota leaves cores.
+    """Compute with this many CPU threads, in torch and in the library for CPUs.
 
-    Variables by which a user chose torch's number are obeyed even under a quota.
+    By default as many as torch, or as a quota leaves cores. Variables by which a user chose torch's
+    number are obeyed even under a quota.
     """
     is_chosen = threads is not None or not os.environ.keys().isdisjoint(THREAD_VARIABLES)
     if not is_chosen and usable_cores() < torch.get_num_threads():
         threads = usable_cores()
     if threads is not None:
         torch.set_num_threads(threads)
+    cpu.set_num_threads(threads or torch.get_num_threads())
 
 
 def useful_threads(device: torch.device) -> int:
-    """Return how many CPU threads are busy: torch's number on a CPU, one that drives a GPU."""
-    return torch.get_num_threads() if device.type == "cpu" else 1
+    """Return how many CPU threads are busy: all on a CPU, one that drives a GPU."""
+    return num_threads() if device.type == "cpu" else 1
 
 
 def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any] | Tensor) -> Tensor:

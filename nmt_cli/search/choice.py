@@ -51,9 +51,11 @@ class BestCandidates:
         """Return the best continuations of each slot's hypotheses."""
         del states
         live, kernels = torch.from_numpy(scores).to(logits.device), kernels_in_use()
-        if kernels is not None and kernels.can_choose(logits, self._number):
-            found = kernels.best_continuations(logits, normalizers, live, self._number)
-            return Candidates(*(part.numpy() for part in found))
+        if kernels is not None and logits.dtype is torch.float32:
+            array = logits.numpy()
+            if kernels.can_choose(array, self._number):
+                found = kernels.best_continuations(array, normalizers.numpy(), scores, self._number)
+                return Candidates(*found)
         each = top_k_of_beams(logits, self._number, normalizers, live)  # R C
         # They are few, so numpy chooses among them on the CPU, where the search needs them.
         values, tokens, normalizer = (

@@ -74,13 +74,14 @@ class CompiledBeams(Beams):
         logits are not numbers, if R is not K for each busy slot, or if the library does not take
         such logits.
         """
-        if not self._kernels.can_choose(logits, self._candidates.C):
+        array = logits.numpy()
+        if not self._kernels.can_choose(array, self._candidates.C):
             return None
         self._make_room()
         eos, bos = self.settings.eos_id, self.settings.bos_id
         num_ends = self._functions.find_candidates(
-            *(ctypes.addressof(self._pointers), *logits.shape, -1 if bos == eos else bos),
-            *(logits, *self._addresses_of_results),
+            *(ctypes.addressof(self._pointers), *array.shape, -1 if bos == eos else bos),
+            *(array, *self._addresses_of_results),
         )
         if num_ends < 0:
             return None

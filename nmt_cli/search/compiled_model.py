@@ -1,32 +1,29 @@
 """The Transformer of the search with the layers of the library for CPUs."""
 
 import ctypes
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
-from math import ceil
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from nmt_cli.model.compiled.kernels import Kernels
-from nmt_cli.model.compiled.layers import CompiledLayers, Parts, Step
-from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.attention_cache import GrowingPast
-from nmt_cli.search.incremental import CachedTransformer, Encoded
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.layers import CompiledLayers, Step
+from nmt_cli.model.compiled.packed_model import PackedModel
+from nmt_cli.model.compiled.passes import Sentences
 from nmt_cli.search.search import StepInput
-from nmt_cli.search.slot_parts import HeadShape, Run, SlotParts
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
-# Lower than usual: compiled attention reads what is used, so that spare room takes memory only.
-SHRINK_BELOW = 1 / 4
+# The room for the past grows by 16 entries, or by an eighth if that is more.
+ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
+MOST_SPARE = 4  # times as much room as is needed stays; the library reads only what is used
 
-# On the CPU, whatever torch's default device is.
-_empty = partial(torch.empty, device="cpu")
-_integers = partial(torch.tensor, dtype=torch.int64, device="cpu")
+
+class Encoded(NamedTuple):
+    """What all hypotheses of a sentence attend to, as ``CompiledLayers`` lays out entries."""
+
+    source: Array
+    start: Array  # one entry: that of the start mark
 
 
 class _Past(ctypes.Structure):
@@ -36,44 +33,87 @@ class _Past(ctypes.Structure):
     )
 
 
-class CompiledPast(GrowingPast):
-    """A ``GrowingPast`` in which a library finds the places of a step."""
+class CompiledPast:
+    """The past of every hypothesis: the entries of each slot, and who attends to which of them.
+
+    Each step writes the K new entries of a slot into places that are free: those whose entry is in
+    the past of no hypothesis. So a few more places are in use than one hypothesis has tokens. When
+    hypotheses change places in the beam, the entries stay where they are; only ``is_past`` is
+    reordered.
+
+    A slot's places depend on its own sentence only, so that its sums have the same order whatever
+    other slots hold. The places in use are the first ones, and its own sentence wrote all of them.
+    """
 
     _inherited: NDArray[np.bool_]  # S K E, memory for the next ``is_past``
-    _ends: NDArray[np.int64]
+    _ends: NDArray[np.int64]  # S, behind the entries of each slot
     _pointers: _Past
-    # If there is one part: the ends for which its room stays, in this version of the parts.
-    _fitting, _fitting_version = range(0), -1
 
-    def __init__(
-        self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor, kernels: Kernels
-    ) -> None:
-        """Make an empty cache with the dtype of ``like``."""
-        super().__init__(num_slots, beam_size, shape, like)
-        self._functions = kernels.functions
+    def __init__(self, num_slots: int, beam_size: int, layers: CompiledLayers) -> None:
+        """Make an empty past for the decoder of ``layers``."""
+        self._layers, self._functions = layers, layers.functions
+        self._entries: list[Array | None] = [None] * num_slots
+        self.locations = layers.locations([None] * num_slots)  # S 2, for the library
+        self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
         self._make_arrays()
 
-    def advance(self, parents: Tensor, is_free: Tensor) -> None:
-        """Find places for an entry of each hypothesis."""
+    @property
+    def rooms(self) -> Array:
+        """The number of places for entries in each slot."""
+        return self.locations[:, 1]
+
+    def start(self, slots: Sequence[int], starts: Sequence[Array], lengths: Sequence[int]) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``.
+
+        The outputs are expected to be about as long as the ``lengths``.
+        """
+        self.is_past[slots] = False
+        self.is_past[slots, :, 0] = True
+        for slot, start, length in zip(slots, starts, lengths, strict=True):
+            room = _room_for(length + self.is_past.shape[1])
+            entries = self._entries[slot]
+            if entries is None or not room <= self.rooms[slot] <= MOST_SPARE * room:
+                entries = self._put(slot, self._layers.new_entries(room))
+            self._layers.copy_entries(start, entries)
+
+    def advance(self, parents: Array, is_free: Array) -> None:
+        """Find places for an entry of each hypothesis.
+
+        It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K].
+        Hypotheses of slots with ``is_free`` [S] have no past.
+        """
         if self.is_past.shape != self._inherited.shape:  # slots came or went, or the room changed
             self._make_arrays()
-        pointers, of_step = self._pointers, (parents.contiguous(), is_free)
+        pointers, of_step = self._pointers, (parents, is_free)
         pointers.is_past = self.is_past.ctypes.data
         end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
+        for slot in np.flatnonzero((self._ends > self.rooms) & ~is_free).tolist():
+            old = self._entries[slot]
+            assert old is not None, "the slot has a sentence"
+            room = _room_for(int(self._ends[slot]))
+            self._layers.copy_entries(old, self._put(slot, self._layers.new_entries(room)))
         inherited = self._inherited
         room = inherited.shape[2]
-        if end not in self._fitting or self._fitting_version != self.parts.version:
-            self._make_room(self._ends)
-            room = max(self.rooms)
-            if len(self.rooms) == 1:
-                self._fitting = range(ceil(room * self.parts.shrink_below), room + 1)
-            else:
-                self._fitting = range(0)
-            self._fitting_version = self.parts.version
-        if room != inherited.shape[2]:
+        if not end <= room <= MOST_SPARE * _room_for(end):
+            room = _room_for(end)
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these; ``slots[i]`` becomes slot i, with a copy if it is repeated."""
+        kept, seen = [self._entries[slot] for slot in slots], set[int]()
+        for place, (slot, entries) in enumerate(zip(slots, kept, strict=True)):
+            if slot in seen and entries is not None:
+                kept[place] = entries.copy()
+            seen.add(slot)
+        self._entries, self.locations = kept, self._layers.locations(kept)
+        self.is_past = self.is_past[list(slots)]
+
+    def _put(self, slot: int, entries: Array) -> Array:
+        self._entries[slot] = entries
+        self.locations[slot] = self._layers.locations([entries])
+        return entries
 
     def _make_arrays(self) -> None:
         num_slots, beam_size, room = self.is_past.shape
@@ -85,115 +125,85 @@ class CompiledPast(GrowingPast):
         self._pointers = _Past(*(each.ctypes.data for each in arrays), num_slots, beam_size, room)
 
 
-class CompiledTransformer(CachedTransformer):
-    """A ``CachedTransformer`` in which a library of the CPU computes the layers.
-
-    The model's weights are copied when it is made.
-    """
+class CompiledTransformer:
+    """A ``StepModel`` whose layers the library for CPUs computes. Not to be shared by threads."""
 
     computes_free_slots = False
 
-    _past: CompiledPast
-    _lengths: Tensor | None  # of the memory; None: they have changed
-    _parts: Parts | None
-    _versions: tuple[int, int]  # of the past and the memory when ``_parts`` was made
-
-    def __init__(self, model: Transformer, kernels: Kernels) -> None:
-        """``CompiledLayers.supports`` must be true of both."""
-        self._kernels = kernels
-        self._layers = CompiledLayers(model, kernels)
-        super().__init__(model)
+    def __init__(self, packed: PackedModel) -> None:
+        self._layers = CompiledLayers(packed)
+        self._empty(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses.
+        """Make room for ``num_slots`` sentences of ``beam_size`` hypotheses.
 
         Caches of this size are kept: nothing of a slot is read before ``start`` wrote a sentence
-        there. New ones take as long as a step.
+        there.
         """
-        if num_slots and self._past.is_past.shape[:2] == (num_slots, beam_size):
-            return
-        super().reset(num_slots, beam_size)
-        self._lengths = self._parts = None
-        self._layers.free_memory_of_step()
-        for cache in (self._past, self._memory):
-            cache.parts.shrink_below = SHRINK_BELOW
+        if not num_slots or self._past.is_past.shape[:2] != (num_slots, beam_size):
+            self._empty(num_slots, beam_size)
 
-    @property
-    def _like(self) -> Tensor:
-        """A tensor of the caches' dtype, which is fp32 whatever the model's precision."""
-        return _empty(0, dtype=torch.float32)
-
-    def _empty_past(self, num_slots: int, beam_size: int) -> CompiledPast:
-        return CompiledPast(num_slots, beam_size, self._shape, self._like, self._kernels)
+    def _empty(self, num_slots: int, beam_size: int) -> None:
+        self._layers.free_memory()
+        self._past = CompiledPast(num_slots, beam_size, self._layers)
+        self._sources: list[Array | None] = [None] * num_slots
+        self._locations = self._layers.locations(self._sources)
 
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
-    ) -> tuple[list[Encoded], Tensor]:
-        """Return the keys and values of each sentence, and the logits [B, V] of its first token."""
+    ) -> tuple[list[Encoded], Any]:
+        """Return what each sentence is for ``start``, and the logits [B, V] of its first token."""
         found, logits = list[Encoded](), []
         for group in _groups(sentences):
-            lengths = [len(sentence) for sentence in group]
-            tokens = torch.tensor(list(chain.from_iterable(group)), dtype=torch.int64, device="cpu")
-            sources = self._layers.encode(tokens, lengths)
-            starts, of_group = self._layers.first(start_mark, sources, lengths)
-            of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
-            found += map(Encoded, of_sentences, starts)
+            given = Sentences.of(group)
+            sources = self._layers.entries(self._layers.encode(given), given.lengths)
+            starts, of_group = self._layers.first(start_mark, sources)
+            found += map(Encoded, sources, starts)
             logits.append(of_group)
-        return found, torch.cat(logits)
+        return found, _as_logits(np.concatenate(logits))
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
-        """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
-        lengths = [len(each.source[0]) for each in encoded]
-        runs, self._lengths = self._memory.make_room(slots, lengths), None
-        self._past.forget_ancestry(slots)
-        starts = torch.stack([each.start_mark for each in encoded], dim=1)
-        sources = list(map(torch.cat, zip(*(each.source for each in encoded), strict=True)))
-        self._write(self._memory.parts, runs, lengths, sources)
-        self._write(self._past.parts, runs, [1] * len(slots), starts)
+        """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
+        for slot, each in zip(slots, encoded, strict=True):
+            self._sources[slot] = each.source
+        sources = [each.source for each in encoded]
+        self._locations[slots] = self._layers.locations(sources)
+        lengths = list(map(self._layers.room_of, sources))
+        self._past.start(slots, [each.start for each in encoded], lengths)
 
-    def _write(
-        self,
-        parts: SlotParts,
-        runs: Sequence[Run],
-        lengths: Sequence[int],
-        of_layers: Iterable[Tensor],
-    ) -> None:
-        """Write the rows of each layer, of sentences of these ``lengths``, into slots."""
-        rows_of_runs = [sum(lengths[run.asked]) for run in runs]
-        for number, of_layer in enumerate(of_layers):
-            entries = parts.layer(number)
-            for run, rows in zip(runs, of_layer.split(rows_of_runs), strict=True):
-                self._layers.write(rows, lengths[run.asked], run.slots, entries[run.part])
+    def step(self, state: StepInput) -> Any:
+        """Return the logits [R, V] of the next token of each hypothesis in busy slots.
 
-    def step(self, state: StepInput) -> Tensor:
-        """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
-        past = self._past
-        past.advance(state.parents, state.is_free)
-        busy = np.flatnonzero(state.positions.numpy())
-        if self._lengths is None:
-            self._lengths = _integers(self._memory.lengths)
+        They are valid until the next step.
+        """
+        tokens, parents, positions = map(np.asarray, state)
+        past, is_free = self._past, positions == 0
+        past.advance(parents, is_free)
         step = Step(
-            torch.from_numpy(busy),
-            state.tokens,
-            state.positions,
-            places=torch.from_numpy(past.places),
-            lengths=self._lengths,
-            is_past=torch.from_numpy(past.is_past),
+            np.flatnonzero(positions),
+            tokens,
+            positions,
+            past.places,
+            past.locations,
+            self._locations,
+            past.is_past,
         )
-        return self._layers.step(step, self._all_parts(), int(state.positions.max()) + 1)
+        return _as_logits(self._layers.step(step, int(positions.max()) + 1))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""
-        super().keep_slots(slots)
-        self._lengths = None
+        self._past.keep_slots(slots)
+        self._sources = [self._sources[slot] for slot in slots]
+        self._locations = self._locations[list(slots)]
 
-    def _all_parts(self) -> Parts:
-        past, memory = self._past.parts, self._memory.parts
-        if self._parts is None or self._versions != (past.version, memory.version):
-            self._versions = past.version, memory.version
-            first_slots = [part.start for part in past.slices(len(self._past.is_past))]
-            self._parts = Parts(first_slots, past.all_layers, memory.all_layers)
-        return self._parts
+    def forget(self, slots: Sequence[int]) -> None:
+        """Do nothing: no entry of an earlier sentence is read."""
+
+
+def _as_logits(logits: Array) -> Any:
+    import torch
+
+    return torch.from_numpy(logits)
 
 
 def _groups(sentences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:
@@ -205,3 +215,9 @@ def _groups(sentences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]
             group = []
         group.append(sentence)
     yield group
+
+
+def _room_for(num_entries: int) -> int:
+    """Return room for ``num_entries`` and for some of the next steps."""
+    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
+    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP

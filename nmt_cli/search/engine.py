@@ -8,7 +8,11 @@ from typing import Any
 import torch
 
 from nmt_cli.hardware.choices import Computing
-from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
+from nmt_cli.hardware.device import (
+    DecodingPrecision,
+    choose_decoding_precision,
+    prefer_flash_attention,
+)
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages import logs
 from nmt_cli.model.compiled.kernels import (
@@ -17,6 +21,7 @@ from nmt_cli.model.compiled.kernels import (
     load_kernels,
     use_kernels,
 )
+from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
@@ -68,23 +73,26 @@ class SearchEngine:
 
     def __init__(
         self,
-        models: Sequence[Transformer],
+        models: Sequence[Any],
         settings: SearchSettings,
         rules: Callable[[], Sequence[LogitsRule]],
         choice: Callable[[], Choice | None],
         computing: Computing,
-        finish_of: Callable[[Transformer], Finish[Sentence]],
+        finish_of: Callable[[Any], Finish[Sentence]],
     ) -> None:
-        """Prepare for searches of all ``models`` together.
+        """Prepare for searches of all ``models`` together: each a Transformer, or packed.
 
         ``rules`` and ``choice`` return those of the next search; a choice of None is the usual one.
         ``finish_of`` returns, for the first model, what completes the results of the search.
         Raises UserError if ``computing`` asks for what is not possible here.
         """
         self.settings, self._rules, self._choice = settings, rules, choice
-        self._device = models[0].output_weight.device
+        is_packed = isinstance(models[0], PackedModel)
+        self._device = torch.device("cpu") if is_packed else models[0].output_weight.device
         prefer_flash_attention(self._device)
         precision = choose_decoding_precision(computing.precision, self._device)
+        if is_packed:
+            precision = models[0].precision
         self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
         self._kernels = kernels_for(self._device)
         if precision == "bf16" and self._kernels and not self._kernels.functions.has_bf16():
@@ -96,9 +104,11 @@ class SearchEngine:
             "precision": precision,
             "fp32_products": self._fp32_products,
         }
-        self.models = [at_precision(each.eval(), precision) for each in models]
+        cached = [_cached(each, precision, self._kernels) for each in models]
+        self.models = [
+            each if is_packed else at_precision(each.eval(), precision) for each in models
+        ]
         first = self.models[0]
-        cached = [_cached(each, self._kernels) for each in self.models]
         self._model: StepModel = cached[0] if len(cached) == 1 else Ensemble(cached)
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
@@ -207,9 +217,18 @@ def kernels_for(device: torch.device) -> Kernels | None:
         return None
 
 
-def _cached(model: Transformer, kernels: Kernels | None) -> CachedTransformer:
+def _cached(
+    model: Transformer | PackedModel, precision: DecodingPrecision, kernels: Kernels | None
+) -> StepModel:
     """Return ``model`` for searches, with its layers computed by ``kernels`` if there are any."""
-    return CachedTransformer(model) if kernels is None else CompiledTransformer(model, kernels)
+    if isinstance(model, PackedModel):
+        return CompiledTransformer(model)
+    if kernels is None:
+        return CachedTransformer(at_precision(model.eval(), precision))
+    weights = {
+        name: weight.detach().float().cpu().numpy() for name, weight in model.named_parameters()
+    }
+    return CompiledTransformer(PackedModel(model.config, weights, precision, kernels))
 
 
 def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_number: int) -> int:
@@ -225,10 +244,12 @@ def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_numbe
     return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * bytes_of_number)))
 
 
-def _search_size(model: Transformer, max_tokens: int | None, *, is_compiled: bool) -> SearchSize:
+def _search_size(model: Any, max_tokens: int | None, *, is_compiled: bool) -> SearchSize:
     """Return the size of searches with ``max_tokens``, or with the default of the model."""
     if max_tokens is not None:
         return SearchSize(max_tokens)
-    like = model.output_weight  # caches have its type, unless compiled layers use them
-    size = torch.float32.itemsize if is_compiled else like.element_size()
-    return SearchSize(default_max_tokens(model.config, like.device, size), LEAST_SENTENCES)
+    if is_compiled:
+        size, device = torch.float32.itemsize, torch.device("cpu")
+    else:  # caches have the type of the weights
+        size, device = model.output_weight.element_size(), model.output_weight.device
+    return SearchSize(default_max_tokens(model.config, device, size), LEAST_SENTENCES)

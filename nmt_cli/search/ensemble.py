@@ -43,7 +43,8 @@ def load_models(
 
     def load(path: Path | str) -> LoadedModel:
         loaded = load_model(Path(path), chosen)
-        change_precision(loaded.model, of_all)
+        if chosen.type != "cpu":  # weights for CPUs are packed from fp32
+            change_precision(loaded.model, of_all)
         return loaded
 
     first, members = load(path), []

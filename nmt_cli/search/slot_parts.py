@@ -20,7 +20,8 @@ from nmt_cli.hardware.device import sent_to
 # Slots that are stored together on a CPU, where 16 and 48 are as fast; all are on a GPU, which does
 # few large products faster.
 SLOTS_OF_PART = {"cpu": 32}
-SHRINK_BELOW = 3 / 4  # of the room of a part; products read all of it
+# A part shrinks when it needs a smaller share of its room: products read all of it.
+SHRINK_BELOW = 3 / 4
 
 
 class HeadShape(NamedTuple):
@@ -61,8 +62,6 @@ class SlotParts:
     def __init__(self, parts: Sequence[list[KeysValues]], size: int = sys.maxsize) -> None:
         """Each of ``parts`` has all layers of ``size`` slots, and the last may have fewer."""
         self._parts, self._size = list(parts), size
-        self.version = 0  # changes when a tensor is replaced
-        self.shrink_below = SHRINK_BELOW  # a part shrinks when it needs a smaller share of its room
         self._num_layers, self._device = len(parts[0]), parts[0][0].keys.device
 
     @classmethod
@@ -97,18 +96,12 @@ class SlotParts:
         """Return each part of one layer."""
         return [layers[number] for layers in self._parts]
 
-    @property
-    def all_layers(self) -> Sequence[Sequence[KeysValues]]:
-        """All layers of each part."""
-        return self._parts
-
     def fit(self, part: int, needed: int, wanted: int) -> None:
         """Give a part the room ``wanted`` if it has less than ``needed`` or much more."""
         layers = self._parts[part]
         old = layers[0].room
-        if needed > old or wanted < self.shrink_below * old:
+        if needed > old or wanted < SHRINK_BELOW * old:
             _replace_each(layers, lambda layer: _resized(layer, wanted))
-            self.version += 1
 
     def keep(self, slots: Sequence[int], rooms: Sequence[int]) -> None:
         """Drop all slots but these, at least one; the new parts get ``rooms``."""
@@ -118,7 +111,6 @@ class SlotParts:
             old_parts = [layers.pop(0) for layers in old]
             for layers, of_part, room in zip(self._parts, runs, rooms, strict=True):
                 layers.append(_gathered(old_parts, of_part, room))
-        self.version += 1
 
     def set_to_0(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0."""

@@ -5,8 +5,8 @@ import torch
 
 from nmt_cli.hardware import cpu, memory
 from nmt_cli.hardware.choices import MachineOptions
-from nmt_cli.hardware.cpu import Cores
-from nmt_cli.hardware.device import THREAD_VARIABLES
+from nmt_cli.hardware.cpu import THREAD_VARIABLES, Cores
+from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.hardware.machine import (
     Machine,
     choose_machine,
@@ -58,7 +58,7 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
         found = choose_machine(torch.device("cpu"), None, {"fp32_products": "mkl"})
         assert found.facts()["threads"] == 2
     finally:
-        torch.set_num_threads(1)
+        set_num_threads(1)
 
 
 def test_compiling_needs_a_compiler_and_headers(monkeypatch):

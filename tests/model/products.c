@@ -8,35 +8,35 @@
 
 static float chance(void) { return 2.f * (float)rand() / (float)RAND_MAX - 1.f; }
 
-/* the sum of the products of a row of weights [I] and the rounded row r of ``rows`` */
-static double expected(long type, const char *weight, const float *rows, const float *rounded, long R, long I,
-                       long o, long r) {
+/* the product of row r and the weights [I] of an output; in int8, of the rounded row and rounded weights */
+static double expected(long type, const float *weights, const float *rows, const float *rounded, long R, long I,
+                       long r) {
     double sum = 0.;
+    float most = 0.f;
     const uint8_t *integers = (const uint8_t *)(rounded + R) + r * groups_of(INT8, I) * GROUP;
+    for (long i = 0; i < I; i++) most = most > fabsf(weights[i]) ? most : fabsf(weights[i]);
+    float scale = most / 127.f, inverse = 1.f / scale;
     for (long i = 0; i < I; i++)
-        if (type == INT8) sum += ((int)integers[i] - 128) * (double)((const int8_t *)weight)[o * I + i];
-        else sum += rows[r * I + i] * (double)((const float *)weight)[o * I + i];
-    return type == INT8 ? sum * rounded[r] : sum;
+        if (type == INT8) sum += ((int)integers[i] - 128) * (double)rintf(weights[i] * inverse);
+        else sum += rows[r * I + i] * (double)weights[i];
+    return type == INT8 ? sum * rounded[r] * scale : sum;
 }
 
 static int differs(long type, long R, long I, long O) {
-    long size = type == INT8 ? 1 : 4, wrong = 0;
-    char *weight = malloc(O * I * size), *blocks = malloc(EXPORTED(size_of_blocks)(type, I, O));
-    float *rows = malloc(R * I * 4), *output = malloc(R * O * 4);
+    long wrong = 0;
+    char *blocks = malloc(EXPORTED(size_of_blocks)(type, I, O));
+    float *weight = malloc(O * I * 4), *rows = malloc(R * I * 4), *output = malloc(R * O * 4);
     float *rounded = calloc(EXPORTED(rounded_size)(R, I), 4), *scales = malloc(O * 4), *bias = malloc(O * 4);
-    uint32_t *sums = calloc(O, 4);
-    for (long n = 0; n < O * I; n++)
-        if (type == INT8) ((int8_t *)weight)[n] = (int8_t)(rand() % 255 - 127);
-        else ((float *)weight)[n] = chance();
+    uint32_t *sums = malloc(O * 4);
+    for (long n = 0; n < O * I; n++) weight[n] = chance();
     for (long n = 0; n < R * I; n++) rows[n] = chance();
-    for (long o = 0; o < O; o++) bias[o] = chance(), scales[o] = .001f * (1.f + chance());
-    EXPORTED(pack)(weight, type, I, O, blocks, sums);
+    for (long o = 0; o < O; o++) bias[o] = chance();
+    EXPORTED(pack)(weight, type, I, O, blocks, scales, sums);
     Matrix matrix = {blocks, bias, scales, sums, type, I, O};
     EXPORTED(multiply)(&matrix, rows, R, output, rounded, 3);
     for (long r = 0; r < R; r++)
         for (long o = 0; o < O; o++) {
-            double sum = expected(type, weight, rows, rounded, R, I, o, r);
-            double right = (type == INT8 ? sum * scales[o] : sum) + bias[o];
+            double right = expected(type, weight + o * I, rows, rounded, R, I, r) + bias[o];
             wrong += !(fabs(output[r * O + o] - right) < 1e-5 * (1. + sqrt((double)I)));
         }
     if (wrong) printf("type %ld, %ld x %ld x %ld: %ld of %ld differ\n", type, R, I, O, wrong, R * O);
@@ -85,7 +85,7 @@ static int scores_differ(long R, long I, long V, long most) {
     char *blocks = malloc(EXPORTED(size_of_blocks)(FP32, I, V));
     int64_t tokens[R];
     for (long r = 0; r < R; r++) tokens[r] = rand() % V;
-    EXPORTED(pack)((char *)weight, FP32, I, V, blocks, NULL);
+    EXPORTED(pack)(weight, FP32, I, V, blocks, NULL, NULL);
     Matrix matrix = {blocks, NULL, NULL, NULL, FP32, I, V};
     EXPORTED(score_tokens)(&matrix, rows, tokens, R, most, logits, NULL, 3, found);
     long wrong = 0;

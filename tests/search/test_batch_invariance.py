@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.engine import SHORTEST_COUNTED
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.translating import request as request_module
@@ -34,13 +35,14 @@ def test_batches_and_orders_change_no_translation(monkeypatch, request, name, pr
     request.getfixturevalue("torch_layers" if by_torch else "kernels")
     lines = lines_of_unlike_length(max(NUM_LINES.values()))
     sizes: list[int] = []
-    reset = CachedTransformer.reset
+    kind = CachedTransformer if by_torch else CompiledTransformer
+    reset = kind.reset
 
     def recorded(self, num_slots, beam_size):
         sizes.append(num_slots)
         reset(self, num_slots, beam_size)
 
-    monkeypatch.setattr(CachedTransformer, "reset", recorded)
+    monkeypatch.setattr(kind, "reset", recorded)
     monkeypatch.setattr(request_module, "WINDOW_LINES", 515)
     options = {"device": "cpu", "precision": precision, "beam_size": BEAM, "n_best": 3}
     found = {}

@@ -3,10 +3,13 @@
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from nmt_cli.hardware.cpu import num_threads
+from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
@@ -20,7 +23,7 @@ from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.search.slot_parts import SLOTS_OF_PART
-from tests.fake_models import BOS, EOS, TableModel, tiny_recipe
+from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
 
 VOCABULARY_SIZE = 37
 VARIANTS = [
@@ -41,6 +44,10 @@ OF_OTHER_PROGRAMS = [
 def tiny_model(**config):
     torch.manual_seed(5)
     return Transformer(tiny_recipe(model=config).model, VOCABULARY_SIZE).eval()
+
+
+def compiled(model, kernels, precision="fp32"):
+    return CompiledTransformer(packed_model(model, kernels, precision))
 
 
 def uncached(model, source, prefixes):
@@ -137,29 +144,27 @@ def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
 
 @pytest.mark.parametrize("beam_size", [4, 6])
 @pytest.mark.parametrize("config", [*VARIANTS, *OF_OTHER_PROGRAMS])
-def test_compiled_steps_of_a_random_tree(config, beam_size, kernels, monkeypatch):
-    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+def test_compiled_steps_of_a_random_tree(config, beam_size, kernels):
     model = tiny_model(**config)
-    follow_a_random_tree(model, CompiledTransformer(model, kernels), beam_size)
+    follow_a_random_tree(model, compiled(model, kernels), beam_size)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_compiled_steps_in_a_lower_precision(precision, kernels):
     model = tiny_model(d_model=64, num_heads=2)
-    rounded = at_precision(model, precision)
     if precision == "bf16" and not kernels.functions.has_bf16():
         pytest.skip("this CPU has no instructions for bf16")
-    follow_a_random_tree(model, CompiledTransformer(rounded, kernels), tolerance=0.1)
+    follow_a_random_tree(model, compiled(model, kernels, precision), tolerance=0.1)
 
 
 def test_compiled_steps_in_several_threads(kernels):
     model = tiny_model(d_model=256, d_ff=1024, num_heads=4)
-    threads = torch.get_num_threads()
+    threads = num_threads()
     try:
-        torch.set_num_threads(3)
-        follow_a_random_tree(model, CompiledTransformer(model, kernels), tolerance=1e-4)
+        set_num_threads(3)
+        follow_a_random_tree(model, compiled(model, kernels), tolerance=1e-4)
     finally:
-        torch.set_num_threads(threads)
+        set_num_threads(threads)
 
 
 def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_caches(kernels):
@@ -171,9 +176,7 @@ def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_cache
     settings = SearchSettings(3, 0.6, 2, BOS, EOS)
 
     def tokens(sentences, num_slots):
-        found = sorted(
-            beam_search(CompiledTransformer(model, kernels), sentences, num_slots, settings)
-        )
+        found = sorted(beam_search(compiled(model, kernels), sentences, num_slots, settings))
         assert all(
             (each.error == NOT_A_NUMBER) == (sentences[each.number] is bad) for each in found
         )
@@ -184,21 +187,27 @@ def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_cache
     assert tokens([bad, good, bad, good], 4) == [alone, alone]
 
 
-def test_caches_of_compiled_layers_shrink_seldom(kernels):
+def test_the_compiled_past_has_room_for_its_sentence_only(kernels):
     model = tiny_model()
-    drive = Drive(model, num_slots=2, beam_size=2, cached=CompiledTransformer(model, kernels))
-    drive.start([0, 1], [64, 4])
-    drive.start([0], [17])
-    assert drive.cached._memory.rooms == [64]
-    drive.step()
-    drive.grow(drive.random_parent)
-    drive.start([0], [5])
-    assert max(drive.cached._memory.rooms) < 16
+    drive = Drive(model, num_slots=3, beam_size=2, cached=compiled(model, kernels))
+    drive.start([0, 1, 2], [4, 100, 4])
+    assert drive.past.rooms.tolist() == [16, 112, 16]
+    for step in range(70):
+        drive.step(checked=step % 10 == 9)
+        drive.grow(drive.random_parent)
+        if step % 10 == 0:
+            drive.start([2], [3])
+    grown, of_source, short = drive.past.rooms.tolist()
+    assert 70 < grown < 100
+    assert of_source == 112
+    assert short <= 32
+    drive.start([0, 1], [30, 9])  # room of up to four times as much stays
+    assert drive.past.rooms.tolist() == [grown, 16, short]
     drive.step()
 
 
 def test_texts_are_encoded_in_groups(kernels, monkeypatch):
-    cached = CompiledTransformer(tiny_model(), kernels)
+    cached = compiled(tiny_model(), kernels)
     sentences = [[5 + length] * length for length in (5, 30, 2, 2, 19, 8, 1)]
     expected, expected_logits = cached.encode(sentences, BOS)
     monkeypatch.setattr(compiled_model, "ENCODED_TOKENS", 20)
@@ -207,8 +216,7 @@ def test_texts_are_encoded_in_groups(kernels, monkeypatch):
     found, logits = cached.encode(sentences, BOS)
     assert torch.equal(logits, expected_logits)
     for own, other in zip(found, expected, strict=True):
-        assert torch.equal(own.start_mark, other.start_mark)
-        assert all(map(torch.equal, own.source, other.source))
+        assert all(map(np.array_equal, own, other))
 
 
 def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.search.attention_cache import GrowingPast
+from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import Beams, Candidates, SearchSettings
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.compiled_beams import CompiledBeams
-from nmt_cli.search.compiled_model import SHRINK_BELOW, CompiledPast
+from nmt_cli.search.compiled_model import CompiledPast
 from nmt_cli.search.rules.logits_rule import LongestOutput, NeverStart, SlotStates
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.slot_parts import HeadShape
+from tests.fake_models import packed_model, tiny_recipe
 
 SLOTS, BEAM, VOCABULARY, EOS = 6, 4, 5, 1
 STATE = (
@@ -154,44 +155,32 @@ def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(kernels):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_places_and_ancestry_are_those_of_numpy(kernels, seed):
+def test_new_entries_take_the_first_places_that_are_in_no_past(kernels, seed):
     rng = np.random.default_rng(seed)
-    shape, like = HeadShape(num_layers=1, num_heads=1, d_k=2, d_v=2), torch.empty(0)
-    expected = GrowingPast(SLOTS, BEAM, shape, like)
-    found = CompiledPast(SLOTS, BEAM, shape, like, kernels)
+    model = Transformer(tiny_recipe().model, VOCABULARY)
+    layers = CompiledLayers(packed_model(model, kernels))
+    past = CompiledPast(SLOTS, BEAM, layers)
+    expected: list[list[set[int]]] = [[set() for _ in range(BEAM)] for _ in range(SLOTS)]
     rooms = set()
-    for step in range(120):
-        if step == 60:
-            for past in (expected, found):
-                past.keep_slots([4, 1, 0])
-        number = len(expected.is_past)
-        begun = np.flatnonzero(rng.random(number) < 0.03).tolist()
-        parents = torch.from_numpy(rng.integers(0, BEAM, (number, BEAM)))
-        is_free = torch.from_numpy(rng.random(number) < 0.02)
-        for past in (expected, found):
-            past.forget_ancestry(begun)
-            past.advance(parents, is_free)
-        assert np.array_equal(found.places, expected.places)
-        assert np.array_equal(found.is_past, expected.is_past)
-        assert found.rooms == expected.rooms
-        rooms |= {*found.rooms}
-    assert len(rooms) > 3
-
-
-def test_slots_that_are_kept_have_the_room_that_they_need(kernels):
-    shape, like = HeadShape(num_layers=1, num_heads=1, d_k=2, d_v=2), torch.empty(0)
-    parents, none_free = torch.arange(BEAM).repeat(2, 1), torch.zeros(2, dtype=torch.bool)
-    both = GrowingPast(2, BEAM, shape, like), CompiledPast(2, BEAM, shape, like, kernels)
-    for past in both:
-        past.parts.shrink_below = SHRINK_BELOW
-    begins = {0: [0, 1], 7: [1], 13: [0]}  # slots by step
-    rooms = []
-    for step in range(24):
-        for past in both:
-            past.forget_ancestry(begins.get(step, []))
-            if step == 13:  # the long sentence has left, and as many slots are kept
-                past.keep_slots([0, 1])
-            past.advance(parents, none_free)
-        assert both[0].rooms == both[1].rooms
-        rooms += both[1].rooms
-    assert rooms[13] < rooms[12] == rooms[11]
+    for step in range(200):
+        number = len(expected)
+        is_begun = rng.random(number) < (1.0 if step == 0 else 0.02)
+        begun = np.flatnonzero(is_begun).tolist()
+        past.start(begun, [layers.new_entries(1)] * len(begun), [1] * len(begun))
+        parents = rng.integers(0, BEAM, (number, BEAM))
+        is_free = (rng.random(number) < 0.05) & ~is_begun
+        past.advance(parents, is_free)
+        for slot in range(number):
+            of_slot = [{0}] * BEAM if is_begun[slot] else expected[slot]
+            kept = [set() if is_free[slot] else of_slot[parent] for parent in parents[slot]]
+            free = [place for place in range(500) if place not in set().union(*kept)]
+            assert past.places[slot].tolist() == free[:BEAM]
+            expected[slot] = [own | {place} for own, place in zip(kept, free, strict=False)]
+            for own, found in zip(expected[slot], past.is_past[slot], strict=True):
+                assert {*np.flatnonzero(found)} == own
+            assert is_free[slot] or past.rooms[slot] > max(map(max, expected[slot]))
+        rooms.add(past.is_past.shape[2])
+        if step == 120:
+            past.keep_slots([4, 1, 0, 4])
+            expected = [expected[slot] for slot in (4, 1, 0, 4)]
+    assert len(rooms) > 2

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.hardware.cpu import num_threads, read_cpu
+from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.model.compiled import passes
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers
@@ -18,7 +19,7 @@ from nmt_cli.search import teacher_forcing
 from nmt_cli.search.teacher_forcing import CompiledForcing, SentencePair, mean_of_models
 from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
-from tests.fake_models import ByteTokenizer
+from tests.fake_models import ByteTokenizer, packed_model
 
 VOCABULARY_SIZE = 97
 NO_MULTIPLES_OF_A_VECTOR = {"d_k": 19, "d_v": 33}
@@ -37,7 +38,7 @@ def kernels(request, kernels):
 def forcing_of(model, kernels, precision="fp32"):
     if precision == "bf16" and not kernels.functions.has_bf16():
         pytest.skip("this level has no instructions for bf16")
-    layers = CompiledLayers(at_precision(model.eval(), precision), kernels)
+    layers = CompiledLayers(packed_model(model.eval(), kernels, precision))
     return CompiledForcing(GivenTargets(layers), model.config, ByteTokenizer())
 
 
@@ -146,14 +147,14 @@ def test_several_threads_compute_the_same(kernels):
     torch.manual_seed(4)
     config = ModelConfig(num_layers=2, d_model=256, num_heads=4, d_ff=1024)
     forcing = forcing_of(Transformer(config, VOCABULARY_SIZE), kernels)
-    threads = torch.get_num_threads()
+    threads = num_threads()
     try:
-        torch.set_num_threads(1)
+        set_num_threads(1)
         alone = results(forcing, PAIRS)
-        torch.set_num_threads(3)
+        set_num_threads(3)
         together = results(forcing, PAIRS)
     finally:
-        torch.set_num_threads(threads)
+        set_num_threads(threads)
     for one, other in zip(alone, together, strict=True):
         assert_equal(one, other)
 

@@ -79,9 +79,9 @@ def test_sampling_has_no_beam():
 def test_equal_sentences_are_encoded_once(monkeypatch, options):
     encode, encoded = CompiledLayers.encode, list[int]()
 
-    def counting(layers, tokens, lengths):
-        encoded.append(len(lengths))
-        return encode(layers, tokens, lengths)
+    def counting(layers, sentences):
+        encoded.append(len(sentences.lengths))
+        return encode(layers, sentences)
 
     monkeypatch.setattr(CompiledLayers, "encode", counting)
     found = list(untrained(**options).translate(["cat dog", "eel", "cat dog"]))

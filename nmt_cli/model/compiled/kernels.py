@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.messages.errors import UserError
@@ -42,6 +43,9 @@ LEVELS = {
 }
 
 
+Array = NDArray[Any]
+
+
 class NoKernelsError(UserError):
     """There is no library for this CPU; the message ends with the ``remedy``, if there is one."""
 
@@ -50,34 +54,40 @@ class NoKernelsError(UserError):
 
 
 class _Pointer:
-    """How ctypes passes a tensor: as its address."""
+    """How ctypes passes an array of some type: as its address."""
 
-    @staticmethod
-    def from_param(tensor: Tensor) -> ctypes.c_void_p:
-        return ctypes.c_void_p(tensor.data_ptr())
+    def __init__(self, dtype: type) -> None:
+        self._dtype = np.dtype(dtype)
+
+    def from_param(self, array: Array) -> ctypes.c_void_p:
+        """Return the address. Raises TypeError if C would read other numbers, or past the end."""
+        if array.dtype != self._dtype or not array.flags.c_contiguous:
+            raise TypeError(f"{array.dtype} {array.strides}, not contiguous {self._dtype}")
+        return ctypes.c_void_p(array.ctypes.data)
 
 
-# The parameters of each function in the sources: p is a tensor, s the address of a structure or of
-# an array of numpy, l a long.
+FLOATS, INTEGERS, BOOLEANS = map(_Pointer, (np.float32, np.int64, np.bool_))
+# The parameters of each function in the sources: f is an array of fp32, i of int64, b of booleans,
+# s the address of a structure or of memory of any type, l a long.
 PARAMETERS = {
-    "log_sum_exponentials": "pllp",
-    "best_continuations": "pppllllppp",
-    "find_candidates": "slllpsss",
+    "log_sum_exponentials": "fllf",
+    "best_continuations": "fffllllfii",
+    "find_candidates": "slllfsss",
     "find_ends": "sss",
     "advance_beams": "sss",
-    "find_places": "spp",
-    "inherit": "sppls",
+    "find_places": "sib",
+    "inherit": "sibls",
     "has_bf16": "",
     "is_usable": "",
     "workspace_size": "sll",
     "rounded_size": "ll",
     "size_of_blocks": "lll",
-    "pack": "plllpp",
-    "multiply": "splppl",
-    "write_entries": "spppllpp",
-    "compute_rows": "sssss",
-    "score_tokens": "sssllssls",
-    "make_step": "sssslppp",
+    "pack": "flllsss",
+    "multiply": "sflffl",
+    "write_entries": "sflil",
+    "compute_rows": "sssff",
+    "score_tokens": "sfillfflf",
+    "make_step": "sssslfff",
 }
 # They keep Python's lock: to get it back takes longer than they do if another thread computes.
 SHORT = {"find_ends", "advance_beams", "find_places", "inherit"}
@@ -92,14 +102,17 @@ RETURN_LONG = {
     "rounded_size",
     "size_of_blocks",
 }
-C_TYPES = {"p": _Pointer, "s": ctypes.c_void_p, "l": ctypes.c_long}
+C_TYPES: dict[str, Any] = {
+    **{"f": FLOATS, "i": INTEGERS, "b": BOOLEANS},
+    **{"s": ctypes.c_void_p, "l": ctypes.c_long},
+}
 
 # Of a context: what uses them for logits is called deep in a search, which knows no options.
 _in_use: ContextVar["Kernels | None"] = ContextVar("kernels", default=None)
 
 
 class Kernels:
-    """The compiled functions for tensors on the CPU.
+    """The compiled functions.
 
     Those for layers, beams and caches are called by the classes that prepare their structures.
     """
@@ -115,27 +128,26 @@ class Kernels:
             function.argtypes = [C_TYPES[each] for each in parameters]
             setattr(self.functions, name, function)
 
-    def log_normalizers(self, logits: Tensor) -> Tensor:
+    def log_normalizers(self, logits: Array) -> Array:
         """Return the logarithm [R] of the sum of the exponentials of each row [R, V] in fp32."""
-        logits = logits.contiguous()
-        sums = logits.new_empty(len(logits))
-        self.functions.log_sum_exponentials(logits, *logits.shape, sums)
+        sums = np.empty(len(logits), np.float32)
+        self.functions.log_sum_exponentials(np.ascontiguousarray(logits), *logits.shape, sums)
         return sums
 
-    def can_choose(self, logits: Tensor, number: int) -> bool:
+    def can_choose(self, logits: Array, number: int) -> bool:
         """Return whether ``best_continuations`` finds so many by such ``logits``."""
-        is_plain = logits.dtype is torch.float32 and logits.is_contiguous()
+        is_plain = logits.dtype == np.float32 and logits.flags.c_contiguous
         return is_plain and number <= MOST_CANDIDATES
 
     def best_continuations(
-        self, logits: Tensor, normalizers: Tensor, scores: Tensor, number: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, logits: Array, normalizers: Array, scores: Array, number: int
+    ) -> tuple[Array, Array, Array]:
         """Return the fields of the ``Candidates`` of ``BestCandidates``: so many of each slot."""
         num_slots, num_hypotheses = scores.shape
-        totals = logits.new_empty(num_slots, number)
-        parents, tokens = torch.empty(2, num_slots, number, dtype=torch.int64)
+        totals = np.empty((num_slots, number), np.float32)
+        parents, tokens = np.empty((2, num_slots, number), np.int64)
         self.functions.best_continuations(
-            *(logits, normalizers, scores.contiguous()),
+            *(logits, normalizers, np.ascontiguousarray(scores)),
             *(num_slots, num_hypotheses, logits.shape[1], number),
             *(totals, parents, tokens),
         )

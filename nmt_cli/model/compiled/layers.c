@@ -86,37 +86,32 @@ typedef struct {
     long threads;
 } Stack;
 
-/* vectors [V, D] times ``scale``, plus those of positions; then a norm, unless its weight is NULL */
+/* vectors [V, D] times ``scale``, plus those of positions; then a norm, unless its weight is NULL. If ``vectors``
+   is NULL, they are the weights of the matrix ``shared``, in fp32 or bf16. */
 typedef struct {
     const float *vectors, *positions;
+    const Matrix *shared;
     Norm after;
     float scale;
     long D, starts_with_zeros; /* instead of the vector of the first token */
 } Embedding;
 
-/* the past and the memory of some slots in one layer: keys [S, H, W, E], values [S, H, E, X] */
+/* what the rows of a sentence attend to: for each layer the keys [H, W, E] and behind them the values [H, E, X] */
 typedef struct {
-    float *past_keys, *past_values;
-    const float *memory_keys, *memory_values;
+    float *of_layers; /* [N, H * (W + X) * E] */
+    long E;
 } Entries;
-
-/* slots from the first one on, up to those of the next part, and what they attend to */
-typedef struct {
-    const Entries *of_layers; /* [N] */
-    long first, past_room, memory_room;
-} Part;
 
 /* a step of the hypotheses of some slots */
 typedef struct {
-    const Part *parts;
-    long num_parts, B, K;
     const int64_t *slots;     /* [B], those that are computed, of S; ascending */
     const int64_t *tokens;    /* [S, K], the newest ones */
     const int64_t *positions; /* [S], of these tokens */
     const int64_t *places;    /* [S, K], where the past gets new entries */
-    const int64_t *lengths;   /* [S], how many entries the memory has */
-    const uint8_t *is_past;   /* [S, K, is_past_room], which of the entries a hypothesis attends to */
-    long is_past_room;
+    const Entries *pasts;     /* [S], some of which are in use */
+    const Entries *memories;  /* [S] */
+    const uint8_t *is_past;   /* [S, K, is_past_room], which entries of the past a hypothesis attends to */
+    long B, K, is_past_room;
 } Step;
 
 /* attention weights that are wanted: those of sentence b in layer n are [H, queries, entries], and begin
@@ -220,20 +215,65 @@ long EXPORTED(is_usable)(void) {
 #endif
 }
 
-/* writes a weight [O, I] of a type into the blocks of a matrix; ``sums`` are for int8 */
-void EXPORTED(pack)(const char *weight, long type, long I, long O, char *blocks, uint32_t *sums) {
-    long numbers = numbers_of_group(type), size = GROUP / numbers;
-    for (long first = 0; first < O; first += BLOCK)
-        for (long i = 0; i < groups_of(type, I) * numbers; i += numbers)
-            for (long o = first; o < first + BLOCK; o++, blocks += GROUP) {
-                long own = o >= O ? 0 : I - i < numbers ? I - i : numbers;
-                memset(blocks, 0, GROUP);
-                if (own > 0) memcpy(blocks, weight + (o * I + i) * size, own * size);
-            }
-    if (type != INT8) return;
-    for (long o = 0; o < O; o++) {
-        sums[o] = 0;
-        for (long i = 0; i < I && IS_UNSIGNED; i++) sums[o] += 128 * (uint32_t)((const int8_t *)weight)[o * I + i];
+/* a number in bf16; the nearest, of two the even one */
+INLINE uint16_t as_bf16(float number) {
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    return number == number ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
+}
+
+/* the scale of a row [I] in int8; NaN if a number is not finite */
+static float scale_of(const float *row, long I) {
+    floats largest = ZERO, nan = ZERO; /* x - x is NaN where x is not finite */
+    long i = 0;
+    for (; i + LANES <= I; i += LANES) {
+        floats x = load(row + i);
+        largest = larger(largest, larger(-x, x));
+        nan += x - x;
+    }
+    float most = largest_of(largest), not_finite = sum_of(nan);
+    for (; i < I; i++) {
+        most = most > fabsf(row[i]) ? most : fabsf(row[i]);
+        not_finite += row[i] - row[i];
+    }
+    return (most > SMALLEST_SCALE ? most : SMALLEST_SCALE) / LARGEST + not_finite;
+}
+
+/* writes a group of numbers, of which there are 1 to 4, in a type; ``inverse`` of the scale is for int8 */
+INLINE void write_group(const float *numbers, long count, long type, float inverse, char *group) {
+    for (long n = 0; n < count; n++) {
+        uint16_t half = type == BF16 ? as_bf16(numbers[n]) : 0;
+        if (type == FP32) memcpy(group, numbers, sizeof(float));
+        else if (type == BF16) memcpy(group + n * sizeof(half), &half, sizeof(half));
+        else if (inverse == inverse) group[n] = (int8_t)rintf(numbers[n] * inverse);
+    }
+}
+
+INLINE void pack_block(const float *weight, long type, long I, long width, const float *scales, char *block) {
+    long numbers = numbers_of_group(type);
+    float inverses[BLOCK] = {0.f};
+    for (long o = 0; o < width && type == INT8; o++) inverses[o] = 1.f / scales[o];
+    memset(block, 0, BLOCK * groups_of(type, I) * GROUP);
+    for (long i = 0; i < I; i += numbers, block += BLOCK * GROUP)
+        for (long o = 0; o < width; o++) {
+            long count = I - i < numbers ? I - i : numbers;
+            write_group(weight + o * I + i, count, type, inverses[o], block + o * GROUP);
+        }
+}
+
+/* writes a weight [O, I] in fp32 into the blocks of a matrix of a type; ``scales`` and ``sums`` [O] are for int8 */
+void EXPORTED(pack)(const float *weight, long type, long I, long O, char *blocks, float *scales, uint32_t *sums) {
+    for (long o = 0; o < O; o += BLOCK, weight += BLOCK * I, blocks += BLOCK * groups_of(type, I) * GROUP) {
+        long width = O - o < BLOCK ? O - o : BLOCK;
+        for (long k = 0; k < width && type == INT8; k++) scales[o + k] = scale_of(weight + k * I, I);
+        if (type == FP32) pack_block(weight, FP32, I, width, NULL, blocks);
+        else if (type == BF16) pack_block(weight, BF16, I, width, NULL, blocks);
+        else pack_block(weight, INT8, I, width, scales + o, blocks);
+        for (long k = 0; k < width && type == INT8; k++) {
+            sums[o + k] = 0;
+            for (long i = 0; i < I && IS_UNSIGNED; i++)
+                sums[o + k] += 128 * (uint32_t)(int8_t)blocks[(i / 4 * BLOCK + k) * GROUP + i % 4];
+        }
     }
 }
 
@@ -356,34 +396,16 @@ INLINE void multiply_some(long type, const char *rows, const char *block, long s
 
 /* rounds a row [I] to int8, plus 128; returns its scale, which is NaN if a number is not finite */
 static float round_to_int8(const float *row, long I, uint8_t *integers) {
-    floats largest = ZERO, nan = ZERO; /* x - x is NaN where x is not finite */
-    long i = 0;
-    for (; i + LANES <= I; i += LANES) {
-        floats x = load(row + i);
-        largest = larger(largest, larger(-x, x));
-        nan += x - x;
-    }
-    float most = largest_of(largest), not_finite = sum_of(nan);
-    for (; i < I; i++) {
-        most = most > fabsf(row[i]) ? most : fabsf(row[i]);
-        not_finite += row[i] - row[i];
-    }
-    float scale = (most > SMALLEST_SCALE ? most : SMALLEST_SCALE) / LARGEST + not_finite;
-    float inverse = 1.f / scale;
+    float scale = scale_of(row, I), inverse = 1.f / scale;
     if (isnan(scale)) memset(integers, 128, I);
     else
-        for (i = 0; i < I; i++)
+        for (long i = 0; i < I; i++)
             integers[i] = (uint8_t)((int32_t)((row[i] * inverse + ROUNDING) - ROUNDING) + 128);
     return scale;
 }
 
 static void round_to_bf16(const float *row, long I, uint16_t *numbers) {
-    for (long i = 0; i < I; i++) {
-        uint32_t bits;
-        memcpy(&bits, row + i, sizeof(bits));
-        uint32_t up = (bits + 0x7fff + (bits >> 16 & 1)) >> 16; /* half to even */
-        numbers[i] = row[i] == row[i] ? up : 0x7fc0;
-    }
+    for (long i = 0; i < I; i++) numbers[i] = as_bf16(row[i]);
 }
 
 INLINE float activated(float x, long activation) {
@@ -519,16 +541,31 @@ static void normalize(const Norm *norm, const float *a, const float *b, long R, 
     }
 }
 
+/* weight i of an output of a matrix in fp32 or bf16 */
+INLINE float weight_of(const Matrix *matrix, long o, long i) {
+    long numbers = numbers_of_group(matrix->type), steps = groups_of(matrix->type, matrix->I);
+    const char *group = matrix->blocks + ((o / BLOCK * steps + i / numbers) * BLOCK + o % BLOCK) * GROUP;
+    uint32_t bits;
+    float number;
+    memcpy(&bits, group, GROUP);
+    if (matrix->type == BF16) bits = i % 2 ? bits & 0xffff0000 : bits << 16; /* x86 and ARM begin at the low byte */
+    memcpy(&number, &bits, GROUP);
+    return number;
+}
+
 /* the rows [R, D] of tokens [R] at a position */
 static void embed(const Embedding *embedding, const int64_t *tokens, long R, int64_t position,
                   float *rows) {
     long D = embedding->D;
     const float *place = embedding->positions + position * D;
     for (long r = 0; r < R; r++) {
-        const float *vector = embedding->vectors + tokens[r] * D;
-        memcpy(rows + r * D, place, D * sizeof(float));
+        float *row = rows + r * D;
+        memcpy(row, place, D * sizeof(float));
         if (embedding->starts_with_zeros && position == 0) continue;
-        for (long d = 0; d < D; d++) rows[r * D + d] += embedding->scale * vector[d];
+        if (embedding->vectors)
+            for (long d = 0; d < D; d++) row[d] += embedding->scale * embedding->vectors[tokens[r] * D + d];
+        else
+            for (long d = 0; d < D; d++) row[d] += embedding->scale * weight_of(embedding->shared, tokens[r], d);
     }
     if (embedding->after.weight) normalize(&embedding->after, rows, NULL, R, D, rows);
 }
@@ -661,35 +698,28 @@ static void append(const float *new_keys, const float *new_values, long H, long 
     }
 }
 
-/* writes packed rows [R, H*(W+X)], keys and then values, of sentences of these lengths into the first entries
-   of their slots in keys [S, H, W, E] and values [S, H, E, X] */
-void EXPORTED(write_entries)(const Stack *stack, const float *rows, const int64_t *lengths, const int64_t *slots,
-                   long num_sentences, long E, float *keys, float *values) {
-    long H = stack->H, W = stack->W, X = stack->X;
-    for (long b = 0; b < num_sentences; b++)
-        for (long e = 0; e < lengths[b]; e++, rows += H * (W + X))
-            append(rows, rows + H * W, H, W, X, E, e, keys + slots[b] * H * W * E,
-                   values + slots[b] * H * E * X);
+/* writes the rows [R, H*(W+X)] of layer n, keys and then values, of sentences one after the other into the
+   entries of each */
+void EXPORTED(write_entries)(const Stack *stack, const float *rows, long n, const Entries *sentences, long B) {
+    long H = stack->H, W = stack->W, X = stack->X, width = H * (W + X);
+    for (long b = 0; b < B; b++) {
+        long E = sentences[b].E;
+        float *keys = sentences[b].of_layers + n * width * E;
+        for (long e = 0; e < E; e++, rows += width) append(rows, rows + H * W, H, W, X, E, e, keys, keys + H * W * E);
+    }
 }
 
-/* the number of entries before those that no hypothesis attends to */
-static long num_used(const uint8_t *is_kept, long kept_room, long K, long E) {
-    for (long e = E; e > 0; e--)
+/* the number of entries [K, room] before those that no hypothesis attends to */
+static long num_used(const uint8_t *is_kept, long K, long room) {
+    for (long e = room; e > 0; e--)
         for (long k = 0; k < K; k++)
-            if (is_kept[k * kept_room + e - 1]) return e;
+            if (is_kept[k * room + e - 1]) return e;
     return 0;
 }
 
 /* the memory of a thread for scores */
 static float *own_scores(const Workspace *work, int thread) {
     return work->scores + thread * QUERIES_AT_ONCE * (work->E + LANES);
-}
-
-/* the part that holds a slot */
-static const Part *part_of(const Step *step, long slot) {
-    const Part *part = step->parts + step->num_parts - 1;
-    while (slot < part->first) part--;
-    return part;
 }
 
 /* attention in layer n of a step; ``projected`` and ``attended`` of ``work`` have rows [B*K] */
@@ -709,18 +739,16 @@ static void attend_to_past(const void *context, long first, long end, int thread
     const Workspace *work = own_attention->work;
     long H = stack->H, W = stack->W, X = stack->X, K = step->K, stride = H * (2 * W + X);
     for (long b = first; b < end; b++) {
-        const Part *part = part_of(step, step->slots[b]);
-        const Entries *cache = part->of_layers + own_attention->n;
-        long s = step->slots[b], own = s - part->first, E = part->past_room;
+        long s = step->slots[b], E = step->pasts[s].E;
+        float *keys = step->pasts[s].of_layers + own_attention->n * H * (W + X) * E, *values = keys + H * W * E;
         const uint8_t *is_kept = step->is_past + s * K * step->is_past_room;
         const float *rows = work->projected + b * K * stride;
-        float *keys = cache->past_keys + own * H * W * E, *values = cache->past_values + own * H * E * X;
         float *attended = work->attended + b * K * H * X;
         for (long k = 0; k < K; k++) {
             const float *row = rows + k * stride;
             append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
         }
-        long used = num_used(is_kept, step->is_past_room, K, E);
+        long used = num_used(is_kept, K, step->is_past_room);
         Head head = {keys, values, W, X, E, used, is_kept, step->is_past_room, 0, NULL};
         for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
             attend_head(&head, rows + h * W, stride, K, own_scores(work, thread), attended + h * X, H * X);
@@ -735,14 +763,12 @@ static void attend_to_memory(const void *context, long first, long end, int thre
     const Workspace *work = own_attention->work;
     long H = stack->H, W = stack->W, X = stack->X, K = step->K;
     for (long b = first; b < end; b++) {
-        const Part *part = part_of(step, step->slots[b]);
-        const Entries *cache = part->of_layers + own_attention->n;
-        long s = step->slots[b], own = s - part->first, E = part->memory_room;
+        const Entries *memory = step->memories + step->slots[b];
+        long E = memory->E;
         const float *queries = work->projected + b * K * H * W;
-        const float *keys = cache->memory_keys + own * H * W * E;
-        const float *values = cache->memory_values + own * H * E * X;
+        const float *keys = memory->of_layers + own_attention->n * H * (W + X) * E, *values = keys + H * W * E;
         float *attended = work->attended + b * K * H * X;
-        Head head = {keys, values, W, X, E, step->lengths[s], NULL, 0, 0, NULL};
+        Head head = {keys, values, W, X, E, E, NULL, 0, 0, NULL};
         for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
             attend_head(&head, queries + h * W, H * W, K, own_scores(work, thread), attended + h * X, H * X);
     }

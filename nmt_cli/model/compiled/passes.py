@@ -9,18 +9,18 @@ import ctypes
 from collections.abc import Sequence
 from itertools import chain
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
+from nmt_cli.hardware.cpu import num_threads
+from nmt_cli.model.compiled.kernels import FLOATS, INTEGERS, Array
+from nmt_cli.model.compiled.packed_model import Stack
 from nmt_cli.recipe.model_config import StackShape
 
 if TYPE_CHECKING:
     from nmt_cli.model.compiled.layers import CompiledLayers
 
-Array = NDArray[Any]
 # Rows whose logits are in memory together: enough to keep the output's product busy.
 SCORED_AT_ONCE = 128
 
@@ -90,29 +90,29 @@ class Pass(NamedTuple):
     within: Weights | None = None  # where what sentences attend to within themselves goes
     to_memory: Weights | None = None
 
-    def run(self, functions: SimpleNamespace, stack: Any, embedding: int) -> Array:
+    def run(self, functions: SimpleNamespace, stack: Stack, embedding: int) -> Array:
         """Return the rows [R, D] after all layers of ``stack``.
 
         The structures of the library are the ``stack``, and the one at the address ``embedding``.
         """
         tokens, lengths = self.sentences.tokens, np.array(self.sentences.lengths)
-        made = _Sentences(tokens.ctypes.data, lengths.ctypes.data, B=len(lengths), R=len(tokens))
+        made = _Sentences(*map(INTEGERS.from_param, (tokens, lengths)), B=len(lengths))
+        made.R = len(tokens)
         made.E = lengths.max()
         if self.memory is not None:
-            addresses = np.array([each.ctypes.data for each in self.memory.of_layers])
+            addresses = np.array([FLOATS.from_param(each).value for each in self.memory.of_layers])
             source_lengths = np.array(self.memory.lengths)
             made.sources, made.source_lengths = addresses.ctypes.data, source_lengths.ctypes.data
             made.E = max(lengths.max(), source_lengths.max())
         for name, weights in (("within", self.within), ("to_sources", self.to_memory)):
             if weights is not None:
                 setattr(made, name, weights.structure)
-        stack.threads = torch.get_num_threads()
+        stack.threads = num_threads()
         rows = np.empty((len(tokens), stack.D), np.float32)
         size = functions.workspace_size(ctypes.addressof(stack), len(tokens), made.E)
         workspace = np.empty(size, np.float32)
         functions.compute_rows(
-            *(ctypes.addressof(stack), embedding, ctypes.addressof(made)),
-            *(rows.ctypes.data, workspace.ctypes.data),
+            *(ctypes.addressof(stack), embedding, ctypes.addressof(made), rows, workspace)
         )
         return rows
 
@@ -125,12 +125,7 @@ class GivenTargets:
 
     def encode(self, sources: Sentences, within: Weights | None = None) -> Memory:
         """Return the memory of ``sources``."""
-        layers = self._layers
-        embedding = layers._embed_source.address(max(sources.lengths))
-        made = Pass(sources, within=within)
-        rows = torch.from_numpy(made.run(layers._functions, layers._encoder, embedding))
-        of_layers = [layers._product(matrix, rows).numpy() for matrix in layers._keys_values]
-        return Memory(of_layers, sources.lengths)
+        return Memory(self._layers.encode(sources, within), sources.lengths)
 
     def decode(
         self,
@@ -140,21 +135,19 @@ class GivenTargets:
         to_memory: Weights | None = None,
     ) -> Array:
         """Return the decoder's output [R, D] after the tokens of ``targets``."""
-        layers = self._layers
-        embedding = layers._embed_target.address(max(targets.lengths))
+        embedding = self._layers.target.address(max(targets.lengths))
         made = Pass(targets, memory, within, to_memory)
-        return made.run(layers._functions, layers._decoder, embedding)
+        return made.run(self._layers.functions, self._layers.decoder, embedding)
 
     def token_scores(self, rows: Array, tokens: Array) -> Array:
         """Return the log-probabilities [R] of ``tokens`` [R] by the ``rows`` that predict them."""
-        functions, output = self._layers._functions, self._layers._output
+        functions, output = self._layers.functions, self._layers.packed.output
         most = min(len(rows), SCORED_AT_ONCE)
         logits = np.empty((most, output.O), np.float32)
         rounded = np.empty(functions.rounded_size(most, output.I), np.float32)
         scores = np.empty(len(rows), np.float32)
         functions.score_tokens(
-            *(ctypes.addressof(output), rows.ctypes.data, tokens.ctypes.data, len(rows), most),
-            *(logits.ctypes.data, rounded.ctypes.data, torch.get_num_threads()),
-            scores.ctypes.data,
+            *(ctypes.addressof(output), rows, tokens, len(rows), most),
+            *(logits, rounded, num_threads(), scores),
         )
         return scores

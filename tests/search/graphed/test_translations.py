@@ -36,7 +36,7 @@ def running_ahead(**options):
 
 def searching_ahead(translator: Any) -> Any:
     starter = translator._engine
-    starter._graphed = GraphedTransformer(starter._model._model, starter.settings)
+    starter._graphed = GraphedTransformer(starter.models[0], starter.settings)
     return translator
 
 

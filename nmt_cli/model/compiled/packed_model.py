@@ -1,0 +1,275 @@
+"""A model's weights in the order in which the library for CPUs reads them.
+
+Legend: I inputs, O outputs, V vocabulary, D d_model.
+"""
+
+import ctypes
+import math
+import mmap
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from nmt_cli.costs.parameters import parameter_shapes
+from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.model.sinusoids import sinusoids
+from nmt_cli.recipe.model_config import ModelConfig, StackShape
+
+# As in layers.c.
+TYPES = {"fp32": 0, "bf16": 1, "int8": 2}
+ACTIVATIONS = {"relu": 1, "swish": 2, "gelu": 3, "gelu_tanh": 4}
+
+ALIGNMENT = 64  # bytes: a line of a CPU's cache
+OUTPUT, VECTORS = "output_weight", "vectors of the output's pieces"
+FIRST_POSITIONS = 256  # of sinusoids, at least
+
+
+class Matrix(ctypes.Structure):
+    """A weight matrix of a product."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("blocks", "bias", "scales", "sums")),
+        *((name, ctypes.c_long) for name in ("type", "I", "O")),
+    )
+
+
+class Norm(ctypes.Structure):
+    """A LayerNorm; without a weight there is none."""
+
+    _fields_ = (
+        ("weight", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("epsilon", ctypes.c_float),
+    )
+
+
+class Embedding(ctypes.Structure):
+    """The embedding of one side. Whoever uses it points it to vectors of enough positions."""
+
+    _fields_ = (
+        ("vectors", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("shared", ctypes.c_void_p),
+        ("after", Norm),
+        ("scale", ctypes.c_float),
+        ("D", ctypes.c_long),
+        ("starts_with_zeros", ctypes.c_long),
+    )
+
+
+class Layer(ctypes.Structure):
+    """A layer of the encoder or the decoder."""
+
+    _fields_ = (
+        ("queries_keys_values", Matrix),
+        ("self_attention_output", Matrix),
+        ("memory_queries", Matrix),
+        ("memory_output", Matrix),
+        ("inner", Matrix),
+        ("outer", Matrix),
+        ("self_attention_norm", Norm),
+        ("memory_attention_norm", Norm),
+        ("feed_forward_norm", Norm),
+    )
+
+
+class Stack(ctypes.Structure):
+    """The encoder or the decoder. Whoever uses it sets the number of ``threads``."""
+
+    _fields_ = (
+        ("layers", ctypes.c_void_p),
+        ("last", Norm),
+        *((name, ctypes.c_long) for name in ("N", "H", "W", "X", "D", "F")),
+        *((name, ctypes.c_long) for name in ("is_pre_norm", "activation", "threads")),
+    )
+
+
+class PackedModel:
+    """A Transformer for translating on a CPU.
+
+    All weights are in one anonymous mapping, of which forked processes have no copy of their own.
+    It never changes, and threads may share it.
+    """
+
+    def __init__(
+        self, config: ModelConfig, weights: Mapping[str, Array], precision: str, kernels: Kernels
+    ) -> None:
+        """Pack ``weights``, in fp32 by the names of ``parameter_shapes``, at a ``precision``.
+
+        Each is taken from the mapping once, and none is kept. The precision is fp32, int8, or bf16
+        if the CPU has instructions for it. Raises ValueError if the CPU does not have the
+        precision, or if a weight is missing or has another shape.
+        """
+        if precision == "bf16" and not kernels.functions.has_bf16():
+            raise ValueError("this CPU has no instructions for bf16")
+        self.config, self.precision, self.kernels = config, precision, kernels
+        output = weights[OUTPUT]
+        self.vocabulary_size = len(output)
+        self._shapes = parameter_shapes(config, self.vocabulary_size)
+        if missing := self._shapes.keys() - weights.keys():
+            raise ValueError(f"there are no weights {', '.join(sorted(missing)[:3])}")
+        self._places = dict[str, int]()  # in the mapping, in bytes
+        size = 0
+        for part, size_of_part in self._parts():
+            self._places[part] = size
+            size += -(-size_of_part // ALIGNMENT) * ALIGNMENT
+        self._mapping = mmap.mmap(-1, size)
+        self._memory: Array = np.frombuffer(self._mapping, np.uint8)
+        self._pack(OUTPUT, output)
+        del output  # one weight at a time is in memory
+        for name in [*self._shapes][1:]:
+            self._pack(name, weights[name])
+        self._memory.flags.writeable = False
+        self._make_structures()
+        self._sinusoids: Array = np.empty((0, config.d_model), np.float32)
+
+    def vectors(self, side: str, num_positions: int) -> Array:
+        """Return the vectors [any, D] of the first positions of a side, at least so many.
+
+        ``side`` is "source" or "target". Raises ValueError if the model has fewer positions.
+        """
+        if self.config.positions == "learned":
+            learned = self._floats(f"{side}_embedding.positions.weight")
+            if num_positions > len(learned):
+                raise ValueError(
+                    f"a sentence of {num_positions:,} pieces is longer than "
+                    f"model.max_positions {len(learned):,}"
+                )
+            return learned
+        table, config = self._sinusoids, self.config
+        if num_positions > len(table):
+            # Doubled, so that lengths that grow one by one do not rebuild the table each time.
+            number = max(num_positions, 2 * len(table), FIRST_POSITIONS)
+            kind = config.sinusoid_frequencies, config.first_position
+            table = self._sinusoids = self._rounded(sinusoids(number, config.d_model, *kind))
+        return table
+
+    def _is_matrix(self, name: str) -> bool:
+        """Return whether rows are multiplied by this parameter."""
+        return name == OUTPUT or ("_layers." in name and len(self._shapes[name]) == 2)
+
+    @property
+    def _has_vectors(self) -> bool:
+        """Whether the vectors of tokens that the output shares are there a second time.
+
+        In int8 they are not rounded.
+        """
+        return self.precision == "int8" and self.config.tied_embeddings != "none"
+
+    def _parts(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and the size in bytes of each part of the mapping."""
+        size_of_blocks = self.kernels.functions.size_of_blocks
+        for name, shape in self._shapes.items():
+            if not self._is_matrix(name):
+                yield name, 4 * math.prod(shape)
+                continue
+            outputs, inputs = shape
+            yield name, size_of_blocks(TYPES[self.precision], inputs, outputs)
+            if self.precision == "int8":
+                yield f"{name}.scales", 4 * outputs
+                yield f"{name}.sums", 4 * outputs
+        if self._has_vectors:
+            yield VECTORS, 4 * math.prod(self._shapes[OUTPUT])
+
+    def _pack(self, name: str, weight: Array) -> None:
+        shape = self._shapes[name]
+        if weight.shape != shape:
+            raise ValueError(f"{name} is {list(weight.shape)}, not {list(shape)}")
+        if not self._is_matrix(name):
+            self._floats(name)[...] = self._rounded(weight)
+            return
+        outputs, inputs = shape
+        scales, sums = (self._address(f"{name}.{part}") for part in ("scales", "sums"))
+        self.kernels.functions.pack(
+            np.ascontiguousarray(weight, np.float32),
+            *(TYPES[self.precision], inputs, outputs),
+            *(self._address(name), scales, sums),
+        )
+        if name == OUTPUT and self._has_vectors:
+            self._floats(VECTORS)[...] = weight
+
+    def _rounded(self, numbers: Array) -> Array:
+        """Return ``numbers`` in fp32, rounded to bf16 if that is the precision: half to even."""
+        numbers = np.ascontiguousarray(numbers, np.float32)
+        if self.precision != "bf16":
+            return numbers
+        bits = numbers.view(np.uint32)
+        half = (bits >> 16 & 1) + np.uint32(0x7FFF)
+        return (bits + half & np.uint32(0xFFFF0000)).view(np.float32)
+
+    def _floats(self, part: str) -> Array:
+        """Return a part of the mapping, in fp32."""
+        shape = self._shapes[OUTPUT if part == VECTORS else part]
+        place = self._places[part]
+        return self._memory[place : place + 4 * math.prod(shape)].view(np.float32).reshape(shape)
+
+    def _address(self, part: str) -> int | None:
+        """Return the address of a part of the mapping; None if the model does not have it."""
+        place = self._places.get(part)
+        return None if place is None else self._memory.ctypes.data + place
+
+    def _make_structures(self) -> None:
+        config = self.config
+        self.output = self._matrix(OUTPUT, "output_bias")
+        self.source = self._embedding("source")
+        self.target = self._embedding("target")
+        self._encoder_layers = self._layers("encoder", config.encoder.num_layers)
+        self._decoder_layers = self._layers("decoder", config.decoder.num_layers)
+        self.encoder = self._stack("encoder", self._encoder_layers, config.encoder)
+        self.decoder = self._stack("decoder", self._decoder_layers, config.decoder)
+        self.keys_values = [
+            self._linear(f"decoder_layers.{number}.memory_attention.keys_values")
+            for number in range(config.decoder.num_layers)
+        ]
+
+    def _embedding(self, side: str) -> Embedding:
+        config, own = self.config, f"{side}_embedding.weight"
+        made = Embedding(
+            vectors=self._address(own),
+            after=self._norm(f"{side}_embedding.norm"),
+            scale=math.sqrt(config.d_model) if config.scale_embeddings else 1.0,
+            D=config.d_model,
+            starts_with_zeros=side == "target" and config.decoder_start == "zeros",
+        )
+        if own not in self._shapes:
+            made.vectors, made.shared = self._address(VECTORS), ctypes.addressof(self.output)
+        return made
+
+    def _stack(self, name: str, layers: ctypes.Array[Layer], shape: StackShape) -> Stack:
+        config, widths = self.config, (shape.key_width, shape.value_width)
+        return Stack(
+            ctypes.addressof(layers),
+            self._norm(f"{name}_norm"),
+            *(len(layers), shape.num_heads, *widths, config.d_model, shape.d_ff),
+            *(config.norm == "pre", ACTIVATIONS[config.activation], 1),
+        )
+
+    def _layers(self, stack: str, number: int) -> ctypes.Array[Layer]:
+        return (Layer * number)(*(self._layer(f"{stack}_layers.{n}") for n in range(number)))
+
+    def _layer(self, name: str) -> Layer:
+        return Layer(
+            self._linear(f"{name}.self_attention.queries_keys_values"),
+            self._linear(f"{name}.self_attention.output"),
+            self._linear(f"{name}.memory_attention.queries"),
+            self._linear(f"{name}.memory_attention.output"),
+            self._linear(f"{name}.feed_forward.inner"),
+            self._linear(f"{name}.feed_forward.outer"),
+            self._norm(f"{name}.self_attention_residual.norm"),
+            self._norm(f"{name}.memory_attention_residual.norm"),
+            self._norm(f"{name}.feed_forward_residual.norm"),
+        )
+
+    def _linear(self, name: str) -> Matrix:
+        return self._matrix(f"{name}.weight", f"{name}.bias")
+
+    def _matrix(self, weight: str, bias: str) -> Matrix:
+        """Return the matrix of a weight [O, I]; an empty one if the model does not have it."""
+        outputs, inputs = self._shapes.get(weight, (0, 0))
+        parts = (weight, bias, f"{weight}.scales", f"{weight}.sums")
+        return Matrix(*map(self._address, parts), TYPES[self.precision], inputs, outputs)
+
+    def _norm(self, name: str) -> Norm:
+        """Return a norm; none if the model does not have it."""
+        weight, bias = (self._address(f"{name}.{part}") for part in ("weight", "bias"))
+        return Norm(weight, bias, self.config.norm_epsilon)

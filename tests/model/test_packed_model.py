@@ -1,0 +1,204 @@
+"""Packed weights are those of the model in torch, at each precision and for every architecture."""
+
+import ctypes
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.model.compiled.kernels import LEVELS, Kernels
+from nmt_cli.model.compiled.packed_model import PackedModel
+from nmt_cli.model.precision import at_precision
+from tests.architectures import OPTION_SETS, random_model
+from tests.fake_models import packed_model
+
+SIZE = 37
+PRECISIONS = ["fp32", "bf16", "int8"]
+BLOCK = {"v3": 16, "v3_vnni": 16, "arm_dot": 8}  # outputs; 32 at other levels
+
+
+def packed_at(model, library, precision):
+    if precision == "bf16" and not library.functions.has_bf16():
+        with pytest.raises(ValueError, match="no instructions for bf16"):
+            packed_model(model, library, precision)
+        pytest.skip("this level has no instructions for bf16")
+    return packed_model(model, library, precision)
+
+
+def numbers(address, count, dtype=np.float32):
+    """Return a copy of the numbers at an address."""
+    size = count * np.dtype(dtype).itemsize
+    return np.frombuffer(ctypes.string_at(address, size), dtype)
+
+
+def unpacked(matrix, precision, library):
+    """Return the weight [O, I] in a matrix: blocks of outputs, of groups of four bytes each."""
+    block, of_group = BLOCK.get(library.level, 32), {"fp32": 1, "bf16": 2, "int8": 4}[precision]
+    size = library.functions.size_of_blocks(matrix.type, matrix.I, matrix.O)
+    dtype = {"fp32": np.float32, "bf16": np.uint16, "int8": np.int8}[precision]
+    stored = numbers(matrix.blocks, 4 * (size // 4) // np.dtype(dtype).itemsize, dtype)
+    groups = stored.reshape(-(-matrix.O // block), -1, block, of_group)
+    rows = groups.transpose(0, 2, 1, 3).reshape(groups.shape[0] * block, -1)
+    if precision == "bf16":
+        rows = (rows.astype(np.uint32) << 16).view(np.float32)
+    assert not rows[matrix.O :].any()
+    assert not rows[:, matrix.I :].any()
+    return rows[: matrix.O, : matrix.I]
+
+
+def assert_is(matrix, linear, precision, library):
+    """Assert that a matrix has the weight and the bias of a layer of torch."""
+    if precision == "int8":
+        expected = linear.integers.numpy()
+        assert np.array_equal(numbers(matrix.scales, matrix.O), linear.scales.numpy())
+        sums = numbers(matrix.sums, matrix.O, np.int32)
+        factor = 0 if library.level == "arm_dot" else 128
+        assert np.array_equal(sums, factor * expected.sum(axis=1, dtype=np.int32))
+    else:
+        expected = linear.weight.detach().float().numpy()
+    assert np.array_equal(unpacked(matrix, precision, library), expected)
+    assert (linear.bias is None) == (matrix.bias is None)
+    if linear.bias is not None:
+        bias = linear.bias.detach().float().numpy()
+        assert np.array_equal(numbers(matrix.bias, matrix.O), bias)
+
+
+def assert_is_norm(packed, norm):
+    if isinstance(norm, torch.nn.Identity):
+        assert packed.weight is None
+        return
+    for own, other in ((packed.weight, norm.weight), (packed.bias, norm.bias)):
+        assert np.array_equal(numbers(own, len(other)), other.detach().float().numpy())
+    assert packed.epsilon == np.float32(norm.eps)
+
+
+class Taken(Mapping):
+    """Weights that exist only while they are used, and are taken once."""
+
+    def __init__(self, model):
+        self._weights = dict(model.named_parameters())
+        self.names = []
+
+    def __getitem__(self, name):
+        self.names.append(name)
+        return self._weights[name].detach().numpy().copy()
+
+    def __iter__(self):
+        return iter(self._weights)
+
+    def __len__(self):
+        return len(self._weights)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("level", LEVELS)
+def test_weights_are_those_of_torch_at_each_level(kernels, level, precision):
+    del kernels  # skips where the library could not be built
+    if not LEVELS[level] <= read_cpu().flags:
+        pytest.skip("the level is for other CPUs")
+    test_all_weights_are_those_of_torch(Kernels(level), OPTION_SETS[1], precision)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("options", OPTION_SETS)
+def test_all_weights_are_those_of_torch(kernels, options, precision):
+    model = random_model(options, SIZE).eval()
+    packed = packed_at(model, kernels, precision)
+    expected = at_precision(model, precision)
+    projection = expected.output_projection
+    if projection is None:
+        projection = torch.nn.Linear(1, 1)
+        projection.weight, projection.bias = expected.output_weight, expected.output_bias
+    assert_is(packed.output, projection, precision, kernels)
+    stacks = (
+        (packed.encoder, packed._encoder_layers, expected.encoder_layers, expected.encoder_norm),
+        (packed.decoder, packed._decoder_layers, expected.decoder_layers, expected.decoder_norm),
+    )
+    for stack, layers, of_torch, last in stacks:
+        assert stack.layers == ctypes.addressof(layers)
+        assert stack.N == len(layers) == len(of_torch)
+        assert_is_norm(stack.last, last)
+        for number, (own, other) in enumerate(zip(layers, of_torch, strict=True)):
+            attention, network = other.self_attention, other.feed_forward
+            pairs = [
+                (own.queries_keys_values, attention.queries_keys_values),
+                (own.self_attention_output, attention.output),
+                (own.inner, network.inner),
+                (own.outer, network.outer),
+            ]
+            norms = [(own.self_attention_norm, other.self_attention_residual.norm)]
+            norms += [(own.feed_forward_norm, other.feed_forward_residual.norm)]
+            if of_torch is expected.decoder_layers:
+                attention = other.memory_attention
+                pairs += [(own.memory_queries, attention.queries)]
+                pairs += [(own.memory_output, attention.output)]
+                pairs += [(packed.keys_values[number], attention.keys_values)]
+                norms += [(own.memory_attention_norm, other.memory_attention_residual.norm)]
+            for matrix, linear in pairs:
+                assert_is(matrix, linear, precision, kernels)
+            for norm in norms:
+                assert_is_norm(*norm)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("options", OPTION_SETS)
+def test_embeddings_and_positions_are_those_of_torch(kernels, options, precision):
+    model = random_model(options, SIZE).eval()
+    packed = packed_at(model, kernels, precision)
+    expected = at_precision(model, precision)
+    sides = (
+        ("source", packed.source, expected.source_embedding),
+        ("target", packed.target, expected.target_embedding),
+    )
+    for side, own, embedding in sides:
+        vectors = embedding.weight.detach().float().numpy()
+        if own.vectors is not None:
+            found = numbers(own.vectors, vectors.size).reshape(vectors.shape)
+        else:
+            assert own.shared == ctypes.addressof(packed.output)
+            found = unpacked(packed.output, precision, kernels)
+        assert np.array_equal(found, vectors)
+        assert_is_norm(own.after, embedding.norm)
+        assert (own.scale, own.D) == (np.float32(embedding.scale), vectors.shape[1])
+        assert bool(own.starts_with_zeros) == embedding.starts_with_zeros
+        for number in (1, 64) if "learned" in options.values() else (1, 256, 300, 2_000):
+            of_torch = embedding.positions.vectors(number).detach().float().numpy()
+            assert np.array_equal(packed.vectors(side, number)[:number], of_torch[:number])
+        if "learned" in options.values():
+            with pytest.raises(
+                ValueError, match=r"65 pieces is longer than model.max_positions 64"
+            ):
+                packed.vectors(side, 65)
+
+
+def test_each_weight_is_taken_once(kernels):
+    model = random_model(OPTION_SETS[0], SIZE)
+    weights = Taken(model)
+    PackedModel(model.config, weights, "int8", kernels)
+    assert sorted(weights.names) == sorted(weights)
+
+
+def test_weights_of_another_model_are_refused(kernels):
+    model = random_model(OPTION_SETS[0], SIZE)
+    weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
+    name = "encoder_layers.0.feed_forward.inner.weight"
+    with pytest.raises(ValueError, match=rf"{name} is \[28, 19\], not \[28, 20\]"):
+        PackedModel(model.config, {**weights, name: weights[name][:, :19]}, "fp32", kernels)
+    del weights[name]
+    with pytest.raises(ValueError, match=f"there are no weights {name}"):
+        PackedModel(model.config, weights, "fp32", kernels)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_process_has_no_copy_of_the_weights(kernels):
+    packed = packed_model(random_model(OPTION_SETS[0], SIZE), kernels)
+    before = packed._mapping[0]
+    child = os.fork()
+    if child == 0:
+        packed._mapping[0] ^= 255
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert packed._mapping[0] == before ^ 255
