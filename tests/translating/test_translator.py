@@ -380,10 +380,12 @@ def test_what_cannot_be_encoded_is_isolated(monkeypatch):
     assert bad.error == "character 8 is U+D800, half of a surrogate pair"
 
 
-def test_a_model_that_is_broken_fails_every_line(monkeypatch):
-    translator = untrained()
+def test_a_model_that_is_broken_fails_every_line():
+    recipe, tokenizer = tiny_recipe(), ByteTokenizer()
+    model = Transformer(recipe.model, tokenizer.size)
     with torch.no_grad():
-        translator._engine._model._model.output_weight.fill_(torch.nan)
+        model.output_weight.fill_(torch.nan)
+    translator = translator_of(recipe, tokenizer, model, precision="fp32")
     for translation in translator.translate(["cat", "dog eel"]):
         assert translation == Translation(error="the model's output is not a number")
 
@@ -407,6 +409,7 @@ def test_long_lines_get_fewer_slots(monkeypatch):
     assert model.max_slots == 12
 
 
+@pytest.mark.usefixtures("torch_layers")
 def test_the_same_weights_are_used_and_left_in_evaluation_mode():
     recipe = tiny_recipe()
     tokenizer = ByteTokenizer()

@@ -131,7 +131,7 @@ class CompiledLayers:
             np.full((number, 1), token),
             zeros,
             zeros,
-            self.locations(starts),
+            self.locations(list(starts)),
             self.locations(memories),
             np.ones((number, 1, 1), np.bool_),
         )
