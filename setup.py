@@ -82,7 +82,7 @@ class BuildLibrary(build_ext):
             jobs += [
                 (compiler, source, Path(folder, level), f"-DLEVEL={level}", *flags)
                 for level, flags in LEVELS.get(platform.machine(), {}).items()
-                for source in ("hypotheses", "layers", "logits")
+                for source in ("hypotheses", "layers", "logits", "sampling")
             ]
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 objects = [*threads.map(lambda job: compiled(*job), jobs)]

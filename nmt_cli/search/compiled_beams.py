@@ -135,7 +135,7 @@ class CompiledBeams(Beams):
             *(np.empty(shape, np.int64) for _ in range(2)),
         ]
         self._candidates = _Candidates(*map(_address, self._chosen), *shape)
-        self._normalizers_and_scores = np.empty((2, num_slots, beam_size), np.float32)
+        self._normalizers_and_scores = np.empty((2, num_slots + 1, beam_size), np.float32)
         self._ends = np.empty(num_slots * 2 * beam_size, np.int64)
         self._done = np.empty(num_slots, np.int64)
         self._addresses_of_results = (

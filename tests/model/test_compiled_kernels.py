@@ -74,7 +74,6 @@ def test_what_kernels_do_not_know_is_left_to_torch(kernels):
     assert kernels.can_choose(logits, 8)
     assert not kernels.can_choose(logits.astype(np.float16), 8)
     assert not kernels.can_choose(logits[:, ::2], 8)
-    assert not kernels.can_choose(logits, 10_000)
 
 
 def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(kernels):

@@ -125,7 +125,7 @@ static void forbid(const Beams *beams, const Candidates *given, long V, long sta
 
 /* finds the best candidates [B, C] of all busy slots by the logits [R, V] of their next tokens, in which it
    forbids some (see ``forbid``), and returns what ``find_ends`` does; or -1, without a change, if a row of
-   logits is not all numbers, or if R is not B * K. ``scratch`` has room for 2 * S * K numbers. */
+   logits is not all numbers, or if R is not B * K. ``scratch`` has room for 2 * S * K + C numbers. */
 long EXPORTED(find_candidates)(const Beams *beams, long R, long V, long start, float *logits, float *scratch,
                      Candidates *found, int64_t *ends) {
     long K = beams->K, B = 0;
@@ -142,7 +142,7 @@ long EXPORTED(find_candidates)(const Beams *beams, long R, long V, long start, f
     found->B = B;
     forbid(beams, found, V, start, logits);
     EXPORTED(best_continuations)(logits, normalizers, scores, B, K, V, found->C, found->scores, found->parents,
-                       found->tokens);
+                       found->tokens, scratch + 2 * beams->S * K);
     return EXPORTED(find_ends)(beams, found, ends);
 }
 

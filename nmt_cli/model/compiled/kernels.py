@@ -23,7 +23,6 @@ from nmt_cli.messages.errors import UserError
 
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "library.so"
-MOST_CANDIDATES = 256  # of a sentence; as in logits.c
 INSTALL_AGAIN = (
     "Install a C compiler (Debian: apt install gcc libc6-dev), then nmt-cli again, with pip's "
     "options --force-reinstall --no-deps"
@@ -66,12 +65,14 @@ class _Pointer:
         return ctypes.c_void_p(array.ctypes.data)
 
 
-FLOATS, INTEGERS, BOOLEANS = map(_Pointer, (np.float32, np.int64, np.bool_))
-# The parameters of each function in the sources: f is an array of fp32, i of int64, b of booleans,
-# s the address of a structure or of memory of any type, l a long.
+FLOATS, DOUBLES, INTEGERS, BOOLEANS = map(_Pointer, (np.float32, np.float64, np.int64, np.bool_))
+# The parameters of each function in the sources: f is an array of fp32, d of fp64, i of int64, b of
+# booleans, s the address of a structure or of memory of any type, l a long.
 PARAMETERS = {
     "log_sum_exponentials": "fllf",
-    "best_continuations": "fffllllfii",
+    "best_continuations": "fffllllfiif",
+    "add_probabilities": "ffffll",
+    "draw": "fllsdidfi",
     "find_candidates": "slllfsss",
     "find_ends": "sss",
     "advance_beams": "sss",
@@ -103,7 +104,7 @@ RETURN_LONG = {
     "size_of_blocks",
 }
 C_TYPES: dict[str, Any] = {
-    **{"f": FLOATS, "i": INTEGERS, "b": BOOLEANS},
+    **{"f": FLOATS, "d": DOUBLES, "i": INTEGERS, "b": BOOLEANS},
     **{"s": ctypes.c_void_p, "l": ctypes.c_long},
 }
 
@@ -136,8 +137,8 @@ class Kernels:
 
     def can_choose(self, logits: Array, number: int) -> bool:
         """Return whether ``best_continuations`` finds so many by such ``logits``."""
-        is_plain = logits.dtype == np.float32 and logits.flags.c_contiguous
-        return is_plain and number <= MOST_CANDIDATES
+        del number
+        return logits.dtype == np.float32 and logits.flags.c_contiguous
 
     def best_continuations(
         self, logits: Array, normalizers: Array, scores: Array, number: int
@@ -149,7 +150,7 @@ class Kernels:
         self.functions.best_continuations(
             *(logits, normalizers, np.ascontiguousarray(scores)),
             *(num_slots, num_hypotheses, logits.shape[1], number),
-            *(totals, parents, tokens),
+            *(totals, parents, tokens, np.empty(number, np.float32)),
         )
         return totals, parents, tokens
 

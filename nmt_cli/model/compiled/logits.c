@@ -7,34 +7,16 @@
 #include "logits.h"
 #include "vectors.h"
 
-#define MOST_CANDIDATES 256 /* as in kernels.py */
 #define SUMMED_AT_ONCE 4096 /* numbers in fp32; their sums are added in double precision */
 #define WINDOW (4 * LANES)  /* of logits */
-
-static int any(ints where) {
-    int found = 0;
-#pragma omp simd reduction(| : found)
-    for (int i = 0; i < LANES; i++) found |= where[i];
-    return found;
-}
-
-/* the exponentials of n numbers, at most LANES, minus ``most``; the others are 0 */
-INLINE floats exponentials(const float *x, long n, float most) {
-    float some[LANES];
-    for (long i = 0; i < LANES; i++) some[i] = i < n ? x[i] - most : -INFINITY;
-    return exponential(load(some));
-}
 
 /* the logarithm [R] of the sum of the exponentials of each row [R, V] */
 void EXPORTED(log_sum_exponentials)(const float *logits, long R, long V, float *sums) {
     for (long r = 0; r < R; r++, logits += V) {
-        floats largest = ZERO - INFINITY;
-        long v = 0;
-        for (; v + LANES <= V; v += LANES) largest = larger(largest, load(logits + v));
-        float most = largest_of(largest);
-        for (; v < V; v++) most = logits[v] > most ? logits[v] : most;
+        float most = largest_in(logits, V);
         double sum = 0.;
-        for (v = 0; v + 2 * LANES <= V;) {
+        long v = 0;
+        while (v + 2 * LANES <= V) {
             floats even = ZERO, odd = ZERO; /* no addition waits for the one before */
             for (long end = v + SUMMED_AT_ONCE; v < end && v + 2 * LANES <= V; v += 2 * LANES) {
                 even += exponential(load(logits + v) - most);
@@ -42,7 +24,7 @@ void EXPORTED(log_sum_exponentials)(const float *logits, long R, long V, float *
             }
             sum += sum_of(even + odd);
         }
-        for (; v < V; v += LANES) sum += sum_of(exponentials(logits + v, V - v, most));
+        for (; v < V; v += LANES) sum += sum_of(exponential(load_first(logits + v, V - v) - most));
         sums[r] = most + (float)log(sum);
     }
 }
@@ -51,7 +33,7 @@ void EXPORTED(log_sum_exponentials)(const float *logits, long R, long V, float *
 typedef struct {
     float *totals;
     int64_t *parents, *tokens;
-    float logits[MOST_CANDIDATES];
+    float *logits;
 } candidates;
 
 /* puts a continuation of hypothesis k into its place in the list of C, behind equal ones */
@@ -75,10 +57,10 @@ static void insert(candidates *best, long C, float total, float logit, long k, l
 /* the C best continuations [S, C] of the K hypotheses of each slot, best first: their totals, the
    hypotheses that are continued, and the tokens. Of equal totals, that of an earlier hypothesis is
    better, then the larger logit, then the earlier token. Where there are fewer than C, the total is
-   -inf. */
+   -inf. ``scratch`` has room for C numbers. */
 void EXPORTED(best_continuations)(const float *logits, const float *normalizers, const float *scores, long S,
-                        long K, long V, long C, float *totals, int64_t *parents, int64_t *tokens) {
-    candidates best = {totals, parents, tokens, {0.f}};
+                        long K, long V, long C, float *totals, int64_t *parents, int64_t *tokens, float *scratch) {
+    candidates best = {totals, parents, tokens, scratch};
     for (long sk = 0; sk < S * K; sk++, logits += V) {
         if (sk % K == 0) {
             best.totals = totals + sk / K * C;
@@ -102,4 +84,29 @@ void EXPORTED(best_continuations)(const float *logits, const float *normalizers,
                 insert(&best, C, logits[v] - normalizer + score, logits[v], sk % K, v);
         }
     }
+}
+
+/* log(1 + x) of numbers from 0 to 1, as 2 artanh(x / (2 + x)); error 1e-8 */
+INLINE floats log_of_1_plus(floats x) {
+    floats s = x / (x + 2.f), t = s * s;
+    floats p = t * (1.f / 13) + 1.f / 11;
+    p = p * t + 1.f / 9;
+    p = p * t + 1.f / 7;
+    p = p * t + 1.f / 5;
+    p = p * t + 1.f / 3;
+    return 2.f * s * (p * t + 1.f);
+}
+
+/* makes log-probabilities of logits [R, V] with their ``normalizers`` [R], and adds to the probabilities those
+   of others; no probability is too small for a number in fp32 */
+void EXPORTED(add_probabilities)(float *logits, const float *normalizers, const float *others,
+                       const float *normalizers_of_others, long R, long V) {
+    for (long r = 0; r < R; r++, logits += V, others += V)
+        for (long v = 0; v < V; v += LANES) {
+            floats a = load_first(logits + v, V - v) - normalizers[r];
+            floats b = load_first(others + v, V - v) - normalizers_of_others[r];
+            floats most = larger(a, b), least = blend(a > b, b, a);
+            floats difference = blend(a == b, ZERO, least - most); /* also of -inf and -inf */
+            store_first(logits + v, V - v, most + log_of_1_plus(exponential(difference)));
+        }
 }

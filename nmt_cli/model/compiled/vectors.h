@@ -29,6 +29,26 @@ INLINE floats blend(ints where, floats a, floats b) {
 INLINE floats larger(floats a, floats b) { return blend(a > b, a, b); } /* NaN if b is */
 INLINE floats rounded(floats x) { return (x + ROUNDING) - ROUNDING; }
 
+/* the first n numbers, if there are not LANES; the others are -inf */
+INLINE floats load_first(const float *from, long n) {
+    if (n >= LANES) return load(from);
+    float some[LANES];
+    for (long i = 0; i < LANES; i++) some[i] = i < n ? from[i] : -INFINITY;
+    return load(some);
+}
+
+INLINE void store_first(float *to, long n, floats values) {
+    if (n >= LANES) store(to, values);
+    else memcpy(to, &values, n * sizeof *to);
+}
+
+INLINE int any(ints where) {
+    int found = 0;
+#pragma omp simd reduction(| : found)
+    for (int i = 0; i < LANES; i++) found |= where[i];
+    return found;
+}
+
 INLINE float sum_of(floats x) {
     float sum = 0.f;
 #pragma omp simd reduction(+ : sum)
@@ -41,6 +61,13 @@ INLINE float largest_of(floats x) {
 #pragma omp simd reduction(max : largest)
     for (int i = 0; i < LANES; i++) largest = x[i] > largest ? x[i] : largest;
     return largest;
+}
+
+/* the largest of n numbers */
+INLINE float largest_in(const float *x, long n) {
+    floats largest = ZERO - INFINITY;
+    for (long i = 0; i < n; i += LANES) largest = larger(largest, load_first(x + i, n - i));
+    return largest_of(largest);
 }
 
 /* 2^n e^r with n = x / ln 2 rounded, and a polynomial for e^r; relative error 1e-7; 0 below LOWEST,

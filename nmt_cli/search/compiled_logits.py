@@ -1,0 +1,122 @@
+"""The logits of a step in numpy, which the library for CPUs reads.
+
+Legend: R rows, V vocabulary, S slots, K hypotheses of each, C candidates, N tokens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+import numpy as np
+
+from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.search.beams import Array, Candidates
+from nmt_cli.search.logits import Restrictions
+from nmt_cli.search.sampling import Sampling
+
+BLOCK = 64  # as in sampling.c
+
+
+class _Sampling(ctypes.Structure):
+    _fields_ = (
+        ("temperature", ctypes.c_float),
+        ("top_k", ctypes.c_long),
+        ("top_p", ctypes.c_double),
+    )
+
+
+class CompiledLogits:
+    """The ``Logits`` of a model that the library computes."""
+
+    def __init__(self, values: Array, kernels: Kernels, normalizers: Array | None = None) -> None:
+        """``values`` [R, V] are logits in fp32 in the order of C, and are overwritten.
+
+        ``normalizers`` [R] are given if they are known.
+        """
+        assert values.flags.c_contiguous, values.strides  # the library reads and writes them
+        assert values.dtype == np.float32, values.dtype
+        self.values, self.kernels = values, kernels
+        self._normalizers = normalizers
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.values)
+
+    def normalizers(self) -> Array:
+        """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""
+        if self._normalizers is None:
+            self._normalizers = np.empty(len(self.values), np.float32)
+            self.kernels.functions.log_sum_exponentials(
+                self.values, *self.values.shape, self._normalizers
+            )
+        return self._normalizers
+
+    def restrict(self, restrictions: Restrictions) -> None:
+        """Set the logits of tokens that may not follow to -inf."""
+        self.normalizers()  # over all tokens
+        banned, permitted = restrictions
+        if banned is not None:
+            self.values[banned.rows, banned.tokens] = -np.inf
+        if permitted is not None:
+            of_tokens = permitted.rows.repeat(np.diff(permitted.bounds)), permitted.tokens
+            kept = self.values[of_tokens]
+            self.values[permitted.rows] = -np.inf
+            self.values[of_tokens] = kept
+
+    def best_of_slots(self, scores: Array, number: int) -> Candidates:
+        """Return the ``number`` (C) best continuations of hypotheses with ``scores`` [S, K]."""
+        assert scores.size == len(self.values), scores.shape
+        found = Candidates.nothing(len(scores), number)
+        self.kernels.functions.best_continuations(
+            *(self.values, self.normalizers(), np.ascontiguousarray(scores, np.float32)),
+            *(*scores.shape, self.values.shape[1], number),
+            *(*found, np.empty(number, np.float32)),
+        )
+        return found
+
+    def best_of_rows(self, number: int) -> tuple[Array, Array]:
+        """Return the greatest log-probabilities [R, C] of each row and their tokens."""
+        number = min(number, self.values.shape[1])
+        best = self.best_of_slots(np.zeros((len(self.values), 1), np.float32), number)
+        return best.scores, best.tokens
+
+    def log_probabilities(self, rows: Array, tokens: Array) -> Array:
+        """Return that of the n-th of ``tokens`` in the n-th of ``rows`` [N]."""
+        return self.values[rows, tokens] - self.normalizers()[rows]
+
+    def draw(self, sampling: Sampling, uniforms: Array) -> tuple[Array, Array]:
+        """Return a token [R] for each row, drawn by its number in [0, 1), and log-probabilities."""
+        num_rows, width = self.values.shape
+        assert uniforms.shape == (num_rows,), uniforms.shape
+        normalizers = self.normalizers()
+        how = _Sampling(
+            # Smaller temperatures are 0 in fp32; with this one only the largest logits count.
+            max(sampling.temperature, float(np.finfo(np.float32).tiny)),
+            min(sampling.top_k or 0, width),
+            sampling.top_p,
+        )
+        num_blocks = -(-width // BLOCK)
+        tokens = np.empty(num_rows, np.int64)
+        self.kernels.functions.draw(
+            *(self.values, num_rows, width, ctypes.addressof(how)),
+            np.ascontiguousarray(uniforms, np.float64),
+            *(np.empty(width, np.int64), np.empty(num_blocks)),
+            *(np.empty(num_blocks * BLOCK, np.float32), tokens),
+        )
+        return tokens, self.values[np.arange(num_rows), tokens] - normalizers
+
+    def select(self, rows: Array) -> CompiledLogits:
+        """Return a copy of ``rows``, with their restrictions."""
+        return CompiledLogits(self.values[rows], self.kernels, self.normalizers()[rows])
+
+    def mean_with(self, others: Iterable[CompiledLogits]) -> CompiledLogits:
+        """Return logarithms that differ from those of the mean probabilities by a number."""
+        normalizers = self.normalizers()
+        for other in others:
+            assert other.values.shape == self.values.shape, other.values.shape
+            self.kernels.functions.add_probabilities(
+                *(self.values, normalizers, other.values, other.normalizers(), *self.values.shape)
+            )
+            normalizers = np.zeros_like(normalizers)
+        return CompiledLogits(self.values, self.kernels)
