@@ -14,6 +14,7 @@ from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.search import engine
 from nmt_cli.search.search import StepInput
+from nmt_cli.search.torch_logits import TorchLogits
 from nmt_cli.translating.translator import Translator
 
 UNK, BOS, EOS = 0, 1, 2
@@ -43,7 +44,7 @@ def untrained(words, recipe, **options):
 def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
     """Return a translator that copies its input, and its model, which may fail at a step."""
     model, recipe = CopyModel(ByteTokenizer.size, fails), recipe or tiny_recipe()
-    monkeypatch.setattr(engine, "_cached", lambda *_: model)
+    monkeypatch.setattr(engine, "step_model", lambda *_: model)
     transformer = Transformer(recipe.model, ByteTokenizer.size)
     options = {"precision": "fp32", **options}
     return translator_of(recipe, ByteTokenizer(), transformer, **options), model
@@ -58,7 +59,7 @@ def packed_model(model, kernels, precision="fp32"):
 class TableModel:
     """``logits(source, prefix)`` decides; the prefixes are followed through the parents."""
 
-    computes_free_slots = True
+    kernels = None  # the search keeps its hypotheses in numpy
 
     def __init__(self, logits):
         self.logits = logits
@@ -72,7 +73,8 @@ class TableModel:
 
     def encode(self, sentences, start_mark):
         assert start_mark == BOS
-        return sentences, torch.stack([self.logits(tuple(each), ()) for each in sentences])
+        rows = [self.logits(tuple(each), ()) for each in sentences]
+        return sentences, TorchLogits(torch.stack(rows))
 
     def start(self, slots, sentences):
         self.num_started.append(len(sentences))
@@ -81,7 +83,7 @@ class TableModel:
             self.prefixes[slot] = [()] * self.beam_size
 
     def step(self, state: StepInput):
-        self.num_rows.append(state.tokens.numel())
+        self.num_rows.append(state.tokens.size)
         rows = []
         for slot, source in enumerate(self.sources):
             old = self.prefixes[slot]
@@ -95,7 +97,7 @@ class TableModel:
                 continue
             assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])
             rows += [self.logits(source, prefix) for prefix in self.prefixes[slot]]
-        return torch.stack(rows)
+        return TorchLogits(torch.stack(rows))
 
     def keep_slots(self, slots):
         self.sources = [self.sources[slot] for slot in slots]
@@ -108,7 +110,7 @@ class TableModel:
 class CopyModel:
     """Outputs the source again; ``fails`` gets the sources in the slots first, and may raise."""
 
-    computes_free_slots = True
+    kernels = None  # the search keeps its hypotheses in numpy
 
     def __init__(self, vocabulary_size, fails=lambda sources: None):
         self.vocabulary_size = vocabulary_size
@@ -122,7 +124,7 @@ class CopyModel:
         self.max_slots = max(self.max_slots, num_slots)
 
     def encode(self, sentences, start_mark):
-        return sentences, self._rows([sentence[0] for sentence in sentences])
+        return sentences, TorchLogits(self._rows([sentence[0] for sentence in sentences]))
 
     def start(self, slots, sentences):
         self.num_sentences += len(sentences)
@@ -137,7 +139,7 @@ class CopyModel:
             for source, position in zip(self.sources, positions, strict=True)
             if position  # 0: the slot is free
         ]
-        return self._rows(copied).repeat_interleave(self.beam_size, dim=0)
+        return TorchLogits(self._rows(copied).repeat_interleave(self.beam_size, dim=0))
 
     def _rows(self, tokens):
         rows = torch.zeros(len(tokens), self.vocabulary_size)

@@ -44,18 +44,6 @@ def change_precision(model: Transformer, precision: DecodingPrecision) -> None:
         _replace_linears(model, PackedLinear)
 
 
-def arrange_fp32(model: Transformer, fp32_products: str) -> None:
-    """Arrange the weights of ``model``, in fp32 on a CPU, as their products read them.
-
-    For translating only. With oneDNN, products by few rows then take half the time, those by many
-    rows 0.95 of it, on AMD Zen 4. For MKL only the output's matrix is arranged.
-    """
-    if fp32_products == "onednn" and PackedLinear.is_possible(model.output_weight):
-        _replace_linears(model, PackedLinear)
-    else:
-        model.output_weight.data = by_columns(model.output_weight)
-
-
 def _replace_linears(
     model: Transformer, make: Callable[[Tensor, Tensor | None], nn.Module]
 ) -> None:
@@ -89,12 +77,3 @@ def _has(model: Transformer, precision: DecodingPrecision) -> bool:
             f"the weights of the model are rounded to {rounded_to}, {precision} is impossible"
         )
     return has
-
-
-def by_columns(matrix: Tensor) -> Tensor:
-    """Return ``matrix`` stored column by column, for products by the few rows of a sentence.
-
-    For 4 rows and 8,000 pieces they take 0.5 to 0.8 times as long on AMD Zen 3 and 4. Embedding 370
-    tokens with such a matrix takes 0.2 ms longer, in a step of 50 ms.
-    """
-    return matrix.detach().t().contiguous().t()

@@ -5,7 +5,7 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -107,11 +107,12 @@ class DecoderState(ABC):
         """
 
     @abstractmethod
-    def advance(self, parents: Tensor, is_free: Tensor) -> None:
+    def advance(self, parents: Any, is_free: Any) -> None:
         """Begin a step: each hypothesis inherits the past of its parent.
 
         The place of the parent in the beam is in ``parents`` [S, K]. Hypotheses of slots with
-        ``is_free`` [S] have no past.
+        ``is_free`` [S] have no past. Both are arrays of numpy, or tensors on the device where a
+        step is recorded.
         """
 
     @abstractmethod
@@ -224,12 +225,12 @@ class GrowingPast(PastCache, GrowingState):
         self.is_past[slots] = False
         self.is_past[slots, :, 0] = True
 
-    def advance(self, parents: Tensor, is_free: Tensor) -> None:
-        """Find places for an entry of each hypothesis; both tensors are on the CPU."""
+    def advance(self, parents: Any, is_free: Any) -> None:
+        """Find places for an entry of each hypothesis, by arrays of numpy."""
         num_slots, beam_size = parents.shape
         slots = np.arange(num_slots)[:, None]
-        self.is_past = self.is_past[slots, parents.numpy()]
-        self.is_past[is_free.numpy()] = False
+        self.is_past = self.is_past[slots, parents]
+        self.is_past[is_free] = False
         is_used = np.any(self.is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
         self._make_room(np.maximum(places.max(axis=1) + 1, _behind_last(is_used)))

@@ -90,6 +90,24 @@ class Candidates(NamedTuple):
         zeros = np.zeros((num_slots, number), np.int64)
         return cls(np.full(zeros.shape, -np.inf, np.float32), zeros, zeros.copy())
 
+    @classmethod
+    def best_of(cls, totals: Array, tokens: Array, number: int) -> Candidates:
+        """Return the ``number`` best continuations of each slot.
+
+        ``totals`` and ``tokens`` [B, K, any] are the scores and the last tokens of continuations,
+        those of each hypothesis in the order in which equal ones are to come.
+        """
+        num_slots, _, num_continuations = totals.shape
+        totals, tokens = totals.reshape(num_slots, -1), tokens.reshape(num_slots, -1)
+        if (missing := number - totals.shape[1]) > 0:
+            # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
+            # filled in has probability 0, so it is never continued; its parent means nothing.
+            totals = np.pad(totals, ((0, 0), (0, missing)), constant_values=-np.inf)
+            tokens = np.pad(tokens, ((0, 0), (0, missing)))
+        best = np.argsort(-totals, axis=1, kind="stable")[:, :number]
+        slots = np.arange(num_slots)[:, None]
+        return cls(totals[slots, best], best // num_continuations, tokens[slots, best])
+
     def of(self, slots: slice) -> Candidates:
         """Return those of ``slots`` only."""
         return type(self)(*(each[slots] for each in self))
@@ -148,7 +166,7 @@ class Beams:
         self.n_best = np.ones(num_slots, np.int64)  # hypotheses to find, at most K
         # Live hypotheses, at most K, and those that have ended when a sentence is done.
         self.beam_sizes = np.full(num_slots, settings.beam_size, np.int64)
-        self.enough = np.full(num_slots, settings.beam_size, np.int64)
+        self.ends_needed = np.full(num_slots, settings.beam_size, np.int64)
         self.alphas = np.full(num_slots, float(settings.length_penalty))
         self.scores = np.full(shape, -np.inf, np.float32)  # -inf: no hypothesis there
         self.tokens = np.full(shape, settings.bos_id, np.int64)
@@ -189,7 +207,7 @@ class Beams:
         self.beam_sizes[slots] = [each.beam_size or settings.beam_size for each in sentences]
         is_shared = np.array([each.shares_beam for each in sentences])
         half = np.maximum(self.n_best[slots], (self.beam_sizes[slots] + 1) // 2)
-        self.enough[slots] = np.where(is_shared, half, self.beam_sizes[slots])
+        self.ends_needed[slots] = np.where(is_shared, half, self.beam_sizes[slots])
         self.alphas[slots] = [
             settings.length_penalty if each.length_penalty is None else each.length_penalty
             for each in sentences
@@ -234,7 +252,7 @@ class Beams:
         self.num_ended, self._to_beat = self.num_ended[slots], self._to_beat[slots]
         self.n_best, self._prefixes = self.n_best[slots], self._prefixes[slots]
         self.beam_sizes, self.alphas = self.beam_sizes[slots], self.alphas[slots]
-        self.enough = self.enough[slots]
+        self.ends_needed = self.ends_needed[slots]
         if self._history is not None:
             self._history.keep(slots)
         self.ended = [self.ended[slot] for slot in slots]
@@ -291,7 +309,7 @@ class Beams:
         if best_live / length_penalty(int(self.longest[slot]) + 1, alpha) <= to_beat:
             return True
         does_not_win = best_live / length_penalty(int(self.lengths[slot]), alpha) <= to_beat
-        return bool(self.num_ended[slot] >= self.enough[slot] and does_not_win)
+        return bool(self.num_ended[slot] >= self.ends_needed[slot] and does_not_win)
 
     def _release(self, slot: int) -> Found:
         found = Found(int(self.numbers[slot]), tuple(self.ended[slot]))

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.search.beams import Array, Beams, Candidates, Found, SearchSettings
 
-OF_SLOTS = ("numbers", "lengths", "longest", "beam_sizes", "enough", "num_ended")
+OF_SLOTS = ("numbers", "lengths", "longest", "beam_sizes", "ends_needed", "num_ended")
 
 
 class _Beams(ctypes.Structure):
@@ -35,7 +34,7 @@ class CompiledBeams(Beams):
     def __init__(self, num_slots: int, settings: SearchSettings, kernels: Kernels) -> None:
         """Make room for ``num_slots`` sentences; ``kernels`` are the library."""
         super().__init__(num_slots, settings)
-        self._kernels, self._functions = kernels, kernels.functions
+        self._functions = kernels.functions
         self._point_to_arrays()
         self._make_results()
 
@@ -66,22 +65,18 @@ class CompiledBeams(Beams):
         assert scores.shape[1] >= self.settings.beam_size, candidates
         return self._replace(arrays, given, ends[:num_ends])
 
-    def advance_by(self, logits: Tensor) -> list[Found] | None:
+    def advance_by(self, logits: Array) -> list[Found] | None:
         """Continue the hypotheses of all busy slots by the ``logits`` [R, V] of their next tokens.
 
         Applies ``NeverStart`` and ``LongestOutput`` to ``logits`` in place, then takes the best
         candidates. Returns the sentences that are done now; or None, and changes nothing, if some
-        logits are not numbers, if R is not K for each busy slot, or if the library does not take
-        such logits.
+        logits are not numbers, or if R is not K for each busy slot.
         """
-        array = logits.numpy()
-        if not self._kernels.can_choose(array, self._candidates.C):
-            return None
         self._make_room()
         eos, bos = self.settings.eos_id, self.settings.bos_id
         num_ends = self._functions.find_candidates(
-            *(ctypes.addressof(self._pointers), *array.shape, -1 if bos == eos else bos),
-            *(array, *self._addresses_of_results),
+            *(ctypes.addressof(self._pointers), *logits.shape, -1 if bos == eos else bos),
+            *(logits, *self._addresses_of_results),
         )
         if num_ends < 0:
             return None

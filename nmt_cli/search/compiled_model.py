@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers, Step
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.compiled.passes import Sentences
+from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.search import StepInput
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
@@ -128,9 +129,9 @@ class CompiledPast:
 class CompiledTransformer:
     """A ``StepModel`` whose layers the library for CPUs computes. Not to be shared by threads."""
 
-    computes_free_slots = False
-
     def __init__(self, packed: PackedModel) -> None:
+        self.kernels: Kernels | None = packed.kernels
+        self._kernels = packed.kernels
         self._layers = CompiledLayers(packed)
         self._empty(0, 1)
 
@@ -151,7 +152,7 @@ class CompiledTransformer:
 
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
-    ) -> tuple[list[Encoded], Any]:
+    ) -> tuple[list[Encoded], CompiledLogits]:
         """Return what each sentence is for ``start``, and the logits [B, V] of its first token."""
         found, logits = list[Encoded](), []
         for group in _groups(sentences):
@@ -160,7 +161,7 @@ class CompiledTransformer:
             starts, of_group = self._layers.first(start_mark, sources)
             found += map(Encoded, sources, starts)
             logits.append(of_group)
-        return found, _as_logits(np.concatenate(logits))
+        return found, CompiledLogits(np.concatenate(logits), self._kernels)
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
@@ -171,14 +172,14 @@ class CompiledTransformer:
         lengths = list(map(self._layers.room_of, sources))
         self._past.start(slots, [each.start for each in encoded], lengths)
 
-    def step(self, state: StepInput) -> Any:
+    def step(self, state: StepInput) -> CompiledLogits:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots.
 
         They are valid until the next step.
         """
-        tokens, parents, positions = map(np.asarray, state)
-        past, is_free = self._past, positions == 0
-        past.advance(parents, is_free)
+        tokens, parents, positions = state
+        past = self._past
+        past.advance(parents, state.is_free)
         step = Step(
             np.flatnonzero(positions),
             tokens,
@@ -188,7 +189,8 @@ class CompiledTransformer:
             self._locations,
             past.is_past,
         )
-        return _as_logits(self._layers.step(step, int(positions.max()) + 1))
+        logits = self._layers.step(step, int(positions.max()) + 1)
+        return CompiledLogits(logits, self._kernels)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""
@@ -198,12 +200,6 @@ class CompiledTransformer:
 
     def forget(self, slots: Sequence[int]) -> None:
         """Do nothing: no entry of an earlier sentence is read."""
-
-
-def _as_logits(logits: Array) -> Any:
-    import torch
-
-    return torch.from_numpy(logits)
 
 
 def _groups(sentences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]:

@@ -16,14 +16,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from nmt_cli.search.beams import Array, Candidates
-from nmt_cli.search.choice import BestCandidates, best_of
-from nmt_cli.search.rules.logits_rule import SlotStates, rows_of
+from nmt_cli.search.logits import Banned, Logits, Restrictions
 from nmt_cli.search.rules.phrases import ANY_NUMBER, REQUIRED, RequiredPhrases
-from nmt_cli.search.top_k import top_k
+from nmt_cli.search.rules.rule import SlotStates, rows_of
 
 # How many continuations the bank that needs the fewest pieces gets in each turn; others get one.
 # With 2, BLEU and the model's scores are higher than with 1, and the search ends earlier.
@@ -182,21 +179,18 @@ class ConstrainedCandidates:
     be likelier than every end until the room is used up.
     """
 
-    name = REQUIRED
+    name, needs_data = REQUIRED, True
 
     def __init__(self, number: int, eos_id: int) -> None:
         """``number`` is that of the candidates of a slot."""
         self._number, self._eos_id = number, eos_id
-        self._best = BestCandidates(number)
         self._data: dict[int, RequiredPhrases] = {}
         self._automata: _Automata | None = None  # of this data
 
-    def candidates(
-        self, logits: Tensor, normalizers: Tensor, scores: Array, states: SlotStates
-    ) -> Candidates:
+    def candidates(self, logits: Logits, scores: Array, states: SlotStates) -> Candidates:
         """Return continuations of each slot's hypotheses."""
         if not states.data:
-            return self._best.candidates(logits, normalizers, scores, states)
+            return logits.best_of_slots(scores, self._number)
         if self._automata is None or states.data != self._data:
             # The tables are made anew only when sentences come or go.
             self._data = dict(states.data)
@@ -204,20 +198,16 @@ class ConstrainedCandidates:
         automata, slots = self._automata, self._automata.slots
         places = automata.read(states)
         taken = self._taken_out(logits, automata, automata.missing(places), states)
-        best = top_k(logits, self._number)
-        values, tokens, normalizer = (
-            part.cpu().numpy() for part in (best.values, best.indices, normalizers)
-        )
-        shape = *scores.shape, values.shape[1]
-        normalizer, so_far = normalizer.reshape(*scores.shape, 1), scores[:, :, None]
-        totals, tokens = values.reshape(shape) - normalizer + so_far, tokens.reshape(shape)
-        found = best_of(totals, tokens, self._number)
+        values, tokens = logits.best_of_rows(self._number)
+        shape, so_far = (*scores.shape, values.shape[1]), scores[:, :, None]
+        totals, tokens = values.reshape(shape) + so_far, tokens.reshape(shape)
+        found = Candidates.best_of(totals, tokens, self._number)
         # The padding is an existing token, because the model also computes rows of no hypothesis.
         added = automata.added.clip(min=0)[:, None].repeat(states.beam_size, axis=1)
         in_turns = self._in_turns(
             automata,
             places,
-            np.concatenate([totals[slots], taken - normalizer[slots] + so_far[slots]], axis=2),
+            np.concatenate([totals[slots], taken + so_far[slots]], axis=2),
             np.concatenate([tokens[slots], added], axis=2),
             (states.longest - states.lengths - 1)[slots].clip(min=0),
         )
@@ -226,24 +216,20 @@ class ConstrainedCandidates:
 
     @staticmethod
     def _taken_out(
-        logits: Tensor, automata: _Automata, missing: Array, states: SlotStates
+        logits: Logits, automata: _Automata, missing: Array, states: SlotStates
     ) -> Array:
-        """Return the logits [B, K, T + 1] of the pieces of phrases and the end; set them to -inf.
+        """Return the log-probabilities [B, K, T + 1] of the pieces of phrases and the end.
 
-        So they and the best tokens are different continuations. Where constraints are ``missing``,
-        there is no end.
+        They are banned then, so they and the best tokens are different continuations. Where
+        constraints are ``missing``, there is no end.
         """
-        rows = rows_of(automata.slots, states)  # B K
         exists = (automata.added >= 0)[:, None].repeat(states.beam_size, axis=1)
         taken = np.full(exists.shape, -np.inf, np.float32)
         number, hypothesis, column = exists.nonzero()
-        places = (
-            torch.from_numpy(each).to(logits.device)
-            for each in (rows[number, hypothesis], automata.added[number, column])
-        )
-        indices = tuple(places)
-        taken[exists] = logits[indices].float().cpu().numpy()
-        logits[indices] = -torch.inf
+        rows = rows_of(automata.slots, states)[number, hypothesis]
+        tokens = automata.added[number, column]
+        taken[exists] = logits.log_probabilities(rows, tokens)
+        logits.restrict(Restrictions(Banned(rows, tokens)))
         taken[missing > 0, -1] = -np.inf
         return taken
 

@@ -3,6 +3,7 @@
 A sentence that makes a search fail does not affect the others.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -10,12 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-import torch
-
 from nmt_cli.messages.errors import means_full_memory
 from nmt_cli.search.beams import Found, SearchSettings
 from nmt_cli.search.choice import Choice
-from nmt_cli.search.rules.logits_rule import LogitsRule
+from nmt_cli.search.rules.rule import Rule
 from nmt_cli.search.search import Search, StepModel
 from nmt_cli.search.sentences import (
     BugError,
@@ -362,7 +361,7 @@ def beam_search(
     sentences: Iterable[Sentence],
     num_slots: int,
     settings: SearchSettings,
-    rules: Sequence[LogitsRule] = (),
+    rules: Sequence[Rule] = (),
     choice: Choice | None = None,
 ) -> Iterator[Found]:
     """Yield the hypotheses of each sentence when it is done.
@@ -393,4 +392,6 @@ def _none() -> None:
 
 def _ends_the_device(error: Exception) -> bool:
     """Return whether every later use of the GPU will fail too."""
-    return isinstance(error, torch.AcceleratorError) and not means_full_memory(error)
+    torch = sys.modules.get("torch")  # without it there is no such error
+    is_of_gpu = torch is not None and isinstance(error, torch.AcceleratorError)
+    return is_of_gpu and not means_full_memory(error)

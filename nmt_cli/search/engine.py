@@ -1,41 +1,28 @@
 """Searches sentences with models, in the way that suits the rules, the models and the device."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
+import numpy as np
 
 from nmt_cli.hardware.choices import Computing
-from nmt_cli.hardware.device import (
-    DecodingPrecision,
-    choose_decoding_precision,
-    prefer_flash_attention,
-)
-from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages import logs
-from nmt_cli.model.compiled.kernels import (
-    Kernels,
-    NoKernelsError,
-    load_kernels,
-    use_kernels,
-)
+from nmt_cli.model.compiled.kernels import Kernels, NoKernelsError, load_kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.precision import at_precision
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import Driver, Finish, SearchSize
 from nmt_cli.search.ensemble import Ensemble
-from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
-from nmt_cli.search.graphed.search import SearchAhead
-from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.rules.logits_rule import LogitsRule
+from nmt_cli.search.rules.rule import Rule
 from nmt_cli.search.search import BeamSearch, Search, StepModel
 from nmt_cli.search.sentences import Sentence
+
+if TYPE_CHECKING:
+    from nmt_cli.search.graphed.model import GraphedTransformer
 
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
@@ -48,7 +35,18 @@ CACHED_ON_CPU = 192 << 20
 LEAST_SENTENCES = 8
 
 
-Entry = tuple[Any, Sentence]  # a sentence, and what its line recognizes it by
+Searched = tuple[Any, Sentence]  # a sentence, and what its line recognizes it by
+
+
+class PreparedModels(NamedTuple):
+    """Models that are prepared for searches, by the library for CPUs or by torch."""
+
+    models: Sequence[Any]  # in the precision in which they translate
+    first: Any  # the first one, as passes over given targets take it
+    bytes_of_number: int  # in their caches
+    chosen: dict[str, str]  # what "auto" became
+    graphed: "GraphedTransformer | None" = None  # for sentences without rules
+    computing: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 class SearchOfRules(Search):
@@ -61,8 +59,7 @@ class SearchOfRules(Search):
     def accepts(self, sentence: Sentence) -> bool:
         """Return whether ``sentence`` may join now."""
         inside = compress(self._sentences, self._beams.is_busy)
-        of_rules = any(each is not None and each.has_rules for each in (sentence, *inside))
-        return of_rules and super().accepts(sentence)
+        return any(each is not None and each.has_rules for each in (sentence, *inside))
 
 
 class SearchEngine:
@@ -75,53 +72,34 @@ class SearchEngine:
         self,
         models: Sequence[Any],
         settings: SearchSettings,
-        rules: Callable[[], Sequence[LogitsRule]],
-        choice: Callable[[], Choice | None],
+        rules: Sequence[Rule],
+        choice: Choice,
         computing: Computing,
         finish_of: Callable[[Any], Finish[Sentence]],
     ) -> None:
-        """Prepare for searches of all ``models`` together: each a Transformer, or packed.
+        """Prepare for searches of all ``models`` together: each packed, or a Transformer.
 
-        ``rules`` and ``choice`` return those of the next search; a choice of None is the usual one.
         ``finish_of`` returns, for the first model, what completes the results of the search.
         Raises UserError if ``computing`` asks for what is not possible here.
         """
         self.settings, self._rules, self._choice = settings, rules, choice
-        is_packed = isinstance(models[0], PackedModel)
-        self._device = torch.device("cpu") if is_packed else models[0].output_weight.device
-        prefer_flash_attention(self._device)
-        precision = choose_decoding_precision(computing.precision, self._device)
-        if is_packed:
-            precision = models[0].precision
-        self._fp32_products = choose_fp32_products(computing.fp32_products, self._device, precision)
-        self._kernels = kernels_for(self._device)
-        if precision == "bf16" and self._kernels and not self._kernels.functions.has_bf16():
-            logs.warning("bf16 is computed in fp32: this CPU has no instructions for it.")
-            precision = "fp32"
-        # What "auto" became.
-        self.chosen = {
-            "device": self._device.type,
-            "precision": precision,
-            "fp32_products": self._fp32_products,
-        }
-        cached = [_cached(each, precision, self._kernels) for each in models]
-        self.models = [
-            each if is_packed else at_precision(each.eval(), precision) for each in models
-        ]
-        first = self.models[0]
-        self._model: StepModel = cached[0] if len(cached) == 1 else Ensemble(cached)
-        self._graphed: GraphedTransformer | None = None  # for sentences without rules
-        if computing.cuda_graphs and len(models) == 1 and self._device.type == "cuda":
-            self._graphed = GraphedTransformer(first, settings)
+        prepared = _prepared(models, settings, computing)
+        self.model, self.chosen, self._graphed = prepared.first, prepared.chosen, prepared.graphed
+        self._computing, steps = prepared.computing, list(map(step_model, prepared.models))
+        self._model: StepModel = steps[0] if len(steps) == 1 else Ensemble(steps)
         # Whether a library computes the layers, with copies of the weights.
-        self.is_compiled = isinstance(cached[0], CompiledTransformer)
-        size = _search_size(first, computing.max_tokens, is_compiled=self.is_compiled)
+        self.is_compiled = self._model.kernels is not None
+        if computing.max_tokens is not None:
+            size = SearchSize(computing.max_tokens)
+        else:
+            of_model = self.model.config, self.chosen["device"], prepared.bytes_of_number
+            size = SearchSize(default_max_tokens(*of_model), LEAST_SENTENCES)
         self.driver = Driver[Any, Sentence](
             self._start,
             size,
             self._tokens_of,
             give_up=self._end_after_failure,
-            finish=finish_of(first),
+            finish=finish_of(self.model),
         )
 
     @contextmanager
@@ -130,19 +108,9 @@ class SearchEngine:
 
         After ``of_single_lines`` compiled layers keep their caches, so that the next line need
         not wait for new ones.
-
-        A search of single lines holds few of them. Its attention is then computed by MKL: oneDNN
-        takes 15 to 20 µs more for each product, compiles it for each size, and is faster only with
-        many long sentences. Layers that have products of their own keep them.
         """
-        no_autocast = torch.autocast(self._device.type, enabled=False)
-        have_own = all(model.output_projection is not None for model in self.models)
-        is_mkl = of_single_lines and have_own
-        products = use_fp32_products("mkl" if is_mkl else self._fp32_products)
-        kernels = use_kernels(self._kernels)
         try:
-            # Caches of one call may serve the next, so they must not be inference tensors.
-            with torch.inference_mode(False), torch.no_grad(), no_autocast, products, kernels:
+            with self._computing():
                 yield
         except BaseException:
             self._end_after_failure()
@@ -156,15 +124,15 @@ class SearchEngine:
         """Free the memory of caches; no search may continue."""
         self._model.reset(0, 1)
 
-    def groups(self, entries: list[Entry]) -> list[list[Entry]]:
-        """Return ``entries`` in groups to be searched one after another.
+    def groups(self, searched: list[Searched]) -> list[list[Searched]]:
+        """Return ``searched`` in groups to be searched one after another.
 
         Sentences without rules are one group if there are CUDA graphs for them.
         """
         if self._graphed is None:
-            return [entries]
+            return [searched]
         groups = [
-            [entry for entry in entries if entry[1].has_rules == has_rules]
+            [each for each in searched if each[1].has_rules == has_rules]
             for has_rules in (False, True)
         ]
         return [group for group in groups if group]
@@ -178,13 +146,14 @@ class SearchEngine:
         """
         have_rules = any(each.has_rules for each in sentences)
         if self._graphed is not None and not have_rules and most > 1:
-            num_slots = min(size_for(len(sentences)), size_within(most))
-            return SearchAhead(self._graphed, num_slots, self.settings)
+            from nmt_cli.search.graphed.search import ahead  # it imports torch
+
+            return ahead(self._graphed, len(sentences), most, self.settings)
         if self._graphed is not None and most == 1:
             self._graphed.release()
-        rules, choice = self._rules(), self._choice()
         search = Search if self._graphed is None or not have_rules else SearchOfRules
-        return search(self._model, len(sentences), self.settings, rules, choice)
+        number = len(sentences)
+        return search(self._model, number, self.settings, self._rules, self._choice)
 
     def _tokens_of(self, sentence: Sentence) -> int:
         return max(len(sentence.tokens), SHORTEST_COUNTED) * self.settings.beam_size
@@ -198,15 +167,36 @@ class SearchEngine:
             self.free_caches()
 
 
+def _prepared(
+    models: Sequence[Any], settings: SearchSettings, computing: Computing
+) -> PreparedModels:
+    first = models[0]
+    if isinstance(first, PackedModel):
+        chosen = {"device": "cpu", "precision": first.precision}
+        return PreparedModels(models, first, np.float32().itemsize, chosen)
+    from nmt_cli.search.torch_models import prepared_by_torch  # it imports torch
+
+    return prepared_by_torch(models, settings, computing)
+
+
+def step_model(model: Any) -> StepModel:
+    """Return a model, packed or a Transformer, as a search takes it."""
+    if isinstance(model, PackedModel):
+        return CompiledTransformer(model)
+    from nmt_cli.search.incremental import CachedTransformer  # it imports torch
+
+    return CachedTransformer(model)
+
+
 _warned_of = set[str]()  # why there is no library
 
 
-def kernels_for(device: torch.device) -> Kernels | None:
+def kernels_for(device: str) -> Kernels | None:
     """Return the library for CPUs; None on a GPU, and where there is none, with one warning.
 
     Raises UserError if it was built from other sources.
     """
-    if device.type != "cpu":
+    if device != "cpu":
         return None
     try:
         return load_kernels()
@@ -217,39 +207,14 @@ def kernels_for(device: torch.device) -> Kernels | None:
         return None
 
 
-def _cached(
-    model: Transformer | PackedModel, precision: DecodingPrecision, kernels: Kernels | None
-) -> StepModel:
-    """Return ``model`` for searches, with its layers computed by ``kernels`` if there are any."""
-    if isinstance(model, PackedModel):
-        return CompiledTransformer(model)
-    if kernels is None:
-        return CachedTransformer(at_precision(model.eval(), precision))
-    weights = {
-        name: weight.detach().float().cpu().numpy() for name, weight in model.named_parameters()
-    }
-    return CompiledTransformer(PackedModel(model.config, weights, precision, kernels))
-
-
-def default_max_tokens(config: ModelConfig, device: torch.device, bytes_of_number: int) -> int:
+def default_max_tokens(config: ModelConfig, device: str, bytes_of_number: int) -> int:
     """Return how many tokens of hypotheses a model of ``config`` searches at a time.
 
     ``bytes_of_number`` is the size of a number in its caches.
     """
-    most = MOST_TOKENS[device.type]
-    if device.type != "cpu":
+    most = MOST_TOKENS[device]
+    if device != "cpu":
         return most
     shape = config.decoder
     width = shape.num_heads * (shape.key_width + shape.value_width)
     return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * bytes_of_number)))
-
-
-def _search_size(model: Any, max_tokens: int | None, *, is_compiled: bool) -> SearchSize:
-    """Return the size of searches with ``max_tokens``, or with the default of the model."""
-    if max_tokens is not None:
-        return SearchSize(max_tokens)
-    if is_compiled:
-        size, device = torch.float32.itemsize, torch.device("cpu")
-    else:  # caches have the type of the weights
-        size, device = model.output_weight.element_size(), model.output_weight.device
-    return SearchSize(default_max_tokens(model.config, device, size), LEAST_SENTENCES)

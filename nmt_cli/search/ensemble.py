@@ -3,13 +3,9 @@
 Legend: R rows of hypotheses, V vocabulary, B new sentences.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
 
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
@@ -19,6 +15,7 @@ from nmt_cli.model.precision import change_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.search.logits import Logits
 from nmt_cli.search.search import StepInput, StepModel
 
 
@@ -89,7 +86,7 @@ class Ensemble:
 
     def __init__(self, models: Sequence[StepModel]) -> None:
         self._models = models
-        self.computes_free_slots = any(each.computes_free_slots for each in models)
+        self.kernels = models[0].kernels
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches of all models."""
@@ -98,17 +95,18 @@ class Ensemble:
 
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
-    ) -> tuple[list[tuple[Any, ...]], Tensor]:
+    ) -> tuple[list[tuple[Any, ...]], Logits]:
         """Return what each model makes of each sentence, and the means [B, V] for first tokens."""
         encoded: list[Sequence[Any]] = []
 
-        def of_models() -> Iterator[Tensor]:  # only the logits of one model are in memory
+        def of_models() -> Iterator[Logits]:  # only the logits of one model are in memory
             for model in self._models:
                 own, logits = model.encode(sentences, start_mark)
                 encoded.append(own)
                 yield logits
 
-        mean = _log_mean(of_models(), len(self._models))
+        logits = of_models()
+        mean = next(logits).mean_with(logits)
         return list(zip(*encoded, strict=True)), mean
 
     def start(self, slots: Sequence[int], encoded: Sequence[tuple[Any, ...]]) -> None:
@@ -116,9 +114,10 @@ class Ensemble:
         for model, own in zip(self._models, zip(*encoded, strict=True), strict=True):
             model.start(slots, own)
 
-    def step(self, state: StepInput) -> Tensor:
+    def step(self, state: StepInput) -> Logits:
         """Return the logarithms [R, V] of the mean probabilities of the next tokens."""
-        return _log_mean((model.step(state) for model in self._models), len(self._models))
+        first, *others = self._models
+        return first.step(state).mean_with(model.step(state) for model in others)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, in all models."""
@@ -129,16 +128,3 @@ class Ensemble:
         """Empty the caches of ``slots`` in all models."""
         for model in self._models:
             model.forget(slots)
-
-
-def _log_mean(of_models: Iterable[Tensor], num_models: int) -> Tensor:
-    """Return the logarithms [any, V] of the mean of the models' probabilities by their logits."""
-    total: Tensor | None = None
-    for logits in of_models:
-        log_probabilities = logits.float().log_softmax(1)
-        if total is None:
-            total = log_probabilities
-        else:
-            torch.logaddexp(total, log_probabilities, out=total)
-    assert total is not None, "an ensemble has models"
-    return total.sub_(math.log(num_models))

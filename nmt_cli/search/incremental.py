@@ -6,7 +6,7 @@ vocabulary, H heads.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.layers import DecoderLayer
-from nmt_cli.model.packing import pack, rounded_up
+from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import (
     DecoderState,
@@ -33,11 +34,7 @@ from nmt_cli.search.attention_cache import (
 )
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.slot_parts import HeadShape, KeysValues
-
-# On a CPU the numbers of rows and of sentences of an encoding are rounded up: oneDNN compiles a
-# product for each number of rows, in 1 ms, and keeps 0.6 MB for each.
-LEAST_ROWS = 16  # rows are rounded up to a multiple of this, at least
-STEPS_OF_SENTENCES = 4  # numbers of sentences between two powers of two
+from nmt_cli.search.torch_logits import TorchLogits
 
 
 class Encoded(NamedTuple):
@@ -55,7 +52,7 @@ class IncrementalTransformer:
     hypothesis. Not to be shared between threads.
     """
 
-    computes_free_slots = True  # oneDNN and graphs are compiled for each number of rows
+    kernels: Kernels | None = None
 
     def __init__(
         self,
@@ -73,21 +70,15 @@ class IncrementalTransformer:
     @torch.no_grad()
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
-    ) -> tuple[list[Encoded], Tensor]:
+    ) -> tuple[list[Encoded], TorchLogits]:
         """Return the keys and values of each sentence, and the logits [B, V] of its first token."""
-        number, is_on_cpu = len(sentences), self._device.type == "cpu"
-        if is_on_cpu:
-            spare = rounded_up(number, num_steps=STEPS_OF_SENTENCES) - number
-            sentences = [*sentences, *[sentences[0][:1]] * spare]
         lengths = [len(sentence) for sentence in sentences]
         tokens = torch.tensor(list(chain.from_iterable(sentences)))
-        packed = pack(tokens, lengths, self._device, round_up=is_on_cpu, least_step=LEAST_ROWS)
-        encoded = self._model.encode(packed)
+        encoded = self._model.encode(pack(tokens, lengths, self._device))
         sources = [layer.memory_attention.keys_values(encoded) for layer in self._decoder_layers]
         starts, logits = self._after_start(start_mark, sources, lengths)
-        of_sentences = zip(*(each[: len(tokens)].split(lengths) for each in sources), strict=True)
-        encodings = map(Encoded, of_sentences, starts)
-        return list(islice(encodings, number)), logits[:number]
+        of_sentences = zip(*(each.split(lengths) for each in sources), strict=True)
+        return list(map(Encoded, of_sentences, starts)), TorchLogits(logits)
 
     def _write_new(
         self,
@@ -137,9 +128,7 @@ class IncrementalTransformer:
         return self._logits(rows)
 
     def _logits(self, rows: Tensor) -> Tensor:
-        logits = self._model.project(self._model.decoder_norm(rows))
-        # The search goes over them several times, which a CPU does faster in fp32.
-        return logits.float() if logits.device.type == "cpu" else logits
+        return self._model.project(self._model.decoder_norm(rows))
 
     def _after_start(
         self, start_mark: int, sources: Sequence[Tensor], lengths: Sequence[int]
@@ -224,18 +213,19 @@ class CachedTransformer(IncrementalTransformer):
         self._memory.forget(slots)
 
     @torch.no_grad()
-    def step(self, state: StepInput) -> Tensor:
+    def step(self, state: StepInput) -> TorchLogits:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         num_positions = int(state.positions.max()) + 1
-        is_free = state.is_free
-        self._past.advance(state.parents, is_free)
-        tokens, positions = (each.to(self._device) for each in (state.tokens, state.positions))
-        busy = sent_to(self._device, is_free.logical_not().nonzero().squeeze(1))
-        # Free slots are computed, too: oneDNN compiles a product for each number of rows.
+        self._past.advance(state.parents, state.is_free)
+        # Copies, because the beams change before a GPU has read them.
+        tokens, positions = (
+            sent_to(self._device, each) for each in (state.tokens, state.positions)
+        )
         logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
-        if len(busy) == len(tokens):
-            return logits
-        return logits.view(*tokens.shape, -1).index_select(0, busy).flatten(0, 1)
+        if not state.is_free.any():
+            return TorchLogits(logits)
+        busy = sent_to(self._device, np.flatnonzero(state.positions))
+        return TorchLogits(logits.view(*tokens.shape, -1).index_select(0, busy).flatten(0, 1))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

@@ -6,7 +6,7 @@ slot r // K), C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,16 +20,21 @@ Own = TypeVar("Own", bound="Logits")
 class Banned(NamedTuple):
     """Tokens that may not follow: the n-th of ``tokens`` in the n-th of ``rows``, in any order."""
 
-    rows: Array  # N, int64
-    tokens: Array  # N, int64
+    rows: Array  # N, whole numbers of any width
+    tokens: Array  # N, likewise
+
+    @classmethod
+    def together(cls, others: Sequence[Banned]) -> Banned | None:
+        """Return what any of ``others`` bans; None if there are none."""
+        return cls(*map(np.concatenate, zip(*others, strict=True))) if others else None
 
 
 class Permitted(NamedTuple):
     """The only tokens that may follow in each of some different rows, if they are not banned."""
 
-    rows: Array  # P, int64
-    bounds: Array  # P+1, int64; those of the n-th row are tokens[bounds[n] : bounds[n + 1]]
-    tokens: Array  # int64
+    rows: Array  # P, whole numbers of any width, as all of these
+    bounds: Array  # P+1; those of the n-th row are tokens[bounds[n] : bounds[n + 1]]
+    tokens: Array
 
     @classmethod
     def one_each(cls, rows: Array, tokens: Array) -> Permitted:
@@ -42,6 +47,9 @@ class Restrictions(NamedTuple):
 
     banned: Banned | None = None
     permitted: Permitted | None = None
+
+
+NOTHING = Restrictions()
 
 
 class Logits(Protocol):

@@ -14,12 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from nmt_cli.hardware.device import sent_to
-from nmt_cli.model.compiled.kernels import kernels_in_use
-from nmt_cli.model.packing import rounded_up
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.search.beams import (
     NOT_A_NUMBER,
     Array,
@@ -30,35 +26,36 @@ from nmt_cli.search.beams import (
 )
 from nmt_cli.search.choice import BestCandidates, Choice
 from nmt_cli.search.compiled_beams import CompiledBeams
-from nmt_cli.search.rules.logits_rule import LogitsRule, LongestOutput, NeverStart, SlotStates
+from nmt_cli.search.compiled_logits import CompiledLogits
+from nmt_cli.search.logits import NOTHING, Logits
+from nmt_cli.search.rules.rule import LongestOutput, NeverStart, Rule, SlotStates, rows_of
 from nmt_cli.search.sentences import Sentence, SlotSearch
-from nmt_cli.search.top_k import log_normalizers
 
-# The number of slots is one of so many between two powers of two: each change of it copies the
-# slots, and on a CPU oneDNN keeps compiled products for each number. If free slots cost nothing,
-# they are added up to a power of two, and dropped if half of them would do.
+# The number of slots is one of so many between two powers of two, because each change of it copies
+# the slots. The library computes no free slots, so there they are added up to a power of two, and
+# dropped if half of them would do.
 STEPS_OF_SLOTS = 4
 
 
 class StepInput(NamedTuple):
-    """The changes of the hypotheses since the last step, on the CPU."""
+    """The changes of the hypotheses since the last step."""
 
-    tokens: Tensor  # S K, the newest token of each hypothesis
-    parents: Tensor  # S K, the place in the beam of the hypothesis that this token continued
-    positions: Tensor  # S, the position of the newest token; 0 where the slot is free
+    tokens: Array  # S K, the newest token of each hypothesis
+    parents: Array  # S K, the place in the beam of the hypothesis that this token continued
+    positions: Array  # S, the position of the newest token; 0 where the slot is free
 
     @property
-    def is_free(self) -> Tensor:
+    def is_free(self) -> Array:
         """Which slots [S] hold no sentence; a model returns no logits for them."""
-        return torch.from_numpy(self.positions.numpy() == 0)  # torch takes four times as long
+        return np.equal(self.positions, 0)
 
 
 class SlotModel(Protocol):
     """The interface of a model to any search over slots."""
 
     @property
-    def computes_free_slots(self) -> bool:
-        """Whether a free slot takes as long as a busy one."""
+    def kernels(self) -> Kernels | None:
+        """The library that computes it, and continues its hypotheses; None: torch computes it."""
         ...
 
     def reset(self, num_slots: int, beam_size: int) -> None:
@@ -67,10 +64,10 @@ class SlotModel(Protocol):
 
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
-    ) -> tuple[Sequence[Any], Tensor]:
+    ) -> tuple[Sequence[Any], Logits]:
         """Return what ``start`` needs of each sentence, and the logits [B, V] of its first token.
 
-        The search may overwrite the logits. Many sentences at once take less time each.
+        Many sentences at once take less time each.
         """
         ...
 
@@ -93,10 +90,10 @@ class SlotModel(Protocol):
 class StepModel(SlotModel, Protocol):
     """A model that computes one step at a time."""
 
-    def step(self, state: StepInput) -> Tensor:
+    def step(self, state: StepInput) -> Logits:
         """Return the logits [R, V] of the next tokens: K rows for each busy slot, in their order.
 
-        The search may overwrite them.
+        It has read ``state`` when it returns.
         """
         ...
 
@@ -123,7 +120,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         model: Model,
         num_slots: int,
         settings: SearchSettings,
-        rules: Sequence[LogitsRule] = (),
+        rules: Sequence[Rule] = (),
         choice: Choice | None = None,
     ) -> None:
         """Make room for ``num_slots`` sentences at a time.
@@ -133,26 +130,24 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         candidates are chosen.
         """
         self._model = model
-        self._num_steps = STEPS_OF_SLOTS if model.computes_free_slots else 1
+        self._num_steps = STEPS_OF_SLOTS if model.kernels is None else 1
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
         self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
-        kernels = kernels_in_use()
-        if kernels is None:
+        if model.kernels is None:
             self._beams = Beams(num_slots, settings)
         else:
-            self._beams = CompiledBeams(num_slots, settings, kernels)
-        # Whether the library can apply all rules and the choice, if no sentence has its own choice.
-        self._is_plain = choice is None and not rules
-        self._rules: tuple[LogitsRule, ...] = (
+            self._beams = CompiledBeams(num_slots, settings, model.kernels)
+        # Whether all sentences need the rules or the choice.
+        deciding: list[Rule | Choice] = [*rules, self._choice]
+        self._all_are_restricted = not all(each.needs_data for each in deciding)
+        self._rules: tuple[Rule, ...] = (
             NeverStart(settings.bos_id, settings.eos_id),
             *rules,
             LongestOutput(settings.eos_id),
         )
-        self._names = {rule.name for rule in self._rules}
         self._sentences: list[Sentence | None] = [None] * num_slots
         # For the sentences that were admitted since the last step, by their numbers.
         self._firsts: dict[int, Candidates | None] = {}
-        self._has_rule_data = self._has_choices = False  # any sentence
         self._num_admitted = 0
         model.reset(num_slots, settings.beam_size)
 
@@ -176,11 +171,6 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
 
-    def accepts(self, sentence: Sentence) -> bool:
-        """Return whether this search has all rules that ``sentence`` has data for."""
-        own = sentence.choice.name if sentence.choice is not None else self._choice.name
-        return all(name in self._names or name == own for name in sentence.rule_data)
-
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
         """Return the sentences as ``admit`` takes them; many at once take less time each.
 
@@ -193,11 +183,8 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         of_different, logits = self._model.encode(list(places), self._beams.settings.bos_id)
         encoded = [of_different[place] for place in of_each]
         if len(places) < len(sentences):
-            logits = logits.index_select(0, sent_to(logits.device, of_each))
-        self._has_rule_data = self._has_rule_data or any(each.rule_data for each in sentences)
-        self._has_choices = self._has_choices or any(each.choice is not None for each in sentences)
-        normalizers = log_normalizers(logits)
-        is_nan = normalizers.isnan().tolist()
+            logits = logits.select(np.array(of_each))
+        is_nan = np.isnan(logits.normalizers()).tolist()
         number = len(sentences)
         states = SlotStates(
             prefixes=np.zeros((number, 1, 0), np.int32),
@@ -206,7 +193,7 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
             data={},
         )
         scores = np.zeros((number, 1), np.float32)
-        candidates = self._candidates(logits, normalizers, scores, states, sentences)
+        candidates = self._candidates(logits, scores, states, sentences)
         firsts = [None if is_nan[n] else candidates.of(slice(n, n + 1)) for n in range(number)]
         return list(map(Prepared, sentences, encoded, firsts))
 
@@ -256,48 +243,44 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         return [self._beams.fail(slot, NOT_A_NUMBER) for slot in slots]
 
     def _candidates(
-        self,
-        logits: Tensor,
-        normalizers: Tensor,
-        scores: Array,
-        states: SlotStates,
-        sentences: Sequence[Sentence],
+        self, logits: Logits, scores: Array, states: SlotStates, sentences: Sequence[Sentence]
     ) -> Candidates:
         """Return continuations of the hypotheses of ``sentences`` by their ``logits``.
 
         ``states`` of the sentences come without data of rules.
         """
         for rule in self._rules:
-            rule.apply(logits, self._with_data(states, rule, sentences))
-        if not self._has_choices:
-            states = self._with_data(states, self._choice, sentences)
-            return self._choice.candidates(logits, normalizers, scores, states)
+            own = _with_data(states, rule, sentences)
+            if own.data or not rule.needs_data:
+                restrictions = rule.restrictions(own)
+                if restrictions is not NOTHING:
+                    logits.restrict(restrictions)
+        if all(each.choice is None for each in sentences):
+            own = _with_data(states, self._choice, sentences)
+            return self._choice.candidates(logits, scores, own)
         choices = [self._choice if each.choice is None else each.choice for each in sentences]
         found: list[tuple[Array, Candidates]] = []
         for choice in dict.fromkeys(choices):
-            slots = np.array([each == choice for each in choices])
-            rows = torch.from_numpy(slots.repeat(states.beam_size)).to(logits.device)
-            own = [each for each, is_own in zip(sentences, slots, strict=True) if is_own]
-            of_own = self._with_data(states.of(slots), choice, own)
-            of_rows = logits[rows], normalizers[rows]
-            found.append((slots, choice.candidates(*of_rows, scores[slots], of_own)))
+            slots = np.flatnonzero([each == choice for each in choices])
+            own = _with_data(states.of(slots), choice, [sentences[slot] for slot in slots.tolist()])
+            of_slots = logits.select(rows_of(slots, states).ravel())
+            found.append((slots, choice.candidates(of_slots, scores[slots], own)))
         width = max(each.scores.shape[1] for _, each in found)
         merged = Candidates.nothing(len(sentences), width)
         for slots, candidates in found:
             merged.put(slots, candidates)
         return merged
 
-    def _with_data(
-        self, states: SlotStates, rule: LogitsRule | Choice, sentences: Sequence[Sentence]
-    ) -> SlotStates:
-        if not self._has_rule_data:
-            return states
-        data = {
-            number: sentence.rule_data[rule.name]
-            for number, sentence in enumerate(sentences)
-            if rule.name in sentence.rule_data
-        }
-        return states._replace(data=data)
+
+def _with_data(
+    states: SlotStates, rule: Rule | Choice, sentences: Sequence[Sentence]
+) -> SlotStates:
+    data = {
+        number: sentence.rule_data[rule.name]
+        for number, sentence in enumerate(sentences)
+        if rule.name in sentence.rule_data
+    }
+    return states._replace(data=data)
 
 
 class Search(BeamSearch[StepModel]):
@@ -309,21 +292,24 @@ class Search(BeamSearch[StepModel]):
         beams = self._beams
         if not beams.num_busy:
             return done
-        logits = self._model.step(_step_input(beams))
-        if isinstance(beams, CompiledBeams) and self._is_plain and not self._has_choices:
-            found = beams.advance_by(logits)
+        logits = self._model.step(StepInput(beams.tokens, beams.parents, beams.lengths))
+        slots = np.flatnonzero(beams.is_busy)
+        sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
+        if isinstance(beams, CompiledBeams) and not self._are_restricted(sentences):
+            found = beams.advance_by(cast(CompiledLogits, logits).values)
             if found is not None:
                 return done + found
             # Some logits are not numbers: what follows finds whose, and fails those sentences.
-        slots = np.flatnonzero(beams.is_busy)
-        normalizers = log_normalizers(logits)  # R, over all V, also tokens that rules forbid
-        is_nan = np.isnan(normalizers.cpu().numpy()).reshape(len(slots), -1).any(axis=1)
+        # Of each row, over all V, also tokens that rules ban.
+        is_nan = np.isnan(logits.normalizers()).reshape(len(slots), -1).any(axis=1)
         done += self._fail(slots[is_nan].tolist())
         states = SlotStates(beams.prefixes[slots], beams.lengths[slots], beams.longest[slots], {})
-        sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
-        scores = beams.scores[slots]
-        candidates = self._candidates(logits, normalizers, scores, states, sentences)
+        candidates = self._candidates(logits, beams.scores[slots], states, sentences)
         return done + beams.advance(slots, candidates)
+
+    def _are_restricted(self, sentences: Sequence[Sentence]) -> bool:
+        """Return whether rules or a choice decide what may follow in any of ``sentences``."""
+        return self._all_are_restricted or any(each.has_rules for each in sentences)
 
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""
@@ -346,6 +332,7 @@ class Search(BeamSearch[StepModel]):
         return []
 
 
-def _step_input(beams: Beams) -> StepInput:
-    # The model has read all of it, or sent it to its device, before ``beams`` changes.
-    return StepInput(*map(torch.from_numpy, (beams.tokens, beams.parents, beams.lengths)))
+def rounded_up(number: int, num_steps: int) -> int:
+    """Return ``number`` rounded up to one of ``num_steps`` equal steps between powers of two."""
+    step = max(1, (1 << number.bit_length()) // (2 * num_steps))
+    return -(-number // step) * step

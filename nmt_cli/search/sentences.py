@@ -124,7 +124,7 @@ class SlotSearch(ABC, Generic[Item]):
         return False
 
     def accepts(self, sentence: Item) -> bool:
-        """Return whether this search has all rules that ``sentence`` has data for."""
+        """Return whether ``sentence`` may join this search now."""
         del sentence
         return True
 

@@ -101,7 +101,7 @@ class Validator:
         self._references: dict[str | None, References] = {}  # by the name of the set
         self._logged_signatures: set[str] = set()
         if recipe.validation.bleu != "off":
-            kernels_for(objective.machine.device)  # raises here, not at the first validation
+            kernels_for(objective.machine.device.type)  # raises here, not at the first validation
         if recipe.validation.bleu != "off" and objective.machine.ranks.is_main:
             self._references = {each.name: self._references_of(each) for each in self._sets}
         without_loss = [each.name for each in changed if not len(each.target)]

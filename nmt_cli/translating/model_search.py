@@ -1,9 +1,8 @@
-"""The search with models that torch computes: its engine, its rules, its choice of candidates."""
+"""The search with models: its engine, its rules, its choice of candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import Computing
@@ -14,8 +13,8 @@ from nmt_cli.search.choice import Choice
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.driver import Finish
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.rules.logits_rule import LogitsRule, MinimumLength, NoRepeatedNgrams
 from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix
+from nmt_cli.search.rules.rule import MinimumLength, NoRepeatedNgrams, Rule
 from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.attention_to_source import AttentionToSource
@@ -43,27 +42,23 @@ def engine_for(
         found = AttentionToSource(first, tokenizer, settings, tag_length, of_all=attention_of_all)
         return Finish(found.is_needed, found.with_attention)
 
-    rules, choice = partial(rules_for, search, outputs), partial(choice_for, search, outputs)
+    rules, choice = rules_for(search, outputs), choice_for(search, outputs)
     return SearchEngine(models, search, rules, choice, computing, finish_of)
 
 
-def rules_for(search: SearchSettings, outputs: WantedOutputs) -> list[LogitsRule]:
-    """Return the rules that the search of the sentences of ``outputs`` made so far needs."""
+def rules_for(search: SearchSettings, outputs: WantedOutputs) -> list[Rule]:
+    """Return the rules of the search; a sentence without data for one is not restricted by it."""
     constraints, trees = outputs.constraints, outputs.limits.trees
-    rules: list[LogitsRule] = [] if trees is None else [trees]
+    rules: list[Rule] = [NoRepeatedNgrams(), BannedPhrases(), ForcedPrefix()]
+    if trees is not None:
+        rules.append(trees)
     if constraints.min_length:
         rules.append(MinimumLength(constraints.min_length, search.eos_id))
-    if outputs.has_ngrams:
-        rules.append(NoRepeatedNgrams())
-    if outputs.has_phrases:
-        rules += [BannedPhrases(), ForcedPrefix()]
     return rules
 
 
-def choice_for(search: SearchSettings, outputs: WantedOutputs) -> Choice | None:
-    """Return the choice that the search of the sentences made so far needs; None: the usual one."""
+def choice_for(search: SearchSettings, outputs: WantedOutputs) -> Choice:
+    """Return the choice of candidates for sentences that have none of their own."""
     if outputs.sampling is not None:
         return SampledCandidates(outputs.sampling)
-    if outputs.has_required:
-        return ConstrainedCandidates(2 * search.beam_size, search.eos_id)
-    return None
+    return ConstrainedCandidates(2 * search.beam_size, search.eos_id)

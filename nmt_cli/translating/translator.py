@@ -185,7 +185,6 @@ class Translator:
         """
         # They import torch.
         from nmt_cli.hardware.thread_waiting import end_threads
-        from nmt_cli.model.precision import arrange_fp32
         from nmt_cli.search.ensemble import load_models
 
         precision = options.get("precision", AUTO)
@@ -195,10 +194,6 @@ class Translator:
         models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
         translator.chosen["model"] = " ".join(models)
         if model.output_weight.device.type == "cpu":
-            # Compiled layers have copies that are arranged already.
-            if options["precision"] == "fp32" and not translator._engine.is_compiled:
-                for each in (model, *(member.model for member in members)):
-                    arrange_fp32(each, translator.chosen["fp32_products"])
             end_threads()
         return translator
 
@@ -278,7 +273,7 @@ class Translator:
             return attention_between(
                 settings,
                 tokenizer,
-                self._engine.models[0],
+                self._engine.model,
                 name,
                 source,
                 Target(target, tokens, is_given=True),

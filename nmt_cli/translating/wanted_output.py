@@ -134,10 +134,6 @@ class WantedOutputs:
             )
         except ContradictionError as error:
             raise UserError(f"{error}; change one of these options.") from None
-        # Whether the sentences made so far have required phrases, a prefix or banned phrases, or
-        # pieces that must not be repeated.
-        self.has_required = self.has_phrases = self.has_ngrams = False
-        self._note(self._for_all)
 
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line, or why it is impossible."""
@@ -179,7 +175,6 @@ class WantedOutputs:
         sentences = list[Sentence]()
         for number, part in enumerate(parts):
             of_part = self._of_part(wanted, part, is_first=number == 0)
-            self._note(of_part)
             tokens = [*self.marks.tag, *part.tokens]
             longest, of_trees = self.limits.of_source(len(tokens), words)
             sentence = Sentence(
@@ -224,11 +219,6 @@ class WantedOutputs:
         return wanted._replace(
             shortest=checked.shortest, required=checked.required, prefix=checked.prefix
         )
-
-    def _note(self, wanted: Wanted) -> None:
-        self.has_required |= wanted.required is not None
-        self.has_phrases |= bool(wanted.prefix or wanted.banned)
-        self.has_ngrams |= wanted.no_repeat_ngram is not None
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""

@@ -1,13 +1,11 @@
-"""The library for CPUs: what it does with logits, and which level of it is loaded."""
+"""The library for CPUs: which level of it is loaded."""
 
 import ctypes
 import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.messages.errors import UserError
@@ -18,71 +16,7 @@ from nmt_cli.model.compiled.kernels import (
     LIBRARY,
     NoKernelsError,
     load_kernels,
-    use_kernels,
 )
-from nmt_cli.search.choice import BestCandidates
-from nmt_cli.search.rules.logits_rule import SlotStates
-from nmt_cli.search.top_k import log_normalizers
-
-# They are not read.
-NO_STATES = SlotStates(np.zeros(0), np.zeros(0), np.zeros(0), {})
-
-
-@pytest.fixture(autouse=True)
-def seed():
-    torch.manual_seed(1)
-
-
-@pytest.mark.parametrize("width", [7, 32, 50, 64])
-def test_normalizers_are_those_of_torch_for_each_row_alone(kernels, width):
-    logits = torch.randn(9, width) * 20
-    logits[1] -= 1e4
-    logits[2] += 100.0
-    logits[3, 0] = torch.inf
-    logits[4, -1] = torch.nan
-    logits[5, 1:] = -torch.inf
-    with use_kernels(kernels):
-        found = log_normalizers(logits)
-        alone = torch.cat([log_normalizers(row[None]) for row in logits])
-    assert torch.equal(found.nan_to_num(), alone.nan_to_num())
-    expected = log_normalizers(logits)
-    assert torch.allclose(found, expected, rtol=1e-6, atol=2e-6, equal_nan=True)
-
-
-@pytest.mark.parametrize("number", [2, 8, 40])
-@pytest.mark.parametrize("num_entries", [7, 64, 200, 1003])
-def test_the_best_continuations_are_those_of_torch(kernels, num_entries, number):
-    """Whole numbers, so that many are equal."""
-    choice, (slots, beam_size) = BestCandidates(number), (6, 4)
-    logits = torch.randint(-3, 4, (slots * beam_size, num_entries)).float()
-    logits[:4, 3:] = -torch.inf
-    logits[5] = -torch.inf
-    scores = np.random.default_rng(1).integers(-2, 1, (slots, beam_size)).astype(np.float32)
-    scores[2, 1:], scores[3] = -np.inf, -np.inf
-    normalizers = torch.randint(0, 3, (slots * beam_size,)).float()
-    expected = choice.candidates(logits, normalizers, scores, NO_STATES)
-    with use_kernels(kernels):
-        found = choice.candidates(logits, normalizers, scores, NO_STATES)
-    assert np.array_equal(found.scores, expected.scores)
-    exist = found.scores > -np.inf
-    assert np.array_equal(found.tokens[exist], expected.tokens[exist])
-    assert np.array_equal(found.parents[exist], expected.parents[exist])
-
-
-def test_what_kernels_do_not_know_is_left_to_torch(kernels):
-    logits = torch.randn(7, 48).numpy()
-    assert kernels.can_choose(logits, 8)
-    assert not kernels.can_choose(logits.astype(np.float16), 8)
-    assert not kernels.can_choose(logits[:, ::2], 8)
-
-
-def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(kernels):
-    logits = torch.randn(3, 300_000) * 3
-    logits[1] = -torch.inf
-    logits[1, 7] = -60.0
-    with use_kernels(kernels):
-        found = log_normalizers(logits)
-    assert torch.allclose(found.double(), logits.double().logsumexp(1), rtol=0, atol=3e-6)
 
 
 @pytest.fixture

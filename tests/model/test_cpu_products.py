@@ -11,7 +11,7 @@ from nmt_cli.hardware.device import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear, rounded_rows
 from nmt_cli.model.packing import pack
-from nmt_cli.model.precision import arrange_fp32, at_precision, change_precision
+from nmt_cli.model.precision import at_precision, change_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 
@@ -133,38 +133,6 @@ def test_each_weight_is_given_up_when_it_is_rounded(monkeypatch):
     monkeypatch.setattr("nmt_cli.model.cpu_products.rounded_rows", counted)
     change_precision(model, "int8")
     assert alive == [*range(len(alive) - 1, 0, -1), 0]
-
-
-@pytest.mark.parametrize("activation", ["relu", "swish"])
-def test_packed_layers_in_fp32_compute_as_plain_ones(activation):
-    torch.manual_seed(1)
-    config = ModelConfig(
-        num_layers=2,
-        d_model=32,
-        d_ff=64,
-        num_heads=4,
-        tied_embeddings="none",
-        activation=activation,
-    )
-    model = Transformer(config, 50).eval()
-    with torch.no_grad():
-        for linear in (
-            m for m in model.modules() if isinstance(m, nn.Linear) and m.bias is not None
-        ):
-            linear.bias.normal_()
-    arranged = {name: copy.deepcopy(model) for name in ("mkl", "onednn")}
-    for name, each in arranged.items():
-        arrange_fp32(each, name)
-        assert at_precision(each, "fp32") is each
-    is_packed = PackedLinear.is_possible(model.output_weight)
-    assert isinstance(arranged["onednn"].output_projection, PackedLinear) == is_packed
-    assert arranged["mkl"].output_projection is None
-    sides = [pack(torch.randint(3, 50, (9,)), [4, 5], CPU) for _ in range(2)]
-    with torch.no_grad():
-        expected = model.project(model(*sides))
-        for each in arranged.values():
-            found = each.project(each(*sides))
-            assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_layers_in_bf16_compute_as_without_torchs_operators_for_onednn(monkeypatch):

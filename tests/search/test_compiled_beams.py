@@ -10,13 +10,14 @@ from nmt_cli.search.beams import Beams, Candidates, SearchSettings
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_model import CompiledPast
-from nmt_cli.search.rules.logits_rule import LongestOutput, NeverStart, SlotStates
+from nmt_cli.search.rules.rule import LongestOutput, NeverStart, SlotStates
 from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.torch_logits import TorchLogits
 from tests.fake_models import packed_model, tiny_recipe
 
 SLOTS, BEAM, VOCABULARY, EOS = 6, 4, 5, 1
 STATE = (
-    *("numbers", "lengths", "longest", "n_best", "beam_sizes", "enough", "alphas"),
+    *("numbers", "lengths", "longest", "n_best", "beam_sizes", "ends_needed", "alphas"),
     *("scores", "tokens", "parents", "num_ended"),
 )
 
@@ -100,20 +101,20 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
             beams.start(free, [10 * step + place for place in range(len(free))], sentences)
         slots = np.flatnonzero(expected.is_busy)
         if not len(slots):
-            assert found.advance_by(torch.empty(0, VOCABULARY)) == []
+            assert found.advance_by(np.empty((0, VOCABULARY), np.float32)) == []
             continue
         logits = torch.from_numpy(rng.normal(size=(len(slots) * BEAM, VOCABULARY)).astype("f"))
         logits[:, EOS] -= 2.0
         num_at_longest += (expected.lengths[slots] >= expected.longest[slots]).sum()
-        given, normalizers = logits.clone(), logits.logsumexp(1)
+        given, of_numpy = logits.clone(), TorchLogits(logits)
         states = SlotStates(
             expected.prefixes[slots], expected.lengths[slots], expected.longest[slots], {}
         )
         for rule in rules:
-            rule.apply(logits, states)
-        candidates = choice.candidates(logits, normalizers, expected.scores[slots], states)
+            of_numpy.restrict(rule.restrictions(states))
+        candidates = choice.candidates(of_numpy, expected.scores[slots], states)
         done = expected.advance(slots, candidates)
-        done_by_logits = found.advance_by(given)
+        done_by_logits = found.advance_by(given.numpy())
         assert done_by_logits is not None
         assert torch.equal(given, logits)
         assert [without_scores(each) for each in done_by_logits] == [*map(without_scores, done)]
@@ -138,8 +139,10 @@ def test_logits_that_are_not_numbers_change_nothing(kernels):
     logits = torch.zeros(2 * BEAM, VOCABULARY)
     logits[BEAM + 2, 3] = torch.nan
     given, before = logits.clone(), {name: getattr(beams, name).copy() for name in STATE}
-    assert beams.advance_by(logits) is None
-    assert beams.advance_by(torch.zeros(3 * BEAM, VOCABULARY)) is None  # rows of another search
+    assert beams.advance_by(logits.numpy()) is None
+    assert (
+        beams.advance_by(np.zeros((3 * BEAM, VOCABULARY), np.float32)) is None
+    )  # rows of another search
     assert torch.equal(logits.nan_to_num(7.0), given.nan_to_num(7.0))
     assert all(np.array_equal(getattr(beams, name), before[name]) for name in STATE)
 

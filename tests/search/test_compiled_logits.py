@@ -119,11 +119,11 @@ def test_each_call_restricts_further_and_leaves_the_normalizers(kernels):
     for _ in range(2):
         banned = Banned(rng.integers(0, 12, 60), rng.integers(0, width, 60))
         rows = rng.permutation(12)[:5]
-        tokens = [rng.permutation(width)[:size] for size in (1, 0, 30, 49, 20)]
-        bounds = np.cumsum([0, *map(len, tokens)])
-        logits.restrict(Restrictions(banned, Permitted(rows, bounds, np.concatenate(tokens))))
+        of_rows = [rng.permutation(width)[:size] for size in (1, 0, 30, 49, 20)]
+        bounds = np.cumsum([0, *map(len, of_rows)])
+        logits.restrict(Restrictions(banned, Permitted(rows, bounds, np.concatenate(of_rows))))
         allowed[banned] = False
-        for row, permitted in zip(rows, tokens, strict=True):
+        for row, permitted in zip(rows, of_rows, strict=True):
             allowed[row, np.setdiff1d(np.arange(width), permitted)] = False
     assert np.array_equal(logits.values, np.where(allowed, values, -np.inf))
     assert np.allclose(logits.normalizers(), log_sums(values), atol=1e-5)

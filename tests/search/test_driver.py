@@ -216,12 +216,10 @@ def test_a_sentence_may_leave_while_it_waits_for_room():
     assert line.model.num_started == [1, 1]
 
 
-def test_a_sentence_that_the_search_has_no_rules_for_waits_for_the_next_search():
-    class NoRule:
-        name = "no_rule"
-
-        def apply(self, logits, states):
-            pass
+def test_a_sentence_that_the_search_does_not_accept_waits_for_the_next_search():
+    class Without(Search):
+        def accepts(self, sentence):
+            return not sentence.rule_data
 
     line, starts = Line(counts_down), list[int]()
     later = [(1, lasting(2)._replace(rule_data={"no_rule": None})), (2, lasting(3))]
@@ -231,9 +229,9 @@ def test_a_sentence_that_the_search_has_no_rules_for_waits_for_the_next_search()
         later.clear()
 
     def start(items, most):
-        rules = [NoRule()] if starts else []
+        kind = Search if starts else Without
         starts.append(len(items))
-        return Search(line.model, len(items), settings(BEAM), rules)
+        return kind(line.model, len(items), settings(BEAM))
 
     line.driver._start = start
     line.waiting.append((0, lasting(4)))

@@ -14,9 +14,11 @@ import torch
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.beams import Hypothesis
+from nmt_cli.search.logits import Banned, Permitted, Restrictions
 from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling, gathered, key_of, uniforms
 from nmt_cli.search.sentences import IMPOSSIBLE, NO_MEMORY, Sentence
+from nmt_cli.search.torch_draws import TorchDraws
 from tests.fake_models import BOS, EOS
 from tests.table_search import log_probability, random_table, search, settings
 
@@ -70,8 +72,12 @@ class Forbidden:
     def __init__(self, *tokens):
         self.tokens = tokens
 
-    def apply(self, logits, states):
-        logits[:, self.tokens] = -torch.inf
+    needs_data = False
+
+    def restrictions(self, states):
+        rows = np.arange(len(states.lengths))
+        places = np.array([(row, token) for row in rows for token in self.tokens])
+        return Restrictions(Banned(*places.T))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +148,7 @@ def test_a_token_is_that_of_a_sorted_list_of_the_nucleus(dtype, spread):
     rows = (1 + spread * torch.randn(30, 500, generator=generator)).to(dtype)
     drawn = torch.rand(30, generator=generator, dtype=torch.float64)
     sampling = Sampling(temperature=1.3, top_p=0.9)
-    tokens = SampledCandidates(sampling)._draw(rows, drawn)
+    tokens = TorchDraws(sampling).tokens(rows, drawn)
     for row, share, token in zip(rows.tolist(), drawn.tolist(), tokens.tolist(), strict=True):
         kept = kept_probabilities(dict(enumerate(row)), sampling)
         ends = accumulate(kept.values())
@@ -181,8 +187,10 @@ def test_what_is_not_a_number_and_what_has_no_way_on_fails_alone():
         return row
 
     class NoWay(Forbidden):
-        def apply(self, logits, states):
-            logits[list(states.data)] = -torch.inf
+        def restrictions(self, states):
+            rows = np.array([*states.data])
+            bounds, nothing = np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.int64)
+            return Restrictions(permitted=Permitted(rows, bounds, nothing))
 
     for sampling in (Sampling(), Sampling(top_k=7), Sampling(top_p=0.5)):
         sentences = [Sentence((n,), 3, {"forbidden": 1} if n == 3 else {}) for n in range(4)]

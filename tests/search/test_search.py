@@ -13,7 +13,7 @@ import torch
 from nmt_cli.search.beams import NOT_A_NUMBER, Candidates, Found, SearchSettings, length_penalty
 from nmt_cli.search.choice import BestCandidates
 from nmt_cli.search.driver import beam_search
-from nmt_cli.search.rules.logits_rule import allow_only
+from nmt_cli.search.logits import Permitted, Restrictions
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import BOS, EOS, TableModel
@@ -288,16 +288,16 @@ def test_a_sentence_may_have_its_own_beam_size_and_length_penalty(num_slots):
 class Least:
     """Chooses the least probable continuation of each slot's first hypothesis, and no other."""
 
-    name = "least"
+    name, needs_data = "least", True
 
-    def candidates(self, logits, normalizers, scores, states):
-        rows = logits.view(len(scores), -1, logits.shape[1])[:, 0]
-        least = rows.masked_fill(rows == -torch.inf, torch.inf).min(dim=1)
-        totals = least.values - normalizers.view(len(scores), -1)[:, 0]
+    def candidates(self, logits, scores, states):
+        best, tokens = logits.best_of_rows(1000)  # all of them
+        values = best.reshape(*scores.shape, -1)[:, 0]
+        least = (values > -np.inf).sum(axis=1, keepdims=True) - 1
         return Candidates(
-            (scores[:, 0] + totals.numpy())[:, None].astype(np.float32),
+            np.take_along_axis(values, least, 1) + scores[:, :1],
             np.zeros((len(scores), 1), np.int64),
-            least.indices.numpy()[:, None],
+            np.take_along_axis(tokens.reshape(*scores.shape, -1)[:, 0], least, 1),
         )
 
 
@@ -329,19 +329,21 @@ def test_more_sentences_than_free_slots_are_refused():
 class ForcedStart:
     """A rule with data of each sentence: outputs begin with these tokens."""
 
-    name = "forced_start"
+    name, needs_data = "forced_start", True
 
     def __init__(self):
         self.seen = []
 
-    def apply(self, logits, states):
+    def restrictions(self, states):
+        rows, following = list[int](), list[int]()
         for slot, tokens in states.data.items():
             length = states.lengths[slot]
             best = states.prefixes[slot, 0, :length].tolist()
             self.seen.append((tuple(tokens), tuple(best)))
             if length < len(tokens):
-                rows = torch.arange(slot * states.beam_size, (slot + 1) * states.beam_size)
-                allow_only(logits, rows, tokens[length])
+                rows += range(slot * states.beam_size, (slot + 1) * states.beam_size)
+                following += [tokens[length]] * states.beam_size
+        return Restrictions(permitted=Permitted.one_each(np.array(rows), np.array(following)))
 
 
 def test_rules_read_prefixes_and_what_a_sentence_brings_for_them():

@@ -8,7 +8,6 @@ from nmt_cli.search.driver import SearchSize
 from nmt_cli.search.engine import default_max_tokens
 from nmt_cli.search.slot_parts import HeadShape, SlotParts
 
-CPU, GPU = torch.device("cpu"), torch.device("cuda")
 MEBIBYTE = 1 << 20
 
 
@@ -32,17 +31,17 @@ def cached_bytes(config, num_tokens, dtype):
 )
 def test_wide_models_search_what_takes_192_mebibytes(name, dtype):
     config = config_of(name)
-    max_tokens = default_max_tokens(config, CPU, dtype.itemsize)
+    max_tokens = default_max_tokens(config, "cpu", dtype.itemsize)
     assert cached_bytes(config, max_tokens, dtype) <= 192 * MEBIBYTE
     assert cached_bytes(config, max_tokens + 1, dtype) > 192 * MEBIBYTE
 
 
 def test_narrow_models_search_no_more_rows_than_keep_a_cpu_busy():
-    assert default_max_tokens(config_of("quickstart"), CPU, 4) == 16_384
+    assert default_max_tokens(config_of("quickstart"), "cpu", 4) == 16_384
 
 
 def test_a_gpu_gets_the_same_for_all_models():
-    assert {default_max_tokens(config_of(name), GPU, 2) for name in ("base", "big")} == {65_536}
+    assert {default_max_tokens(config_of(name), "cuda", 2) for name in ("base", "big")} == {65_536}
 
 
 def test_some_sentences_are_searched_together_however_long_they_are():

@@ -1,23 +1,7 @@
-from itertools import chain
-
 import pytest
 import torch
 
-from nmt_cli.search import top_k as module
-from nmt_cli.search.top_k import (
-    indices_at,
-    log_normalizers,
-    sorted_entries,
-    top_k,
-    top_k_in_fixed_shapes,
-    top_k_of_beams,
-)
-
-
-@pytest.fixture(autouse=True, params=[0, 1 << 15])
-def few_entries(request, monkeypatch):
-    """Sort no rows whole, or all of these tests."""
-    monkeypatch.setattr(module, "FEW_ENTRIES", request.param)
+from nmt_cli.search.top_k import indices_at, log_normalizers, sorted_entries, top_k
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -30,9 +14,9 @@ def test_equals_the_head_of_a_stable_sort(num_entries, k, dtype):
     rows[1] = torch.randint(0, 3, (num_entries,), generator=generator).to(dtype)
     rows[2, : num_entries // 2] = -torch.inf
     witness = rows.float().sort(dim=1, descending=True, stable=True)
-    for best in (top_k(rows, k), top_k_in_fixed_shapes(rows, k)):
-        assert torch.equal(best.values, witness.values[:, :k])
-        assert torch.equal(best.indices, witness.indices[:, :k])
+    best = top_k(rows, k)
+    assert torch.equal(best.values, witness.values[:, :k])
+    assert torch.equal(best.indices, witness.indices[:, :k])
     ordered = sorted_entries(rows)
     assert torch.equal(ordered, witness.values)
     places = torch.randint(0, num_entries, (7,), generator=generator)
@@ -45,9 +29,9 @@ def test_rows_without_equal_entries(k):
     rows = torch.stack([torch.randperm(1027) for _ in range(3)]).float() - 500
     rows[1, 4] = torch.nan  # comes first
     witness = rows.sort(dim=1, descending=True)
-    for best in (top_k(rows, k), top_k_in_fixed_shapes(rows, k)):
-        assert torch.equal(best.indices, witness.indices[:, :k])
-        assert torch.equal(best.values.nan_to_num(1e9), witness.values[:, :k].nan_to_num(1e9))
+    best = top_k(rows, k)
+    assert torch.equal(best.indices, witness.indices[:, :k])
+    assert torch.equal(best.values.nan_to_num(1e9), witness.values[:, :k].nan_to_num(1e9))
 
 
 def test_wide_rows_in_which_little_is_possible_name_only_real_entries():
@@ -56,48 +40,6 @@ def test_wide_rows_in_which_little_is_possible_name_only_real_entries():
     best = top_k(rows, 5)
     assert best.indices[0, 0] == 999
     assert best.indices.max() < 1000
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("num_entries", [3, 64, 700, 1027, 1280])
-@pytest.mark.parametrize("k", [2, 8])
-def test_the_best_of_a_beam_are_those_of_all_its_continuations(num_entries, k, dtype):
-    generator = torch.Generator().manual_seed(num_entries * k)
-    rows = (4 * torch.randn(24, num_entries, generator=generator)).to(dtype)
-    rows[4:8] = rows[4]  # equal continuations, if the scores are equal
-    rows[8, 2:] = -torch.inf  # little is possible
-    scores = -3 * torch.rand(6, 4, generator=generator)
-    scores[1] = -1.0
-    scores[2, 1:] = -torch.inf  # no hypothesis
-    scores[3] = -torch.inf
-    normalizers = log_normalizers(rows)
-    best = top_k_of_beams(rows, k, normalizers, scores)
-    witness = top_k(rows, min(k, num_entries))
-    assert best.values.shape == witness.values.shape
-    found, expected = (_continuations(each, normalizers, scores, k) for each in (best, witness))
-    assert found == expected
-    totals = (rows.float() - normalizers[:, None] + scores.view(-1, 1)).view(6, -1)
-    for beam, each in zip(totals.sort(dim=1, descending=True).values, found, strict=True):
-        assert [total for total, *_ in each] == [t for t in beam[:k].tolist() if t > -torch.inf]
-
-
-def _continuations(best, normalizers, scores, k):
-    """Return the best (total, row, index) of each beam."""
-    totals = best.values - normalizers[:, None] + scores.view(-1, 1)
-    named = [
-        [(total, row, index) for total, index in zip(*each, strict=True) if total > -torch.inf]
-        for row, each in enumerate(zip(totals.tolist(), best.indices.tolist(), strict=True))
-    ]
-    beams = zip(*[iter(named)] * scores.shape[1], strict=True)
-    return [sorted(chain(*beam), key=lambda each: -each[0])[:k] for beam in beams]
-
-
-def test_a_beam_that_is_not_a_number_leaves_the_others_as_they_are():
-    rows = torch.randn(4, 3000, generator=torch.Generator().manual_seed(1))
-    expected = _continuations(top_k(rows, 4), log_normalizers(rows), torch.zeros(2, 2), 4)
-    rows[1, 7] = torch.nan
-    best = top_k_of_beams(rows, 4, log_normalizers(rows), torch.zeros(2, 2))
-    assert _continuations(best, log_normalizers(rows), torch.zeros(2, 2), 4)[1] == expected[1]
 
 
 def test_not_a_number_comes_first():

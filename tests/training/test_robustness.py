@@ -82,7 +82,7 @@ def measured(experiment, run_dir):
 
 def test_each_copy_is_measured_as_a_set_with_files(folder, robust, tmp_path, monkeypatch):
     size = robust.corpus.tokenizer.size
-    monkeypatch.setattr(engine, "_cached", lambda *_: CopyModel(size))
+    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
     sets = []
     for copy in changed_sets(robust.recipe, robust.corpus):
         for side, language in zip(SIDES, ("en", "de"), strict=True):
@@ -109,7 +109,7 @@ def test_a_copy_whose_pairs_are_all_too_long_has_no_loss(folder, tmp_path, monke
     one_set = f"data.validation={{source: {folder}/long.en, target: {folder}/long.de}}"
     long = prepared(folder, "long", one_set, pieces, ROBUSTNESS)
     size = long.corpus.tokenizer.size
-    monkeypatch.setattr(engine, "_cached", lambda *_: CopyModel(size))
+    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
     warnings: list[str] = []
     monkeypatch.setattr(logs, "warning", warnings.append)
     plain, upper, typos = measured(long, tmp_path / "run").sets

@@ -12,7 +12,6 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.runs.checkpoint import save_checkpoint
-from nmt_cli.search import engine
 from nmt_cli.training import saving
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
@@ -402,7 +401,6 @@ def test_a_resumed_run_keeps_its_library_of_fp32_products(
 ):
     # Whatever this CPU can do: its check would refuse oneDNN on some.
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(engine, "choose_fp32_products", lambda name, *_: name)
     short = changed(toy.recipe, training={"max_steps": 3})
     monkeypatch.setattr(trainers, "CPU", trainers.CPU._replace(fp32_products=before))
     trainers.new_trainer(toy, tmp_path, short).train(StopRequest())

@@ -52,7 +52,7 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     recipe = read_recipe(str(path), [tokenizer]).recipe
     corpus = open_prepared(prepared, recipe, "toy")
     size = corpus.tokenizer.size
-    monkeypatch.setattr(engine, "_cached", lambda *_: CopyModel(size))
+    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
     model = Transformer(recipe.model, size)
     objective = Objective(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
     validation = Validator(recipe, corpus, objective).validate(200, StopRequest())
@@ -142,7 +142,7 @@ def test_each_set_is_prepared_as_if_it_were_the_only_one(alone, together):
 def copying(together, monkeypatch):
     """A model that repeats its input, whose BLEU is above 0."""
     size = together.corpus.tokenizer.size
-    monkeypatch.setattr(engine, "_cached", lambda *_: CopyModel(size))
+    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
 
 
 @pytest.mark.usefixtures("copying")

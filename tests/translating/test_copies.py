@@ -82,7 +82,7 @@ KINDS = ["bytes", "placeholder", "numbered", "unknown", "words"]
 def copying(monkeypatch, tokenizer, **options):
     """Return a translator whose model writes its source again, and attends at random."""
     recipe = recipe_with()
-    monkeypatch.setattr(engine, "_cached", lambda *_: CopyModel(tokenizer.size))
+    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(tokenizer.size))
     model = Transformer(recipe.model, tokenizer.size)
     return translator_of(recipe, tokenizer, model, precision="fp32", **options)
 

@@ -9,9 +9,7 @@ import torch
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
-from nmt_cli.model.precision import arrange_fp32
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import engine
 from nmt_cli.translating import request as request_module
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -461,50 +459,10 @@ def test_load_reads_a_model_directory(toy, tmp_path):
         partial.facts["kind"] = "average"
     loaded = Translator.load(tmp_path / "model", device="cpu", precision="fp32", beam_size=3)
     made = translator_of(toy.recipe, toy.corpus.tokenizer, model, precision="fp32", beam_size=3)
-    # ``load`` does this too; products of few rows are rounded otherwise without it.
-    arrange_fp32(model, made.chosen["fp32_products"])
     lines = ["cat dog", "fox", "owl newt mole"]
     assert list(loaded.translate(lines)) == list(made.translate(lines))
     with pytest.raises(UserError, match="not found"):
         Translator.load(tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("fp32_products", "is_packed", "is_submitted", "uses_onednn"),
-    [
-        ("mkl", False, False, False),
-        ("onednn", False, False, True),
-        ("onednn", True, False, True),
-        ("onednn", False, True, True),
-        ("onednn", True, True, False),  # except for the layers, which are packed for it
-    ],
-)
-def test_products_of_the_search_use_the_chosen_library_and_torch_keeps_its_setting(
-    monkeypatch, fp32_products, is_packed, is_submitted, uses_onednn
-):
-    """The choice reaches torch during the search, whatever this CPU would choose."""
-    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before, during = matmul.fp32_precision, []
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    monkeypatch.setattr(engine, "choose_fp32_products", lambda name, *_: name)
-    translator, model = copying(monkeypatch, fp32_products=fp32_products)
-    if is_packed:
-        translator._engine.models[0].output_projection = torch.nn.Identity()
-    reset = model.reset
-
-    def recorded(*arguments):
-        during.append(matmul.fp32_precision)
-        reset(*arguments)
-
-    monkeypatch.setattr(model, "reset", recorded)
-    if is_submitted:
-        with translator:
-            assert translator.submit("ab").result().text == "ab"
-    else:
-        assert texts(translator.translate(["ab"])) == ["ab"]
-    assert during
-    assert ("bf16" in during) == uses_onednn
-    assert matmul.fp32_precision == before
 
 
 @pytest.mark.parametrize("lines", ["A cat", b"A cat", Request("A cat")])

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceToken
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.compiled_beams import CompiledBeams
+from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.wanted_output import NO_PLACE
@@ -48,6 +51,41 @@ def pieces():
     )
     model = train_model(TEXT, recipe.tokenizer, len(TEXT), 1)
     return recipe, SentencePieceTokenizer(model, Normalizer(recipe.data), "test")
+
+
+@pytest.mark.parametrize(
+    "rule", [{"required": ["bee"]}, {"banned": ["ant"]}, {"prefix": "hen"}, {"no_repeat_ngram": 2}]
+)
+def test_lines_without_rules_take_no_longer_after_one_with_rules(kernels, monkeypatch, rule):
+    """As counted by calls; the library continues all hypotheses of a step in one."""
+    del kernels
+    calls = Counter[str]()
+
+    def count(kind, name):
+        real = getattr(kind, name)
+
+        def counted(*arguments):
+            calls[name] += 1
+            return real(*arguments)
+
+        monkeypatch.setattr(kind, name, counted)
+
+    count(CompiledBeams, "advance_by")
+    count(CompiledBeams, "advance")
+    count(CompiledLogits, "restrict")
+    of_all, plain = of_words(), ["cat dog eel", "fox", "gnu ant"]
+
+    def calls_of(lines):
+        calls.clear()
+        found = list(of_all.translate(lines))
+        return found, dict(calls)
+
+    expected, before = calls_of(plain)
+    assert before["advance_by"] > before["advance"] == 1  # that of the first tokens
+    with_rules, beside = calls_of([Request("cat", **rule), *plain])
+    assert beside["advance"] > 1  # while the line with rules is in the search
+    assert with_rules[1:] == expected
+    assert calls_of(plain) == (expected, before)
 
 
 def test_parts_of_a_long_line_share_the_rules_but_not_the_prefix():

@@ -151,7 +151,7 @@ def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
     tokenizer, _, recipe = tokenizer_of()
     recipe = tiny_recipe(data={"max_length": 6, "normalization": {"nfc": True}})
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    monkeypatch.setattr(engine, "_cached", lambda *_: CopyModel(tokenizer.size))
+    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(tokenizer.size))
 
     def diagonal(self, founds, sentences):
         for found in founds:

@@ -8,9 +8,6 @@ each level of CPU in ``LEVELS``.
 import ctypes
 import functools
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -108,9 +105,6 @@ C_TYPES: dict[str, Any] = {
     **{"s": ctypes.c_void_p, "l": ctypes.c_long},
 }
 
-# Of a context: what uses them for logits is called deep in a search, which knows no options.
-_in_use: ContextVar["Kernels | None"] = ContextVar("kernels", default=None)
-
 
 class Kernels:
     """The compiled functions.
@@ -128,46 +122,6 @@ class Kernels:
             function.restype = ctypes.c_long if name in RETURN_LONG else None
             function.argtypes = [C_TYPES[each] for each in parameters]
             setattr(self.functions, name, function)
-
-    def log_normalizers(self, logits: Array) -> Array:
-        """Return the logarithm [R] of the sum of the exponentials of each row [R, V] in fp32."""
-        sums = np.empty(len(logits), np.float32)
-        self.functions.log_sum_exponentials(np.ascontiguousarray(logits), *logits.shape, sums)
-        return sums
-
-    def can_choose(self, logits: Array, number: int) -> bool:
-        """Return whether ``best_continuations`` finds so many by such ``logits``."""
-        del number
-        return logits.dtype == np.float32 and logits.flags.c_contiguous
-
-    def best_continuations(
-        self, logits: Array, normalizers: Array, scores: Array, number: int
-    ) -> tuple[Array, Array, Array]:
-        """Return the fields of the ``Candidates`` of ``BestCandidates``: so many of each slot."""
-        num_slots, num_hypotheses = scores.shape
-        totals = np.empty((num_slots, number), np.float32)
-        parents, tokens = np.empty((2, num_slots, number), np.int64)
-        self.functions.best_continuations(
-            *(logits, normalizers, np.ascontiguousarray(scores)),
-            *(num_slots, num_hypotheses, logits.shape[1], number),
-            *(totals, parents, tokens, np.empty(number, np.float32)),
-        )
-        return totals, parents, tokens
-
-
-def kernels_in_use() -> Kernels | None:
-    """Return the kernels of the block that is being executed; None without one."""
-    return _in_use.get()
-
-
-@contextmanager
-def use_kernels(kernels: Kernels | None) -> Iterator[None]:
-    """Compute with ``kernels``, if there are any, in this block and this thread."""
-    token = _in_use.set(kernels)
-    try:
-        yield
-    finally:
-        _in_use.reset(token)
 
 
 @functools.cache

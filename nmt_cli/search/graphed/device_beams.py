@@ -21,7 +21,7 @@ from nmt_cli.search.beams import (
     length_penalty,
     ranks_in_beam,
 )
-from nmt_cli.search.top_k import best_of_all, log_normalizers_in_fixed_shapes, top_k_in_fixed_shapes
+from nmt_cli.search.top_k import best_of_all, log_normalizers, top_k
 
 
 class StepReport(NamedTuple):
@@ -130,7 +130,7 @@ class DeviceBeams:
         singles = np.stack([slots, beams.lengths[slots], longest], axis=1)
         columns = (
             singles,
-            np.stack([beams.n_best[slots], beams.enough[slots]], axis=1) - 1,
+            np.stack([beams.n_best[slots], beams.ends_needed[slots]], axis=1) - 1,
             np.stack([alphas, last_penalties], axis=1).view(np.int64),
             beams.tokens[slots],
             beams.parents[slots],
@@ -158,7 +158,7 @@ class DeviceBeams:
         ``logits`` are overwritten. ``num_places`` [S] is for the report.
         """
         # R, over all V, also tokens that rules forbid
-        normalizers = log_normalizers_in_fixed_shapes(logits)
+        normalizers = log_normalizers(logits)
         is_nan = normalizers.view_as(self.scores).isnan().any(dim=1)
         if self._settings.bos_id != self._settings.eos_id:
             logits[:, self._settings.bos_id].fill_(-torch.inf)
@@ -169,7 +169,7 @@ class DeviceBeams:
 
     def _candidates(self, logits: Tensor, normalizers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the scores, parents and tokens [S, C] of candidates, best first."""
-        values, indices = top_k_in_fixed_shapes(logits, self._num_candidates)
+        values, indices = top_k(logits, self._num_candidates)
         must_end = (self.lengths >= self.longest)[:, None].expand_as(self.scores).reshape(-1, 1)
         only_end = torch.full_like(values, -torch.inf)
         only_end[:, 0] = logits[:, self._settings.eos_id]

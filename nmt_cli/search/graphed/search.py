@@ -169,6 +169,13 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         return found
 
 
+def ahead(
+    model: GraphedTransformer, number: int, most: int, settings: SearchSettings
+) -> SearchAhead:
+    """Return a search for ``number`` sentences that may get ``most`` slots."""
+    return SearchAhead(model, min(size_for(number), size_within(most)), settings)
+
+
 class _Past:
     """What was reported of the hypotheses in each slot: the scores, parents and tokens."""
 

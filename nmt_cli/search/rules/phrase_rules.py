@@ -8,35 +8,34 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from nmt_cli.search.beams import Array
-from nmt_cli.search.rules.logits_rule import SlotStates, allow_only, forbid, rows_of
+from nmt_cli.search.logits import NOTHING, Banned, Permitted, Restrictions
 from nmt_cli.search.rules.phrases import BANNED, FORCED_PREFIX, Phrases
+from nmt_cli.search.rules.rule import SlotStates, rows_of
 
 
 class ForcedPrefix:
-    """Allows only the next piece of a prefix until all of it is written.
+    """Permits only the next piece of a prefix until all of it is written.
 
     ``Sentence.rule_data`` holds the ids of the prefix. The longest output includes the prefix.
     """
 
-    name = FORCED_PREFIX
+    name, needs_data = FORCED_PREFIX, True
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Allow only the prefix in slots that have not written all of theirs."""
+    def restrictions(self, states: SlotStates) -> Restrictions:
+        """Permit only the prefix in slots that have not written all of theirs."""
         lengths = states.lengths
         forced = [
             (slot, prefix[lengths[slot]])
             for slot, prefix in states.data.items()
             if lengths[slot] < len(prefix)
         ]
-        if forced:
-            slots, tokens = map(np.array, zip(*forced, strict=True))
-            rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
-            each = torch.from_numpy(tokens.repeat(states.beam_size)).to(logits.device)
-            allow_only(logits, rows, each)
+        if not forced:
+            return NOTHING
+        slots, tokens = map(np.array, zip(*forced, strict=True))
+        rows, each = rows_of(slots, states).ravel(), tokens.repeat(states.beam_size)
+        return Restrictions(permitted=Permitted.one_each(rows, each))
 
 
 class SlotPhrases(NamedTuple):
@@ -73,21 +72,20 @@ def _arrays(data: Mapping[int, Phrases]) -> list[SlotPhrases]:
 
 
 class BannedPhrases:
-    """Forbids the last piece of each phrase after its first pieces, at any place.
+    """Bans the last piece of each phrase after its first pieces, at any place.
 
     ``Sentence.rule_data`` holds ``Phrases``. The rule compares pieces, not text: other pieces that
     join to the same text are allowed.
     """
 
-    name = BANNED
+    name, needs_data = BANNED, True
 
     def __init__(self) -> None:
         self._phrases = PhrasesBySlot()
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Forbid what would complete a phrase of its sentence."""
-        if not states.data:
-            return
+    def restrictions(self, states: SlotStates) -> Restrictions:
+        """Ban what would complete a phrase of its sentence."""
+        completing = list[Banned]()
         for slots, pieces in self._phrases.of(states.data):
             num_first = pieces.shape[1] - 1
             fits = states.lengths[slots] >= num_first
@@ -96,4 +94,6 @@ class BannedPhrases:
             hypotheses = np.arange(states.beam_size)[:, None]
             ends = states.prefixes[slots[:, None, None], hypotheses, places[:, None]]  # P K m-1
             found, ranks = (ends == pieces[:, None, :-1]).all(axis=2).nonzero()
-            forbid(logits, slots[found] * states.beam_size + ranks, pieces[found, -1])
+            rows = slots[found] * states.beam_size + ranks
+            completing.append(Banned(rows, pieces[found, -1]))
+        return Restrictions(Banned.together(completing))

@@ -10,8 +10,6 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
@@ -20,7 +18,8 @@ from nmt_cli.parsing.linearization import Linearization, Symbol, Tag
 from nmt_cli.parsing.tree import Close, Leaf, Open
 from nmt_cli.parsing.tree_output import known_tags
 from nmt_cli.search.beams import Array
-from nmt_cli.search.rules.logits_rule import SlotStates
+from nmt_cli.search.logits import NOTHING, Permitted, Restrictions
+from nmt_cli.search.rules.rule import SlotStates, rows_of
 from nmt_cli.search.rules.tree_pieces import TreePieces, TreeWords, tree_pieces
 
 # Codes of pieces; n > 0 opens a constituent with the n-th label.
@@ -36,7 +35,7 @@ class Leaves(NamedTuple):
 
 
 class WellFormedTrees:
-    """Allows only pieces that continue towards a tree with one leaf for each word of the sentence.
+    """Permits only pieces that continue towards a tree with one leaf for each word of the sentence.
 
     ``Sentence.rule_data`` holds what ``leaves`` returns; sentences without it are not restricted.
     A bracket is opened only if everything can still be closed within the longest output. If the
@@ -46,7 +45,7 @@ class WellFormedTrees:
     integers. So it has no state that must follow the hypotheses.
     """
 
-    name = "well_formed_trees"
+    name, needs_data = "well_formed_trees", True
 
     def __init__(
         self,
@@ -69,8 +68,8 @@ class WellFormedTrees:
         self._codes = np.full(vocabulary_size, OTHER, np.int16)
         self._codes[list(pieces.symbols)] = [_code(symbol, labels) for symbol in symbols]
         marks = [eos_id] if pieces.space_id is None else [eos_id, pieces.space_id]
-        self._ids = torch.tensor([*pieces.symbols, *marks])  # M
-        self._allowed = torch.from_numpy(_table(symbols, labels, len(marks)))
+        self._ids = np.array([*pieces.symbols, *marks])  # M
+        self._permitted = _table(symbols, labels, len(marks))
         self._end = 8 * (len(labels) + 1)  # the row of the table; that of the space follows
         self._kinds_of_words = _KindsOfWords(symbols, len(marks), tags)
         self._words = words
@@ -107,10 +106,10 @@ class WellFormedTrees:
         """Return an output without its words; None if it has none, or not those of the sentence."""
         return self._words.without_words(tokens, words) if self._words else None
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Allow only what may follow in the slots whose sentences have data for this rule."""
+    def restrictions(self, states: SlotStates) -> Restrictions:
+        """Permit only what may follow in the slots whose sentences have data for this rule."""
         if not states.data:
-            return
+            return NOTHING
         slots, leaves = np.array(list(states.data)), list(states.data.values())
         num_words = np.array([len(each.kinds) for each in leaves])[:, None]
         trees = self._read(states, slots)
@@ -119,20 +118,17 @@ class WellFormedTrees:
         words = np.concatenate([each.kinds for each in leaves])[next_words]
         started = _started_words(leaves, trees)
         kinds = self._kinds(states, slots, num_words, trees, started)
-        places = slots[:, None] * states.beam_size + np.arange(states.beam_size)
-        device = logits.device
-        self._ids, self._allowed = self._ids.to(device), self._allowed.to(device)
-        rows = torch.from_numpy(places.ravel()).to(device)
-        allowed = self._allowed[torch.from_numpy(kinds.ravel()).to(device)]  # N M
-        allowed &= self._kinds_of_words.table(device)[torch.from_numpy(words.ravel()).to(device)]
-        is_inside = torch.from_numpy(started.next_pieces.ravel() >= 0).to(device)
-        allowed &= ~is_inside[:, None]
-        kept = logits[rows[:, None], self._ids].masked_fill_(~allowed, -torch.inf)
-        next_pieces = torch.from_numpy(started.next_pieces.ravel()).to(device)[is_inside]
-        kept_inside = logits[rows[is_inside], next_pieces]
-        logits.index_fill_(0, rows, -torch.inf)
-        logits[rows[:, None], self._ids] = kept
-        logits[rows[is_inside], next_pieces] = kept_inside
+        permitted = self._permitted[kinds.ravel()] & self._kinds_of_words.table[words.ravel()]
+        next_pieces = started.next_pieces.reshape(-1, 1)
+        is_inside = next_pieces >= 0
+        # N M+1; where a word is being written, only its next piece, in the last column
+        permitted = np.concatenate([permitted & ~is_inside, is_inside], axis=1)
+        row, column = permitted.nonzero()
+        tokens = np.where(
+            column < len(self._ids), self._ids.take(column, mode="clip"), next_pieces[row, 0]
+        )
+        bounds = np.concatenate([[0], permitted.sum(axis=1).cumsum()])
+        return Restrictions(permitted=Permitted(rows_of(slots, states).ravel(), bounds, tokens))
 
     def _kinds(
         self,
@@ -233,20 +229,16 @@ class _KindsOfWords:
         self._own = frozenset(tag for tag in self._columns if tag is not None)
         self._tags = frozenset(tags)
         self._kinds: dict[frozenset[str], int] = {}
-        self._table = torch.empty(0, len(self._columns), dtype=torch.bool)
+        # Which of M pieces each kind of word [kinds, M] permits to follow.
+        self.table = np.empty((0, len(self._columns)), np.bool_)
 
     def kind(self, word: str) -> int:
         fitting = _fitting_tags(word, self._own, self._tags) or self._own
         if fitting not in self._kinds:
             self._kinds[fitting] = len(self._kinds)
-            row = torch.tensor([[tag is None or tag in fitting for tag in self._columns]])
-            self._table = torch.cat([self._table, row.to(self._table.device)])
+            row = [tag is None or tag in fitting for tag in self._columns]
+            self.table = np.concatenate([self.table, [row]])
         return self._kinds[fitting]
-
-    def table(self, device: torch.device) -> Tensor:
-        """Return which of M pieces each kind of word [kinds, M] allows to follow."""
-        self._table = self._table.to(device)
-        return self._table
 
 
 @lru_cache(maxsize=10_000)
@@ -261,7 +253,7 @@ def _code(symbol: Symbol, labels: Mapping[str, int]) -> int:
 
 
 def _table(symbols: Sequence[Symbol], labels: Mapping[str, int], num_marks: int) -> Array:
-    """Return which of M pieces each kind of hypothesis allows, [kinds, M].
+    """Return which of M pieces each kind of hypothesis permits, [kinds, M].
 
     A kind is the label of the innermost constituent (first: none), and for each of opening bracket,
     tag and closing bracket whether it may follow. The last kinds allow only one mark each.

@@ -36,7 +36,7 @@ def running_ahead(**options):
 
 def searching_ahead(translator: Any) -> Any:
     starter = translator._engine
-    starter._graphed = GraphedTransformer(starter.models[0], starter.settings)
+    starter._graphed = GraphedTransformer(starter.model, starter.settings)
     return translator
 
 

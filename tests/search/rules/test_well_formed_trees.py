@@ -14,11 +14,12 @@ from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Tag
 from nmt_cli.parsing.tree import Close, Open
 from nmt_cli.parsing.tree_output import known_tags, tree_of
-from nmt_cli.search.rules.logits_rule import SlotStates
+from nmt_cli.search.rules.rule import SlotStates
 from nmt_cli.search.rules.tree_pieces import TreePieces, TreeWords
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.torch_logits import TorchLogits
 from tests.fake_models import EOS, TableModel
 from tests.random_trees import linearization
 from tests.table_search import log_probability, random_table, search, settings
@@ -171,7 +172,7 @@ def test_exactly_the_beginnings_of_trees_are_allowed(name, spacing, num_words, l
         everywhere * longest,
         dict.fromkeys(range(len(beginnings)), toy.rule.leaves(words_of(num_words))),
     )
-    toy.rule.apply(logits, states)
+    TorchLogits(logits).restrict(toy.rule.restrictions(states))
     for row, beginning in enumerate(beginnings):
         allowed = set(logits[row].isfinite().nonzero().flatten().tolist())
         assert allowed == followers[beginning], beginning
@@ -321,7 +322,7 @@ def test_forbidding_leaves_the_logits_of_the_allowed_as_they_are():
     states = SlotStates(
         np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, {1: toy.rule.leaves(words_of(3))}
     )
-    toy.rule.apply(logits, states)
+    TorchLogits(logits).restrict(toy.rule.restrictions(states))
     assert torch.equal(logits[0], before[0])
     opening = [toy.tokens.index("(A"), toy.tokens.index("(B")]
     assert torch.equal(logits[1, opening], before[1, opening])

@@ -7,31 +7,30 @@ the search, and change when a sentence ends. The first tokens of new sentences a
 these have slots. Then the sentences take the place of the slots, and each has one hypothesis, which
 is empty (K = 1).
 
-Legend: S slots, K hypotheses of each, R = S*K rows (row r is hypothesis r % K of slot r // K),
-V vocabulary, L positions of a hypothesis.
+Legend: S slots, K hypotheses of each, R = S*K rows (row r is hypothesis r % K of slot r // K), L
+positions of a hypothesis; B some of the slots.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
-from torch import Tensor
 
+from nmt_cli.search.beams import Array
+from nmt_cli.search.logits import NOTHING, Banned, Permitted, Restrictions
 from nmt_cli.search.rules.phrases import NO_REPEATED_NGRAMS
 
 
 class SlotStates(NamedTuple):
     """The sentences in the slots of a search, as a rule reads them; it must not change them."""
 
-    prefixes: NDArray[Any]  # S K L token ids so far; those beyond the slot's length are meaningless
-    lengths: NDArray[Any]  # S tokens so far
-    longest: NDArray[Any]  # S tokens allowed before </s>
+    prefixes: Array  # S K L token ids so far; those beyond the slot's length are meaningless
+    lengths: Array  # S tokens so far
+    longest: Array  # S tokens allowed before </s>
     data: Mapping[int, Any]  # this rule's entry of Sentence.rule_data, by slot, if there is one
 
-    def of(self, slots: NDArray[Any]) -> "SlotStates":
+    def of(self, slots: Array) -> "SlotStates":
         """Return the states of some ``slots``, without data."""
         prefixes, lengths, longest, _ = self
         return type(self)(prefixes[slots], lengths[slots], longest[slots], {})
@@ -42,107 +41,98 @@ class SlotStates(NamedTuple):
         return int(self.prefixes.shape[1])
 
 
-class LogitsRule(Protocol):
-    """Forbids tokens by setting their logits to -inf, in place.
-
-    Log-probabilities are normalized over the whole vocabulary before any rule applies. A rule
-    therefore never changes the probability of the tokens that it allows.
-    """
+class Rule(Protocol):
+    """Decides from the hypotheses so far which tokens may not follow."""
 
     @property
     def name(self) -> str:
         """The key of this rule's data in ``Sentence.rule_data``."""
         ...
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Change ``logits`` [R, V] in place; return at once if no slot needs the rule."""
+    @property
+    def needs_data(self) -> bool:
+        """Whether it restricts only sentences that have data for it."""
+        ...
+
+    def restrictions(self, states: SlotStates) -> Restrictions:
+        """Return what may not follow the hypotheses of ``states``."""
         ...
 
 
-def rows_of(slots: NDArray[Any], states: SlotStates) -> NDArray[Any]:
+def rows_of(slots: Array, states: SlotStates) -> Array:
     """Return the rows [B, K] of ``slots`` [B]."""
     return slots[:, None] * states.beam_size + np.arange(states.beam_size)
 
 
-def forbid(logits: Tensor, rows: NDArray[Any], tokens: NDArray[Any]) -> None:
-    """Forbid in each of ``rows`` of ``logits`` [R, V] its entry of ``tokens``."""
-    if len(rows):
-        places = (torch.from_numpy(each.astype(np.int64)) for each in (rows, tokens))
-        logits[tuple(each.to(logits.device) for each in places)] = -torch.inf
-
-
-def allow_only(logits: Tensor, rows: Tensor, token: int | Tensor) -> None:
-    """Forbid everything but ``token``, or its entry for the row, in ``rows`` of ``logits``."""
-    kept = logits[rows, token]
-    logits[rows] = -torch.inf
-    logits[rows, token] = kept
-
-
 class NeverStart:
-    """Forbids ``<s>``, unless the model uses ``</s>`` as its start mark too."""
+    """Bans ``<s>``, unless the model uses ``</s>`` as its start mark too."""
 
-    name = "never_start"
+    name, needs_data = "never_start", False
 
     def __init__(self, bos_id: int, eos_id: int) -> None:
         self._bos_id = bos_id if bos_id != eos_id else None
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Forbid the start mark in every row."""
-        del states
-        if self._bos_id is not None:
-            logits.select(1, self._bos_id).fill_(-torch.inf)  # an index takes three times as long
+    def restrictions(self, states: SlotStates) -> Restrictions:
+        """Ban the start mark in every row."""
+        if self._bos_id is None:
+            return NOTHING
+        num_rows = len(states.lengths) * states.beam_size
+        return Restrictions(Banned(np.arange(num_rows), np.full(num_rows, self._bos_id)))
 
 
 class MinimumLength:
-    """Forbids ``</s>`` after hypotheses of fewer than ``min_length`` pieces."""
+    """Bans ``</s>`` after hypotheses of fewer than ``min_length`` pieces."""
 
-    name = "minimum_length"
+    name, needs_data = "minimum_length", False
 
     def __init__(self, min_length: int, eos_id: int) -> None:
         self._min_length, self._eos_id = min_length, eos_id
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
+    def restrictions(self, states: SlotStates) -> Restrictions:
         """Keep the hypotheses of slots from ending before their minimum length."""
         slots = np.flatnonzero(states.lengths < self._min_length)
-        if len(slots):
-            rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
-            logits[rows, self._eos_id] = -torch.inf
+        rows = rows_of(slots, states).ravel()
+        return (
+            Restrictions(Banned(rows, np.full_like(rows, self._eos_id))) if len(rows) else NOTHING
+        )
 
 
 class LongestOutput:
-    """Allows only ``</s>`` after hypotheses of the longest length allowed (section 6.1)."""
+    """Permits only ``</s>`` after hypotheses of the longest length allowed (section 6.1)."""
 
-    name = "longest_output"
+    name, needs_data = "longest_output", False
 
     def __init__(self, eos_id: int) -> None:
         self._eos_id = eos_id
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
+    def restrictions(self, states: SlotStates) -> Restrictions:
         """End the hypotheses of slots that have reached their longest output."""
         slots = np.flatnonzero(states.lengths >= states.longest)
         if not len(slots):
-            return
-        rows = torch.from_numpy(rows_of(slots, states).ravel()).to(logits.device)
-        allow_only(logits, rows, self._eos_id)
+            return NOTHING
+        rows = rows_of(slots, states).ravel()
+        return Restrictions(permitted=Permitted.one_each(rows, np.full_like(rows, self._eos_id)))
 
 
 class NoRepeatedNgrams:
-    """Forbids each piece with which the last n pieces would occur for a second time.
+    """Bans each piece with which the last n pieces would occur for a second time.
 
     ``Sentence.rule_data`` holds n.
     """
 
-    name = NO_REPEATED_NGRAMS
+    name, needs_data = NO_REPEATED_NGRAMS, True
 
-    def apply(self, logits: Tensor, states: SlotStates) -> None:
-        """Forbid the pieces that would repeat n pieces of their hypothesis."""
+    def restrictions(self, states: SlotStates) -> Restrictions:
+        """Ban the pieces that would repeat n pieces of their hypothesis."""
+        found = list[Banned]()
         for n in set(states.data.values()):
             slots = np.array([slot for slot, own in states.data.items() if own == n])
             rows, tokens = _repeating(n, states.of(slots))
-            forbid(logits, rows_of(slots, states).ravel()[rows], tokens)
+            found.append(Banned(rows_of(slots, states).ravel()[rows], tokens))
+        return Restrictions(Banned.together(found))
 
 
-def _repeating(n: int, states: SlotStates) -> tuple[NDArray[Any], NDArray[Any]]:
+def _repeating(n: int, states: SlotStates) -> tuple[Array, Array]:
     """Return the rows in which a token would repeat n pieces, and these tokens."""
     lengths = states.lengths
     if states.prefixes.shape[2] < n:

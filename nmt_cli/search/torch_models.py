@@ -1,0 +1,64 @@
+"""Models in torch, prepared for searches: on a GPU, or on a CPU without the library."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+
+from nmt_cli.hardware.choices import Computing
+from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
+from nmt_cli.messages import logs
+from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.packed_model import PackedModel
+from nmt_cli.model.precision import at_precision
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.search import engine
+from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.graphed.model import GraphedTransformer
+
+
+def prepared_by_torch(
+    models: Sequence[Transformer], settings: SearchSettings, computing: Computing
+) -> engine.PreparedModels:
+    """Return ``models`` for searches in the precision that ``computing`` asks for.
+
+    Raises UserError if it asks for what is not possible here.
+    """
+    device = models[0].output_weight.device
+    prefer_flash_attention(device)
+    precision = choose_decoding_precision(computing.precision, device)
+    kernels = engine.kernels_for(device.type)
+    if precision == "bf16" and kernels and not kernels.functions.has_bf16():
+        logs.warning("bf16 is computed in fp32: this CPU has no instructions for it.")
+        precision = "fp32"
+    rounded = [at_precision(each.eval(), precision) for each in models]
+    graphed: GraphedTransformer | None = None
+    if computing.cuda_graphs and len(models) == 1 and device.type == "cuda":
+        graphed = GraphedTransformer(rounded[0], settings)
+    # Caches have the type of the weights, unless compiled layers use them.
+    size = (torch.float32 if kernels else rounded[0].output_weight.dtype).itemsize
+    return engine.PreparedModels(
+        rounded if kernels is None else [packed(each, precision, kernels) for each in models],
+        rounded[0],
+        size,
+        {"device": device.type, "precision": precision},
+        graphed,
+        partial(_without_gradients, device),
+    )
+
+
+@contextmanager
+def _without_gradients(device: torch.device) -> Iterator[None]:
+    # Caches of one call may serve the next, so they must not be inference tensors.
+    no_autocast = torch.autocast(device.type, enabled=False)
+    with torch.inference_mode(False), torch.no_grad(), no_autocast:
+        yield
+
+
+def packed(model: Transformer, precision: str, kernels: Kernels) -> PackedModel:
+    """Return a copy of ``model`` for the library."""
+    weights = {
+        name: weight.detach().float().cpu().numpy() for name, weight in model.named_parameters()
+    }
+    return PackedModel(model.config, weights, precision, kernels)

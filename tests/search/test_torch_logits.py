@@ -1,0 +1,88 @@
+"""What is asked of logits in a tensor, against plain lists of numbers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from nmt_cli.search.logits import Banned, Permitted, Restrictions
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.torch_logits import TorchLogits
+
+
+def test_equal_candidates_come_by_parent_then_by_token():
+    """Two slots; in the second, one hypothesis lives. All tokens of a row are equally probable."""
+    logits = TorchLogits(torch.zeros(4, 7), torch.full((4,), 2.0))
+    scores = np.array([[-1.0, -1.0], [-3.0, -np.inf]], np.float32)
+    found = logits.best_of_slots(scores, 4)
+    assert found.scores.tolist() == [[-3.0] * 4, [-5.0] * 4]
+    assert found.parents.tolist() == [[0] * 4, [0] * 4]
+    assert found.tokens.tolist() == [[0, 1, 2, 3]] * 2
+
+
+def test_candidates_of_all_hypotheses_compete():
+    rows = torch.tensor([[0.0, 4.0, 1.0], [3.0, 0.5, -torch.inf]])
+    found = TorchLogits(rows, torch.zeros(2)).best_of_slots(np.array([[-1.0, -2.0]], "f"), 4)
+    assert found.scores.tolist() == [[3.0, 1.0, 0.0, -1.0]]
+    assert found.parents.tolist() == [[0, 1, 0, 0]]
+    assert found.tokens.tolist() == [[1, 0, 2, 0]]
+
+
+def log_probability(row, token):
+    return row[token] - math.log(sum(map(math.exp, row)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("seed", range(3))
+def test_restrictions_hold_together_and_leave_other_probabilities_as_they_are(seed, dtype):
+    """As sets of tokens, row by row; some are banned and permitted, and some rows are read anew."""
+    rng = np.random.default_rng(seed)
+    num_rows, num_tokens = 7, 31
+    rows = torch.from_numpy(rng.normal(size=(num_rows, num_tokens))).to(dtype)
+    allowed = [set(range(num_tokens)) for _ in range(num_rows)]
+    before, logits = rows.double().tolist(), TorchLogits(rows)
+    for _ in range(2):
+        banned = Banned(rng.integers(0, num_rows, 40), rng.integers(0, num_tokens, 40))
+        of_rows = rng.permutation(num_rows)[:4]
+        each = [rng.permutation(num_tokens)[:number] for number in (25, 0, 1, 28)]
+        bounds = np.cumsum([0, *map(len, each)])
+        logits.restrict(Restrictions(banned, Permitted(of_rows, bounds, np.concatenate(each))))
+        for row, token in zip(*banned, strict=True):
+            allowed[row].discard(token)
+        for row, tokens in zip(of_rows, each, strict=True):
+            allowed[row] &= set(tokens.tolist())
+    order = np.array([3, 3, *range(num_rows)])
+    for found, names in ((logits, range(num_rows)), (logits.select(order), order)):
+        at, tokens = (each.ravel() for each in np.indices((len(names), num_tokens)))
+        values = found.log_probabilities(at, tokens).reshape(len(names), -1)
+        best, of_best = found.best_of_rows(5)
+        for place, row in enumerate(names):
+            expected = [
+                log_probability(before[row], token) if token in allowed[row] else -math.inf
+                for token in range(num_tokens)
+            ]
+            assert values[place].tolist() == pytest.approx(expected, abs=1e-5)
+            assert best[place].tolist() == sorted(values[place].tolist(), reverse=True)[:5]
+            assert values[place, of_best[place]].tolist() == best[place].tolist()
+        expected = [math.log(sum(map(math.exp, before[row]))) for row in names]
+        assert found.normalizers().tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_draw_has_the_log_probability_of_its_token():
+    rows = torch.randn(5, 40, generator=torch.Generator().manual_seed(1))
+    logits, places = TorchLogits(rows.clone()), np.arange(5)
+    logits.restrict(Restrictions(Banned(places, places)))
+    tokens, values = logits.draw(Sampling(temperature=2.0, top_p=0.9), np.linspace(0, 0.99, 5))
+    expected = [
+        log_probability(row, token) for row, token in zip(rows.tolist(), tokens, strict=True)
+    ]
+    assert values.tolist() == pytest.approx(expected, abs=1e-5)
+    assert (tokens != places).all()
+
+
+def test_the_mean_is_that_of_the_probabilities():
+    several = [torch.randn(4, 9, generator=torch.Generator().manual_seed(n)) for n in range(3)]
+    mean = TorchLogits(several[0].clone()).mean_with(map(TorchLogits, several[1:]))
+    expected = torch.stack([each.double().softmax(1) for each in several]).mean(0)
+    assert torch.allclose(mean.values.double().exp(), expected, atol=1e-6)
