@@ -168,6 +168,15 @@ def kernels() -> Kernels:
     return load_kernels()
 
 
+@pytest.fixture(params=["library", "torch"])
+def searched_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the library for CPUs search tables, and then torch and numpy."""
+    from tests.fake_models import TableModel
+
+    if request.param == "library":
+        monkeypatch.setattr(TableModel, "kernels", request.getfixturevalue("kernels"))
+
+
 @pytest.fixture
 def torch_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torch translate, as where the library for CPUs could not be built."""

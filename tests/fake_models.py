@@ -6,6 +6,7 @@ import torch
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
@@ -13,6 +14,8 @@ from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.search import engine
+from nmt_cli.search.compiled_logits import CompiledLogits
+from nmt_cli.search.logits import Logits
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
 from nmt_cli.translating.translator import Translator
@@ -59,7 +62,7 @@ def packed_model(model, kernels, precision="fp32"):
 class TableModel:
     """``logits(source, prefix)`` decides; the prefixes are followed through the parents."""
 
-    kernels = None  # the search keeps its hypotheses in numpy
+    kernels: Kernels | None = None  # as where there is no library, unless a test sets them
 
     def __init__(self, logits):
         self.logits = logits
@@ -73,8 +76,7 @@ class TableModel:
 
     def encode(self, sentences, start_mark):
         assert start_mark == BOS
-        rows = [self.logits(tuple(each), ()) for each in sentences]
-        return sentences, TorchLogits(torch.stack(rows))
+        return sentences, self._rows([self.logits(tuple(each), ()) for each in sentences])
 
     def start(self, slots, sentences):
         self.num_started.append(len(sentences))
@@ -97,7 +99,11 @@ class TableModel:
                 continue
             assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])
             rows += [self.logits(source, prefix) for prefix in self.prefixes[slot]]
-        return TorchLogits(torch.stack(rows))
+        return self._rows(rows)
+
+    def _rows(self, rows) -> Logits:
+        values = torch.stack(rows)
+        return CompiledLogits(values.numpy(), self.kernels) if self.kernels else TorchLogits(values)
 
     def keep_slots(self, slots):
         self.sources = [self.sources[slot] for slot in slots]

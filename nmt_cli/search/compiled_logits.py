@@ -56,9 +56,9 @@ class CompiledLogits:
         """Set the logits of tokens that may not follow to -inf."""
         self.normalizers()  # over all tokens
         banned, permitted = restrictions
-        if banned is not None:
+        if banned is not None and len(banned.rows):
             self.values[banned.rows, banned.tokens] = -np.inf
-        if permitted is not None:
+        if permitted is not None and len(permitted.rows):
             of_tokens = permitted.rows.repeat(np.diff(permitted.bounds)), permitted.tokens
             kept = self.values[of_tokens]
             self.values[permitted.rows] = -np.inf

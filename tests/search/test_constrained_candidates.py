@@ -14,6 +14,8 @@ from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS
 from tests.table_search import log_probability, random_table, search, settings
 
+pytestmark = pytest.mark.usefixtures("searched_by")
+
 X, A, B, S = 0, 3, 4, 5  # S continues the word of the piece before
 CONTINUING = np.array([piece == S for piece in range(6)])
 LONGEST = 4

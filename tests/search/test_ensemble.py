@@ -31,6 +31,7 @@ def other_table(vocabulary_size):
     return lambda source, prefix: table((*source, 77), prefix).flip(0)
 
 
+@pytest.mark.usefixtures("searched_by")
 @pytest.mark.parametrize("num_members", [1, 2, 3])
 def test_two_tables_search_as_their_mean(num_members):
     tables = [random_table(9), other_table(9), random_table(9, end_bias=1.0)][:num_members]
@@ -50,6 +51,7 @@ def test_two_tables_search_as_their_mean(num_members):
             assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_a_probability_of_0_in_one_model_halves_that_of_the_other():
     rows = [torch.tensor([0.0, -torch.inf, 0.0, 0.0]), torch.tensor([-torch.inf, -torch.inf, 0, 0])]
     ensemble = Ensemble([TableModel(lambda source, prefix, row=row: row) for row in rows])

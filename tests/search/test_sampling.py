@@ -80,6 +80,7 @@ class Forbidden:
         return Restrictions(Banned(*places.T))
 
 
+@pytest.mark.usefixtures("searched_by")
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -108,6 +109,7 @@ def test_frequencies_are_those_of_the_exact_distribution(sampling, forbidden):
     assert distance < degrees * (1 - 2 / (9 * degrees) + 3.09 * (2 / (9 * degrees)) ** 0.5) ** 3
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_scores_are_the_models_whatever_the_temperature_and_the_rules():
     table = random_table(8)
     drawn = samples(table, Sentence((3,), 6), Sampling(0.7, 4, 0.9), 40, rules=[Forbidden(5)])
@@ -119,6 +121,7 @@ def test_scores_are_the_models_whatever_the_temperature_and_the_rules():
         assert hypothesis.score == pytest.approx(total / ((5 + length) / 6) ** 0.6, abs=1e-4)
 
 
+@pytest.mark.usefixtures("searched_by")
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, 5), Sampling(top_p=0.7)])
 def test_draws_depend_on_seed_line_part_and_rank_alone(sampling):
     table, sentence = random_table(70), Sentence((1,), 8)
@@ -156,6 +159,7 @@ def test_a_token_is_that_of_a_sorted_list_of_the_nucleus(dtype, spread):
         assert token == expected
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_a_nucleus_larger_than_the_first_guess_is_found():
     """Of 299 equal pieces, the 150 with the lowest numbers make half; <s> is none of them."""
     flat = torch.zeros(300)
@@ -165,6 +169,7 @@ def test_a_nucleus_larger_than_the_first_guess_is_found():
     assert len(found) > 145
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_small_temperatures_are_greedy_and_kept_pieces_never_come_from_forbidden_ones():
     table = random_table(100)
     (greedy,) = search(table, [Sentence((5,), 9)], settings(1))
@@ -177,6 +182,7 @@ def test_small_temperatures_are_greedy_and_kept_pieces_never_come_from_forbidden
             assert set(hypothesis.tokens) <= {0, 98, 99}
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_what_is_not_a_number_and_what_has_no_way_on_fails_alone():
     def strange(source, prefix):
         row = torch.zeros(100)

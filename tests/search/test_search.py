@@ -19,6 +19,8 @@ from nmt_cli.search.sentences import Sentence
 from tests.fake_models import BOS, EOS, TableModel
 from tests.table_search import log_probabilities, log_probability, random_table, search, settings
 
+pytestmark = pytest.mark.usefixtures("searched_by")
+
 
 def score_of(log_probability, num_tokens, alpha):
     return log_probability / ((5 + num_tokens) / 6) ** alpha
@@ -294,11 +296,10 @@ class Least:
         best, tokens = logits.best_of_rows(1000)  # all of them
         values = best.reshape(*scores.shape, -1)[:, 0]
         least = (values > -np.inf).sum(axis=1, keepdims=True) - 1
-        return Candidates(
-            np.take_along_axis(values, least, 1) + scores[:, :1],
-            np.zeros((len(scores), 1), np.int64),
-            np.take_along_axis(tokens.reshape(*scores.shape, -1)[:, 0], least, 1),
-        )
+        found = Candidates.nothing(len(scores), 3)  # as many as the beam has places
+        found.scores[:, :1] = np.take_along_axis(values, least, 1) + scores[:, :1]
+        found.tokens[:, :1] = np.take_along_axis(tokens.reshape(*scores.shape, -1)[:, 0], least, 1)
+        return found
 
 
 @pytest.mark.parametrize("num_slots", [1, 3, 8])

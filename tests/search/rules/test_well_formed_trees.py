@@ -178,6 +178,7 @@ def test_exactly_the_beginnings_of_trees_are_allowed(name, spacing, num_words, l
         assert allowed == followers[beginning], beginning
 
 
+@pytest.mark.usefixtures("searched_by")
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 @pytest.mark.parametrize(("name", "spacing", "num_words", "longest"), CASES)
 def test_a_wide_beam_finds_the_best_of_all_trees(name, spacing, num_words, longest, alpha):
@@ -197,6 +198,7 @@ def test_a_wide_beam_finds_the_best_of_all_trees(name, spacing, num_words, longe
     )
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_beam_one_is_greedy_among_the_beginnings_of_trees():
     toy = Toy("typed")
     logits = random_table(len(toy.tokens))
@@ -221,6 +223,7 @@ def random_sentences(toy, rng, count):
     return sentences
 
 
+@pytest.mark.usefixtures("searched_by")
 @pytest.mark.parametrize("beam_size", [1, 4])
 @pytest.mark.parametrize(
     ("name", "spacing"), [*product(FORMS, ["none"]), *product(["typed"], SPACINGS)]
@@ -282,6 +285,7 @@ def test_the_shortest_output_is_that_of_the_flattest_tree(spacing):
         ]
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_sentences_without_data_for_the_rule_are_searched_as_without_it():
     toy = Toy("typed")
     logits = random_table(len(toy.tokens))
@@ -297,6 +301,7 @@ def test_sentences_without_data_for_the_rule_are_searched_as_without_it():
     assert free != bound
 
 
+@pytest.mark.usefixtures("searched_by")
 def test_slots_may_be_refilled_and_dropped_at_any_time():
     toy = Toy("typed", "each")
     logits = random_table(len(toy.tokens))
