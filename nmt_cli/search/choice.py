@@ -29,6 +29,7 @@ class Choice(Protocol):
         """Return continuations of each slot's hypotheses, whose log-probabilities are ``scores``.
 
         ``scores`` [S, K] are -inf where there is no hypothesis. May restrict ``logits`` [R, V].
+        Returns at least as many as the beam has places; those that do not exist have -inf.
         """
         ...
 

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 
 from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Banned, Permitted, Restrictions
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.torch_logits import TorchLogits
 
 LEVELS_HERE = [level for level, flags in LEVELS.items() if flags <= read_cpu().flags]
 WIDTHS = [1, 7, 64, 200, 1003]
@@ -127,9 +129,9 @@ def test_each_call_restricts_further_and_leaves_the_normalizers(kernels):
             allowed[row, np.setdiff1d(np.arange(width), permitted)] = False
     assert np.array_equal(logits.values, np.where(allowed, values, -np.inf))
     assert np.allclose(logits.normalizers(), log_sums(values), atol=1e-5)
-    rows, tokens = np.array([3, 3, 11, 0]), np.array([49, 0, 7, 1])
-    expected = np.where(allowed, values, -np.inf)[rows, tokens] - log_sums(values)[rows]
-    assert np.allclose(logits.log_probabilities(rows, tokens), expected, atol=1e-5)
+    wanted = np.array([3, 3, 11, 0]), np.array([49, 0, 7, 1])
+    expected = np.where(allowed, values, -np.inf)[wanted] - log_sums(values)[wanted[0]]
+    assert np.allclose(logits.log_probabilities(*wanted), expected, atol=1e-5)
     part = logits.select(np.array([7, 2, 7]))
     assert np.array_equal(part.values, logits.values[[7, 2, 7]])
     assert np.array_equal(part.normalizers(), logits.normalizers()[[7, 2, 7]])
@@ -195,6 +197,17 @@ def test_a_token_is_where_the_sum_of_the_shares_exceeds_the_number(kernels, samp
     for number in range(0, len(values), 7):
         alone, score = logits.select(np.array([number])).draw(sampling, uniforms[[number]])
         assert (alone, score) == (tokens[number], scores[number])
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_torch_draws_the_same_tokens(kernels, sampling):
+    values = random_values(200)[1::2].copy()
+    uniforms = np.random.default_rng(3).random(len(values))
+    expected, of_torch = TorchLogits(torch.from_numpy(values)).draw(sampling, uniforms)
+    tokens, scores = CompiledLogits(values, kernels).draw(sampling, uniforms)
+    is_same = tokens == expected
+    assert is_same.sum() >= len(values) - 1  # a number may be within rounding of a boundary
+    assert np.allclose(scores[is_same], of_torch[is_same], atol=1e-5)
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
