@@ -24,7 +24,7 @@ static double expected(long type, const float *weights, const float *rows, const
 
 static int differs(long type, long R, long I, long O) {
     long wrong = 0;
-    char *blocks = malloc(EXPORTED(size_of_blocks)(type, I, O));
+    char *blocks = calloc(EXPORTED(size_of_blocks)(type, I, O), 1);
     float *weight = malloc(O * I * 4), *rows = malloc(R * I * 4), *output = malloc(R * O * 4);
     float *rounded = calloc(EXPORTED(rounded_size)(R, I), 4), *scales = malloc(O * 4), *bias = malloc(O * 4);
     uint32_t *sums = malloc(O * 4);
@@ -82,7 +82,7 @@ static int attention_differs(long K, long E, long W, long X, int is_causal) {
 static int scores_differ(long R, long I, long V, long most) {
     float *weight = chances(V * I), *rows = chances(R * I), *logits = malloc(most * V * sizeof(float));
     float *found = malloc(R * sizeof(float));
-    char *blocks = malloc(EXPORTED(size_of_blocks)(FP32, I, V));
+    char *blocks = calloc(EXPORTED(size_of_blocks)(FP32, I, V), 1);
     int64_t tokens[R];
     for (long r = 0; r < R; r++) tokens[r] = rand() % V;
     EXPORTED(pack)(weight, FP32, I, V, blocks, NULL, NULL);

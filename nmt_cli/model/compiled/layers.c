@@ -33,6 +33,7 @@
 #define ROWS_OF_TILE 0
 #define GROUPS_OF_TILE 1
 #endif
+#define GROUPS_AT_ONCE 64     /* of an output, that are packed together */
 #define QUERIES_AT_ONCE 4     /* that read keys and values together */
 #define MOST_ROWS (ROWS_OF_TILE ? 2 * ROWS_OF_TILE : ROWS_AT_ONCE)
 #define LEAST_SHARED 4000000  /* multiplications from which several threads are faster */
@@ -239,41 +240,41 @@ static float scale_of(const float *row, long I) {
     return (most > SMALLEST_SCALE ? most : SMALLEST_SCALE) / LARGEST + not_finite;
 }
 
-/* writes a group of numbers, of which there are 1 to 4, in a type; ``inverse`` of the scale is for int8 */
-INLINE void write_group(const float *numbers, long count, long type, float inverse, char *group) {
-    for (long n = 0; n < count; n++) {
-        uint16_t half = type == BF16 ? as_bf16(numbers[n]) : 0;
-        if (type == FP32) memcpy(group, numbers, sizeof(float));
-        else if (type == BF16) memcpy(group + n * sizeof(half), &half, sizeof(half));
-        else if (inverse == inverse) group[n] = (int8_t)rintf(numbers[n] * inverse);
+/* writes an output's weights [I] in a type into its groups, which are BLOCK groups apart; in int8 divided by the
+   scale, and returns their sum */
+INLINE int32_t pack_row(const float *row, long type, long I, float scale, char *block) {
+    long most = GROUPS_AT_ONCE * numbers_of_group(type);
+    float inverse = 1.f / scale;
+    int32_t sum = 0;
+    for (long first = 0; first < I; first += most, row += most) {
+        long count = I - first < most ? I - first : most;
+        union {
+            char groups[GROUPS_AT_ONCE][GROUP];
+            float floats[GROUPS_AT_ONCE];
+            uint16_t halves[GROUPS_AT_ONCE * 2];
+            int8_t integers[GROUPS_AT_ONCE * 4];
+        } some = {{{0}}};
+        if (type == FP32) memcpy(some.floats, row, count * sizeof(float));
+        for (long i = 0; i < count && type == BF16; i++) some.halves[i] = as_bf16(row[i]);
+        if (type == INT8 && inverse == inverse)
+            for (long i = 0; i < count; i++) some.integers[i] = (int8_t)rintf(row[i] * inverse);
+        for (long i = 0; i < count && type == INT8; i++) sum += some.integers[i];
+        for (long i = 0; i < count; i += numbers_of_group(type), block += BLOCK * GROUP)
+            memcpy(block, some.groups[i / numbers_of_group(type)], GROUP);
     }
+    return sum;
 }
 
-INLINE void pack_block(const float *weight, long type, long I, long width, const float *scales, char *block) {
-    long numbers = numbers_of_group(type);
-    float inverses[BLOCK] = {0.f};
-    for (long o = 0; o < width && type == INT8; o++) inverses[o] = 1.f / scales[o];
-    memset(block, 0, BLOCK * groups_of(type, I) * GROUP);
-    for (long i = 0; i < I; i += numbers, block += BLOCK * GROUP)
-        for (long o = 0; o < width; o++) {
-            long count = I - i < numbers ? I - i : numbers;
-            write_group(weight + o * I + i, count, type, inverses[o], block + o * GROUP);
-        }
-}
-
-/* writes a weight [O, I] in fp32 into the blocks of a matrix of a type; ``scales`` and ``sums`` [O] are for int8 */
+/* writes a weight [O, I] in fp32 into the blocks of a matrix of a type, which are 0; ``scales`` and ``sums`` [O]
+   are for int8 */
 void EXPORTED(pack)(const float *weight, long type, long I, long O, char *blocks, float *scales, uint32_t *sums) {
-    for (long o = 0; o < O; o += BLOCK, weight += BLOCK * I, blocks += BLOCK * groups_of(type, I) * GROUP) {
-        long width = O - o < BLOCK ? O - o : BLOCK;
-        for (long k = 0; k < width && type == INT8; k++) scales[o + k] = scale_of(weight + k * I, I);
-        if (type == FP32) pack_block(weight, FP32, I, width, NULL, blocks);
-        else if (type == BF16) pack_block(weight, BF16, I, width, NULL, blocks);
-        else pack_block(weight, INT8, I, width, scales + o, blocks);
-        for (long k = 0; k < width && type == INT8; k++) {
-            sums[o + k] = 0;
-            for (long i = 0; i < I && IS_UNSIGNED; i++)
-                sums[o + k] += 128 * (uint32_t)(int8_t)blocks[(i / 4 * BLOCK + k) * GROUP + i % 4];
-        }
+    for (long o = 0; o < O; o++, weight += I) {
+        char *block = blocks + (o / BLOCK * groups_of(type, I) * BLOCK + o % BLOCK) * GROUP;
+        if (type == FP32) pack_row(weight, FP32, I, 0.f, block);
+        if (type == BF16) pack_row(weight, BF16, I, 0.f, block);
+        if (type != INT8) continue;
+        scales[o] = scale_of(weight, I);
+        sums[o] = IS_UNSIGNED * 128 * (uint32_t)pack_row(weight, INT8, I, scales[o], block);
     }
 }
 
