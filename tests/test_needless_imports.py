@@ -110,6 +110,7 @@ for module in pkgutil.iter_modules(commands.__path__):
 def test_lines_are_prepared_and_answered_without_torch():
     names = ("request", "translation", "line_jobs", "answers", "wanted_output", "over_long")
     imports = "; ".join(f"import nmt_cli.translating.{name}" for name in names)
-    imports += "; import nmt_cli.model.compiled.layers"
+    imports += "; import nmt_cli.model.compiled.layers, nmt_cli.translating.attention_to_source"
+    imports += "; import nmt_cli.translating.shown_attention"
     code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

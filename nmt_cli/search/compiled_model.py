@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers, Step
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.compiled.passes import Sentences
+from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.search import StepInput
 

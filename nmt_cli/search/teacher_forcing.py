@@ -6,20 +6,22 @@ Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.model.compiled.passes import GivenTargets, Sentences, Weights
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.model.compiled.packed_model import PackedModel
+from nmt_cli.model.compiled.sentences import Sentences, Weights
+
+if TYPE_CHECKING:
+    from nmt_cli.model.transformer import Transformer
 
 Array = NDArray[Any]
-# Tokens of the longer side: what the layers compute of so many stays in a CPU's cache.
-TOKENS_AT_ONCE = 512
 
 
 class SentencePair(NamedTuple):
@@ -44,6 +46,8 @@ class AttentionWeights(NamedTuple):
 class TeacherForcing(Protocol):
     """A model that reads given sentence pairs. Not to be shared between threads."""
 
+    device: str  # that computes: "cpu" or "cuda"
+
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
         """Return the log-probability of each token of each target, and at last of its ``</s>``.
 
@@ -62,60 +66,61 @@ class TeacherForcing(Protocol):
         ...
 
 
-class CompiledForcing:
-    """A ``TeacherForcing`` by the library for CPUs; what a pair gets depends on that pair only."""
+def teacher_forcing(
+    model: Transformer | PackedModel, tokenizer: Tokenizer, precision: str | None = None
+) -> TeacherForcing:
+    """Return what lets ``model`` read given pairs.
 
-    def __init__(self, model: GivenTargets, config: ModelConfig, tokenizer: Tokenizer) -> None:
-        self._model, self._config = model, config
-        self._end, self._start = source_end(config, tokenizer), start_id(config, tokenizer)
-        self._eos = tokenizer.eos_id
+    A Transformer gets the ``precision``, by default the one that it has. Raises UserError if there
+    is no such precision.
+    """
+    if isinstance(model, PackedModel):
+        return CompiledForcing(model, tokenizer)
+    from nmt_cli.search.torch_forcing import torch_forcing
+
+    return torch_forcing(model, tokenizer, precision)
+
+
+class CompiledForcing:
+    """A ``TeacherForcing`` by the library for CPUs; what a pair gets depends on that pair only.
+
+    Between calls it holds the model only, and threads may share it.
+    """
+
+    device = "cpu"
+
+    def __init__(self, model: PackedModel, tokenizer: Tokenizer) -> None:
+        self._model = model
+        self._end = source_end(model.config, tokenizer)
+        self._start, self._eos = start_id(model.config, tokenizer), tokenizer.eos_id
 
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
         """Return the log-probabilities, as ``TeacherForcing`` describes."""
-        found: list[list[float]] = []
-        for group in _groups(pairs):
-            sources, targets = self._read(group)
-            rows = self._model.decode(targets, self._model.encode(sources))
-            tokens = Sentences.of([(*pair.target, self._eos) for pair in group]).tokens
-            scores = self._model.token_scores(rows, tokens)
-            ends = np.cumsum(targets.lengths)
-            found += (each.tolist() for each in np.split(scores, ends[:-1]))
-        return found
+        layers, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
+        memories = layers.entries(layers.encode(sources), sources.lengths)
+        rows = layers.decode(targets, memories)
+        tokens = Sentences.of([(*pair.target, self._eos) for pair in pairs]).tokens
+        scores = layers.token_scores(rows, tokens)
+        ends = np.cumsum(targets.lengths)
+        return [each.tolist() for each in np.split(scores, ends[:-1])]
 
     def attention(
         self, pairs: Sequence[SentencePair], layers: Sequence[int]
     ) -> list[AttentionWeights]:
         """Return the attention weights, as ``TeacherForcing`` describes."""
-        found: list[AttentionWeights] = []
-        encoder, decoder = self._config.encoder, self._config.decoder
-        for group in _groups(pairs):
-            sources, targets = self._read(group)
-            within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)
-            within = Weights(decoder, layers, targets.lengths, targets.lengths)
-            to_memory = Weights(decoder, layers, targets.lengths, sources.lengths)
-            memory = self._model.encode(sources, within_sources)
-            self._model.decode(targets, memory, within, to_memory)
-            kinds = (each.arrays for each in (within_sources, within, to_memory))
-            found += map(AttentionWeights, *kinds)
-        return found
+        encoder, decoder = self._model.config.encoder, self._model.config.decoder
+        computing, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
+        within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)
+        within = Weights(decoder, layers, targets.lengths, targets.lengths)
+        to_memory = Weights(decoder, layers, targets.lengths, sources.lengths)
+        of_layers = computing.encode(sources, within_sources)
+        memories = computing.entries(of_layers, sources.lengths)
+        computing.decode(targets, memories, within, to_memory)
+        return list(map(AttentionWeights, within_sources.arrays, within.arrays, to_memory.arrays))
 
     def _read(self, pairs: Sequence[SentencePair]) -> tuple[Sentences, Sentences]:
         sources = Sentences.of([(*pair.source, *self._end) for pair in pairs])
         return sources, Sentences.of([(self._start, *pair.target) for pair in pairs])
-
-
-def _groups(pairs: Sequence[SentencePair]) -> Iterator[list[SentencePair]]:
-    """Yield ``pairs`` in groups of at most TOKENS_AT_ONCE together, or of one."""
-    group, num_tokens = list[SentencePair](), 0
-    for pair in pairs:
-        longer = max(map(len, pair))
-        if group and num_tokens + longer > TOKENS_AT_ONCE:
-            yield group
-            group, num_tokens = [], 0
-        group.append(pair)
-        num_tokens += longer
-    if group:
-        yield group
 
 
 def mean_of_models(scores: Sequence[list[list[float]]]) -> list[list[float]]:

@@ -3,6 +3,8 @@
 Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces, D d_model.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
 from nmt_cli.model.attention import (
     MemoryAttention,
     SelfAttention,
@@ -21,6 +24,7 @@ from nmt_cli.model.attention import (
 )
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
 from nmt_cli.model.packing import Packed, pack
+from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.teacher_forcing import Array, AttentionWeights, SentencePair
 from nmt_cli.search.top_k import log_normalizers
@@ -127,11 +131,21 @@ def _recording(
 ROWS_AT_ONCE = {"cpu": 512, "cuda": 4096}
 
 
+def torch_forcing(model: Transformer, tokenizer: Tokenizer, precision: str | None) -> TorchForcing:
+    """Return what ``teacher_forcing`` returns for a model of torch; set it to evaluation mode."""
+    model, device = model.eval(), model.output_weight.device
+    prefer_flash_attention(device)
+    if precision is not None:
+        model = at_precision(model, choose_decoding_precision(precision, device))
+    return TorchForcing(model, tokenizer)
+
+
 class TorchForcing:
     """A ``TeacherForcing`` by torch, with a model in evaluation mode."""
 
     def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
         self._model, self._tokenizer = model, tokenizer
+        self.device = model.output_weight.device.type
 
     @torch.no_grad()
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
@@ -145,7 +159,8 @@ class TorchForcing:
         at_once = ROWS_AT_ONCE.get(device.type, ROWS_AT_ONCE["cpu"])
         scores = []
         for rows, tokens in zip(forced.rows.split(at_once), targets.split(at_once), strict=True):
-            logits = self._model.project(rows)
+            with torch.autocast(device.type, enabled=False):
+                logits = self._model.project(rows)
             chosen = logits.gather(1, tokens[:, None]).squeeze(1).float()
             scores.append(chosen - log_normalizers(logits))
         return [of_pair.tolist() for of_pair in torch.cat(scores).split(forced.lengths)]

@@ -3,8 +3,10 @@
 It is found by one pass over the finished outputs, so the search is not slower where nobody asks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +14,14 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces, words_of_pieces
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import ModelSettings, alignment_layer
 from nmt_cli.search.beams import Attended, Found
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forcing
+
+if TYPE_CHECKING:
+    from nmt_cli.model.compiled.packed_model import PackedModel
+    from nmt_cli.model.transformer import Transformer
 
 TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs little memory beside
 
@@ -29,7 +33,7 @@ class AttentionToSource:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Transformer | PackedModel,
         tokenizer: Tokenizer,
         settings: ModelSettings,
         tag_length: int = 0,
@@ -44,7 +48,7 @@ class AttentionToSource:
         Without ``of_all``, only hypotheses of sentences that need units or words get it.
         """
         self._config, self._tokenizer, self._text = model.config, tokenizer, settings.text
-        self._forcing = TorchForcing(model, tokenizer)
+        self._forcing = teacher_forcing(model, tokenizer)
         self._tag_length, self._of_all = tag_length, of_all
         self._head = settings.alignment
         of_mean = alignment_layer(model.config.decoder.num_layers)

@@ -8,17 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-import torch
-
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
-from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.precision import at_precision
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
@@ -27,16 +21,23 @@ from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.driver import Driver, SearchSize
 from nmt_cli.search.ensemble import Member, load_models
 from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
-from nmt_cli.search.teacher_forcing import SentencePair, TeacherForcing, mean_of_models
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.teacher_forcing import (
+    SentencePair,
+    TeacherForcing,
+    mean_of_models,
+    teacher_forcing,
+)
 from nmt_cli.translating.encoded_texts import KnownText, encode_each
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from nmt_cli.model.compiled.packed_model import PackedModel
+    from nmt_cli.model.transformer import Transformer
+
 WINDOW_PAIRS = 4096
 # Tokens of the longer side of all pairs of a pass: enough to keep the device busy.
-DEFAULT_MAX_TOKENS = {"cpu": 1 << 12, "cuda": 1 << 15}
+DEFAULT_MAX_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
 
 
 class RescorerOptions(TypedDict, total=False):
@@ -61,23 +62,21 @@ class Rescorer:
     """Scores translations that are given, with one model or, as the search does, with an ensemble.
 
     With a ``length_penalty`` above 0, scores are those of a search with this penalty. If the model
-    parses, translations are trees in brackets. Options are as with ``Translator``. Not to be shared
-    between threads.
+    parses, translations are trees in brackets. Options are as with ``Translator``; ``precision`` is
+    for a Transformer, since a packed model has its own. Not to be shared between threads.
     """
 
     def __init__(
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
-        model: Transformer,
+        model: Transformer | PackedModel,
         *,
         ensemble: Sequence[Member] = (),
         **options: Unpack[RescorerOptions],
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
         self._known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
-        self._device = model.output_weight.device
-        prefer_flash_attention(self._device)
         self._alpha = options.get("length_penalty", RESCORING_PENALTY.default)
         refuse_outside("--length-penalty", self._alpha, RESCORING_PENALTY)
         limits = length_limits(settings, *(each.settings for each in ensemble))
@@ -88,15 +87,12 @@ class Rescorer:
             "target": min(longest, limits.target or longest),
         }
         max_tokens = options.get("max_tokens_per_device")
-        precision = choose_decoding_precision(options.get("precision", AUTO), self._device)
-        self._fp32_products = choose_fp32_products(
-            options.get("fp32_products", AUTO), self._device, precision
-        )
+        precision = options.get("precision", AUTO)
         models = [model, *(each.model for each in ensemble)]
-        forced = [TorchForcing(at_precision(each.eval(), precision), tokenizer) for each in models]
+        forcing = [teacher_forcing(each, tokenizer, precision) for each in models]
         self._driver = Driver[int, SentencePair](
-            lambda pairs, most: PairScores(len(pairs), forced, self._alpha),
-            SearchSize(max_tokens or DEFAULT_MAX_TOKENS[self._device.type]),
+            lambda pairs, most: PairScores(len(pairs), forcing, self._alpha),
+            SearchSize(max_tokens or DEFAULT_MAX_TOKENS[forcing[0].device]),
             _tokens_of,
         )
 
@@ -154,8 +150,7 @@ class Rescorer:
             else:
                 results[number] = pair
         longest_first = sorted(encoded.items(), key=lambda item: _tokens_of(item[1]), reverse=True)
-        no_autocast = torch.autocast(self._device.type, enabled=False)
-        with naming_lines(int), no_autocast, use_fp32_products(self._fp32_products):
+        with naming_lines(int):
             for number, outcome in self._driver.run_window(longest_first):
                 results[number] = self._answer(outcome)
         return [results[number] for number in sorted(results)]

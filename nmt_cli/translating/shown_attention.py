@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.pictures.attention import KINDS, Attention
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.teacher_forcing import SentencePair, teacher_forcing
+
+if TYPE_CHECKING:
+    from nmt_cli.model.compiled.packed_model import PackedModel
+    from nmt_cli.model.transformer import Transformer
 
 MOST_WEIGHTS = 10_000_000  # a page of so many has about 30 MB
 
@@ -51,7 +53,7 @@ def common_counts(architecture: ModelConfig, kinds: Sequence[str]) -> tuple[int,
 def attention_between(
     settings: ModelSettings,
     tokenizer: Tokenizer,
-    model: Transformer,
+    model: Transformer | PackedModel,
     name: str,
     source: str,
     target: Target,
@@ -66,7 +68,7 @@ def attention_between(
     refuse_too_long(settings, target.tokens, "target")
     _refuse_too_many(shown, len(pieces) + 1, len(target.tokens) + 1)
     pairs, layers = [SentencePair(pieces, target.tokens)], [layer - 1 for layer in shown.layers]
-    weights = TorchForcing(model, tokenizer).attention(pairs, layers)[0]._asdict()
+    weights = teacher_forcing(model, tokenizer).attention(pairs, layers)[0]._asdict()
     heads = [head - 1 for head in shown.heads]
     end = tokenizer.pieces([tokenizer.eos_id])
     start = tokenizer.pieces([start_id(model.config, tokenizer)])

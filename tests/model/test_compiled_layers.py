@@ -13,7 +13,7 @@ from nmt_cli.hardware.cpu import num_threads, read_cpu
 from nmt_cli.hardware.device import set_num_threads
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
 from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.model.compiled.passes import Sentences
+from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer

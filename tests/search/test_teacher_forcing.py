@@ -8,14 +8,11 @@ import torch
 
 from nmt_cli.hardware.cpu import num_threads, read_cpu
 from nmt_cli.hardware.device import set_num_threads
-from nmt_cli.model.compiled import passes
+from nmt_cli.model.compiled import layers
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
-from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.model.compiled.passes import GivenTargets
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.search import teacher_forcing
 from nmt_cli.search.teacher_forcing import CompiledForcing, SentencePair, mean_of_models
 from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
@@ -35,11 +32,14 @@ def kernels(request, kernels):
     return Kernels(request.param)
 
 
+def model_of(options):
+    return random_model(options, VOCABULARY_SIZE).eval()
+
+
 def forcing_of(model, kernels, precision="fp32"):
     if precision == "bf16" and not kernels.functions.has_bf16():
         pytest.skip("this level has no instructions for bf16")
-    layers = CompiledLayers(packed_model(model.eval(), kernels, precision))
-    return CompiledForcing(GivenTargets(layers), model.config, ByteTokenizer())
+    return CompiledForcing(packed_model(model, kernels, precision), ByteTokenizer())
 
 
 def tokens_of(length, seed=0):
@@ -66,7 +66,7 @@ def assert_equal(one, other):
 
 @pytest.mark.parametrize("options", OPTION_SETS)
 def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options, kernels):
-    model = random_model(options, VOCABULARY_SIZE).eval()
+    model = model_of(options)
     numbers = (0, 2)  # only some decoders have the last one
     found = results(forcing_of(model, kernels), PAIRS, numbers)
     of_torch = TorchForcing(model, ByteTokenizer()).attention(PAIRS, numbers)
@@ -80,7 +80,7 @@ def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options,
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
-    model = random_model(NO_MULTIPLES_OF_A_VECTOR, VOCABULARY_SIZE)
+    model = model_of(NO_MULTIPLES_OF_A_VECTOR)
     found = forcing_of(model, kernels, precision).token_scores(PAIRS)
     if precision != "bf16":  # torch would round all that a layer returns, too
         model = at_precision(model.eval(), precision)
@@ -92,20 +92,19 @@ def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR])
 def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels, monkeypatch):
-    forcing = forcing_of(random_model(options, VOCABULARY_SIZE), kernels, precision)
+    forcing = forcing_of(model_of(options), kernels, precision)
     together = results(forcing, PAIRS)
     for pair, expected in zip(PAIRS, together, strict=True):
         (alone,) = results(forcing, [pair])
         assert_equal(alone, expected)
-    monkeypatch.setattr(teacher_forcing, "TOKENS_AT_ONCE", 60)
-    monkeypatch.setattr(passes, "SCORED_AT_ONCE", 7)
+    monkeypatch.setattr(layers, "SCORED_AT_ONCE", 7)
     for found, expected in zip(results(forcing, PAIRS), together, strict=True):
         assert_equal(found, expected)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_later_tokens_change_nothing(precision, kernels):
-    model = random_model(NO_MULTIPLES_OF_A_VECTOR, VOCABULARY_SIZE)
+    model = model_of(NO_MULTIPLES_OF_A_VECTOR)
     forcing = forcing_of(model, kernels, precision)
     source, target = PAIRS[2]
     ((scores, _, decoder, memory),) = results(forcing, [PAIRS[2]])
@@ -125,7 +124,7 @@ def test_later_tokens_change_nothing(precision, kernels):
 
 
 def test_sentences_of_one_token_and_of_two_thousand(kernels):
-    model = random_model({}, VOCABULARY_SIZE)
+    model = model_of({})
     pairs = [
         SentencePair(tokens_of(2000), tokens_of(3)),
         SentencePair([5], tokens_of(1999)),
@@ -137,7 +136,7 @@ def test_sentences_of_one_token_and_of_two_thousand(kernels):
 
 
 def test_a_sentence_longer_than_the_learned_positions_is_refused(kernels):
-    forcing = forcing_of(random_model({"positions": "learned"}, VOCABULARY_SIZE), kernels)
+    forcing = forcing_of(model_of({"positions": "learned"}), kernels)
     for pair in (SentencePair([5] * 64, [6]), SentencePair([5], [6] * 64)):  # and a mark
         with pytest.raises(ValueError, match="longer than"):
             forcing.token_scores([pair])
@@ -146,7 +145,7 @@ def test_a_sentence_longer_than_the_learned_positions_is_refused(kernels):
 def test_several_threads_compute_the_same(kernels):
     torch.manual_seed(4)
     config = ModelConfig(num_layers=2, d_model=256, num_heads=4, d_ff=1024)
-    forcing = forcing_of(Transformer(config, VOCABULARY_SIZE), kernels)
+    forcing = forcing_of(Transformer(config, 400), kernels)
     threads = num_threads()
     try:
         set_num_threads(1)
@@ -160,7 +159,7 @@ def test_several_threads_compute_the_same(kernels):
 
 
 def test_nan_stays_in_its_pair(kernels):
-    model = random_model({"tied_embeddings": "none"}, VOCABULARY_SIZE)
+    model = model_of({"tied_embeddings": "none"})
     bad = SentencePair([5, VOCABULARY_SIZE - 1], [6, 7])
     pairs = [SentencePair([5, 6], [7]), bad, SentencePair([8, 9, 4], [5, 5])]
     expected = forcing_of(model, kernels).token_scores(pairs)
@@ -169,11 +168,6 @@ def test_nan_stays_in_its_pair(kernels):
     found = forcing_of(model, kernels).token_scores(pairs)
     assert np.isnan(found[1]).all()
     assert [found[0], found[2]] == [expected[0], expected[2]]
-
-
-def test_nothing_of_nothing(kernels):
-    forcing = forcing_of(random_model({}, VOCABULARY_SIZE), kernels)
-    assert forcing.token_scores([]) == forcing.attention([], [0]) == []
 
 
 def test_the_mean_of_models_is_that_of_probabilities():

@@ -21,7 +21,7 @@ from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.translating import rescorer as rescorer_module
 from nmt_cli.translating.rescorer import Rescored, Rescorer
 from nmt_cli.translating.translator import Translator
-from tests.fake_models import EOS, tiny_recipe
+from tests.fake_models import EOS, packed_model, tiny_recipe
 
 FORMATS = Path(__file__).parents[1] / "formats"
 TREEBANK = FORMATS / "format_3/treebank"
@@ -36,13 +36,15 @@ PAIRS = [
 ]
 
 
-def untrained(model=(), max_length=1024, **options):
+def untrained(model=(), max_length=1024, kernels=None, **options):
+    """Return a rescorer by the library, if ``kernels`` are given, or by torch; and its model."""
     recipe = tiny_recipe(model=dict(model), data={"max_length": max_length})
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
     torch.manual_seed(3)
     model = Transformer(recipe.model, tokenizer.size).eval()
     settings = settings_of(recipe, tokenizer.size)
-    return Rescorer(settings, tokenizer, model, precision="fp32", **options), tokenizer, model
+    scoring = model if kernels is None else packed_model(model, kernels)
+    return Rescorer(settings, tokenizer, scoring, precision="fp32", **options), tokenizer, model
 
 
 def expected_scores(tokenizer, model, source, target):
@@ -55,10 +57,13 @@ def expected_scores(tokenizer, model, source, target):
     return rows[torch.arange(len(sides[1])), torch.tensor(sides[1])].tolist()
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("config", [{}, {"norm": "pre", "positions": "learned"}])
-def test_scores_are_those_of_torch_in_any_batch_and_order(config):
+def test_scores_are_those_of_torch_in_any_batch_and_order(config, is_packed, kernels):
     for max_tokens in (1, 8, 1000):
-        rescorer, tokenizer, model = untrained(config, max_tokens_per_device=max_tokens)
+        rescorer, tokenizer, model = untrained(
+            config, kernels=kernels if is_packed else None, max_tokens_per_device=max_tokens
+        )
         for order in (1, -1):
             for pair, found in zip(PAIRS[::order], rescorer.rescore(PAIRS[::order]), strict=True):
                 if not pair[0].strip(" \u200b"):

@@ -118,19 +118,17 @@ typedef struct {
 /* attention weights that are wanted: those of sentence b in layer n are [H, queries, entries], and begin
    places[n] times as many numbers behind of_sentences[b]; in layers where the place is -1 none are wanted */
 typedef struct {
-    const int64_t *places; /* [N]; NULL if none are wanted in any layer */
+    const int64_t *places;      /* [N]; NULL if none are wanted in any layer */
     float *const *of_sentences; /* [B] */
 } Weights;
 
 /* sentences whose tokens follow one another, as their rows do. In a decoder rows attend to those before them in
-   their sentence, and to a source. */
+   their sentence, and to the memory of it. */
 typedef struct {
     const int64_t *tokens, *lengths; /* [R], [B] */
-    const float *const *sources;     /* [N], for each layer the keys, then values of all sources, one after the
-                                        other: [any, H*(W+X)]; NULL in an encoder */
-    const int64_t *source_lengths;   /* [B] */
-    Weights within, to_sources;
-    long B, R, E; /* E is the longest of all lengths */
+    const Entries *memories;         /* [B]; NULL in an encoder */
+    Weights within, to_memory;
+    long B, R, E; /* E is the longest of all lengths, and of the memories */
 } Sentences;
 
 /* workspace -------------------------------------------------------------------------------------------- */
@@ -775,40 +773,29 @@ static void attend_to_memory(const void *context, long first, long end, int thre
     }
 }
 
-/* attention of the rows of a sentence to ``keys`` and ``values`` of ``work`` */
+/* attention of K rows of a sentence to E entries */
 typedef struct {
     const Stack *stack;
     const Workspace *work;
-    const float *queries; /* [K, stride] */
-    float *attended;      /* [K, H*X] */
-    float *weights;       /* [H, K, E]; NULL if they are not wanted */
+    const float *queries, *keys, *values; /* [K, stride], [H, W, E], [H, E, X] */
+    float *attended;                      /* [K, H*X] */
+    float *weights;                       /* [H, K, E]; NULL if they are not wanted */
     long stride, K, E, is_causal;
 } SentenceAttention;
 
 static void attend_heads(const void *context, long first, long end, int thread) {
     const SentenceAttention *own = context;
-    const Workspace *work = own->work;
     long H = own->stack->H, W = own->stack->W, X = own->stack->X, K = own->K, E = own->E;
     for (long h = first; h < end; h++) {
         float *weights = own->weights ? own->weights + h * K * E : NULL;
-        Head head = {.keys = work->keys + h * W * E, .values = work->values + h * E * X, .W = W, .X = X, .E = E};
+        Head head = {.keys = own->keys + h * W * E, .values = own->values + h * E * X, .W = W, .X = X, .E = E};
         head.used = E, head.is_causal = own->is_causal, head.weights = weights;
-        attend_head(&head, own->queries + h * W, own->stride, K, own_scores(work, thread),
+        attend_head(&head, own->queries + h * W, own->stride, K, own_scores(own->work, thread),
                     own->attended + h * X, H * X);
     }
 }
 
-/* attention of the rows of a sentence to E entries: rows of keys [H*W] and values [H*X], ``stride`` apart */
-static void attend_to_entries(const SentenceAttention *own, const float *entries, long stride) {
-    const Stack *stack = own->stack;
-    const Workspace *work = own->work;
-    long H = stack->H, W = stack->W, X = stack->X, E = own->E;
-    for (long e = 0; e < E; e++, entries += stride)
-        append(entries, entries + H * W, H, W, X, E, e, work->keys, work->values);
-    share_work(H, work->threads, attend_heads, own);
-}
-
-/* where the weights of H heads of sentence b in layer n go; NULL if they are not wanted */
+/* where the weights [size] of sentence b in layer n go; NULL if they are not wanted */
 static float *wanted_weights(const Weights *weights, long n, long b, long size) {
     return weights->places && weights->places[n] >= 0 ? weights->of_sentences[b] + weights->places[n] * size : NULL;
 }
@@ -819,26 +806,29 @@ static void attend_within(const Stack *stack, const Sentences *sentences, long n
     for (long b = 0, row = 0; b < sentences->B; row += sentences->lengths[b++]) {
         const float *projected = work->projected + row * stride;
         long L = sentences->lengths[b];
-        float *weights = wanted_weights(&sentences->within, n, b, H * L * L);
+        for (long l = 0; l < L; l++)
+            append(projected + l * stride + H * W, projected + l * stride + 2 * H * W, H, W, X, L, l,
+                   work->keys, work->values);
         float *attended = work->attended + row * H * X;
-        int is_causal = sentences->sources != NULL;
-        SentenceAttention own = {stack, work, projected, attended, weights, stride, L, L, is_causal};
-        attend_to_entries(&own, projected + H * W, stride);
+        float *weights = wanted_weights(&sentences->within, n, b, H * L * L);
+        int is_causal = sentences->memories != NULL;
+        SentenceAttention own = {stack,    work,    projected, work->keys, work->values, attended,
+                                 weights,  stride,  L,         L,          is_causal};
+        share_work(H, work->threads, attend_heads, &own);
     }
 }
 
-/* attention of the rows of each sentence to its source in layer n; ``projected`` are the queries [R, H*W] */
-static void attend_to_sources(const Stack *stack, const Sentences *sentences, long n, const Workspace *work) {
-    long H = stack->H, W = stack->W, X = stack->X, stride = H * (W + X), row = 0;
-    const float *source = sentences->sources[n];
-    for (long b = 0; b < sentences->B; b++) {
-        long K = sentences->lengths[b], E = sentences->source_lengths[b];
+/* attention of the rows of each sentence to its memory in layer n; ``projected`` are the queries [R, H*W] */
+static void attend_to_memories(const Stack *stack, const Sentences *sentences, long n, const Workspace *work) {
+    long H = stack->H, W = stack->W, X = stack->X;
+    for (long b = 0, row = 0; b < sentences->B; row += sentences->lengths[b++]) {
         const float *queries = work->projected + row * H * W;
+        long K = sentences->lengths[b], E = sentences->memories[b].E;
+        const float *keys = sentences->memories[b].of_layers + n * H * (W + X) * E, *values = keys + H * W * E;
         float *attended = work->attended + row * H * X;
-        float *weights = wanted_weights(&sentences->to_sources, n, b, H * K * E);
-        SentenceAttention own = {stack, work, queries, attended, weights, H * W, K, E, 0};
-        attend_to_entries(&own, source, stride);
-        row += K, source += E * stride;
+        float *weights = wanted_weights(&sentences->to_memory, n, b, H * K * E);
+        SentenceAttention own = {stack, work, queries, keys, values, attended, weights, H * W, K, E, 0};
+        share_work(H, work->threads, attend_heads, &own);
     }
 }
 
@@ -912,10 +902,10 @@ void EXPORTED(compute_rows)(const Stack *stack, const Embedding *embedding, cons
         begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
         attend_within(stack, sentences, n, &work);
         end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
-        if (sentences->sources) {
+        if (sentences->memories) {
             norm = &layer->memory_attention_norm;
             begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
-            attend_to_sources(stack, sentences, n, &work);
+            attend_to_memories(stack, sentences, n, &work);
             end_sublayer(stack, norm, &layer->memory_output, work.attended, R, &work, rows);
         }
         feed_forward(stack, layer, R, &work, rows);

@@ -14,7 +14,10 @@ import numpy as np
 from nmt_cli.hardware.cpu import num_threads
 from nmt_cli.model.compiled.kernels import BOOLEANS, INTEGERS, Array
 from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, Stack
-from nmt_cli.model.compiled.passes import Pass, Sentences, Weights
+from nmt_cli.model.compiled.sentences import Sentences, Weights, WeightsStructure
+
+# Rows whose logits are in memory together: enough to keep the output's product busy.
+SCORED_AT_ONCE = 128
 
 
 class Step(NamedTuple):
@@ -36,6 +39,14 @@ class _Step(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in Step._fields),
         *((name, ctypes.c_long) for name in ("B", "K", "is_past_room")),
+    )
+
+
+class _Sentences(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("tokens", "lengths", "memories")),
+        *((name, WeightsStructure) for name in ("within", "to_memory")),
+        *((name, ctypes.c_long) for name in ("B", "R", "E")),
     )
 
 
@@ -66,13 +77,13 @@ class CompiledLayers:
     """
 
     def __init__(self, packed: PackedModel) -> None:
-        self.packed, self.functions = packed, packed.kernels.functions
+        self._packed, self.functions = packed, packed.kernels.functions
         self.vocabulary_size = packed.vocabulary_size
         self._encoder = Stack.from_buffer_copy(packed.encoder)
-        self.decoder = Stack.from_buffer_copy(packed.decoder)
+        self._decoder = Stack.from_buffer_copy(packed.decoder)
         self._source = _Embedder(packed, "source", packed.source)
-        self.target = _Embedder(packed, "target", packed.target)
-        self._width = self.decoder.H * (self.decoder.W + self.decoder.X)  # of an entry
+        self._target = _Embedder(packed, "target", packed.target)
+        self._width = self._decoder.H * (self._decoder.W + self._decoder.X)  # of an entry
         self.free_memory()
 
     def encode(self, sentences: Sentences, within: Weights | None = None) -> list[Array]:
@@ -80,10 +91,57 @@ class CompiledLayers:
 
         ``within`` gets what the sentences attend to within themselves.
         """
-        embedding = self._source.address(max(sentences.lengths))
-        made = Pass(sentences, within=within)
-        rows = made.run(self.functions, self._encoder, embedding)
-        return [self._product(matrix, rows) for matrix in self.packed.keys_values]
+        structure = _Sentences(E=max(sentences.lengths))
+        if within is not None:
+            structure.within = within.structure
+        rows = self._rows(self._encoder, self._source, sentences, structure)
+        return [self._product(matrix, rows) for matrix in self._packed.keys_values]
+
+    def decode(
+        self,
+        targets: Sentences,
+        memories: Sequence[Array],
+        within: Weights | None = None,
+        to_memory: Weights | None = None,
+    ) -> Array:
+        """Return the rows [R, D] of given targets after the last layer; they see no later tokens.
+
+        ``memories`` are the entries of B sources. ``within`` and ``to_memory`` get what the rows
+        attend to. The next call overwrites the rows.
+        """
+        places = self.locations(memories)
+        longest = max(*targets.lengths, places[:, 1].max())
+        structure = _Sentences(memories=places.ctypes.data, E=longest)
+        for name, weights in (("within", within), ("to_memory", to_memory)):
+            if weights is not None:
+                setattr(structure, name, weights.structure)
+        return self._rows(self._decoder, self._target, targets, structure)
+
+    def token_scores(self, rows: Array, tokens: Array) -> Array:
+        """Return the log-probabilities [R] of ``tokens`` [R] by the ``rows`` that predict them."""
+        output, most = self._packed.output, min(len(rows), SCORED_AT_ONCE)
+        rounded = self.functions.rounded_size(most, output.I)
+        scores = np.empty(len(rows), np.float32)
+        self.functions.score_tokens(
+            *(ctypes.addressof(output), rows, tokens, len(rows), most),
+            self._reused("logits", (most, self.vocabulary_size)),
+            *(self._reused("rounded", (rounded,)), num_threads(), scores),
+        )
+        return scores
+
+    def _rows(
+        self, stack: Stack, embedder: _Embedder, sentences: Sentences, structure: _Sentences
+    ) -> Array:
+        tokens, lengths = sentences.tokens, np.array(sentences.lengths)
+        structure.tokens, structure.lengths = map(INTEGERS.from_param, (tokens, lengths))
+        structure.B, structure.R = len(lengths), len(tokens)
+        rows = self._reused("rows", (len(tokens), stack.D))
+        self.functions.compute_rows(
+            *(ctypes.addressof(stack), embedder.address(lengths.max())),
+            *(ctypes.addressof(structure), rows),
+            self._workspace(stack, len(tokens), structure.E),
+        )
+        return rows
 
     def entries(self, of_layers: Sequence[Array], lengths: Sequence[int]) -> list[Array]:
         """Return the entries of each of the sentences that ``encode`` returned."""
@@ -91,13 +149,13 @@ class CompiledLayers:
         places = self.locations(found)
         for number, rows in enumerate(of_layers):
             self.functions.write_entries(
-                ctypes.addressof(self.decoder), rows, number, places, len(found)
+                ctypes.addressof(self._decoder), rows, number, places, len(found)
             )
         return found
 
     def new_entries(self, room: int) -> Array:
         """Return memory for so many entries (E)."""
-        return np.empty((self.decoder.N, self._width * room), np.float32)
+        return np.empty((self._decoder.N, self._width * room), np.float32)
 
     def room_of(self, entries: Array) -> int:
         """Return for how many entries (E) there is room."""
@@ -124,7 +182,7 @@ class CompiledLayers:
         sources. This is a step of one hypothesis for each sentence, whose past is empty.
         """
         number = len(memories)
-        starts = np.empty((number, self.decoder.N, self._width), np.float32)
+        starts = np.empty((number, self._decoder.N, self._width), np.float32)
         zeros = np.zeros(number, np.int64)
         step = Step(
             np.arange(number),
@@ -156,10 +214,10 @@ class CompiledLayers:
         is_past = BOOLEANS.from_param(step.is_past)
         structure = _Step(*integers, is_past, len(step.slots), beam_size, room)
         self.functions.make_step(
-            *(ctypes.addressof(self.decoder), self.target.address(num_positions)),
-            *(ctypes.addressof(self.packed.output), ctypes.addressof(structure), most),
-            self._reused("rows", (len(logits), self.decoder.D)),
-            *(self._workspace(self.decoder, len(logits), most), logits),
+            *(ctypes.addressof(self._decoder), self._target.address(num_positions)),
+            *(ctypes.addressof(self._packed.output), ctypes.addressof(structure), most),
+            self._reused("rows", (len(logits), self._decoder.D)),
+            *(self._workspace(self._decoder, len(logits), most), logits),
         )
         return logits
 
@@ -190,7 +248,7 @@ class CompiledLayers:
 
     def _views(self, entries: Array) -> tuple[Array, Array]:
         """Return the keys [N, H, W, E] and the values [N, H, E, X] in ``entries``."""
-        heads, width, room = self.decoder.H, self.decoder.W, self.room_of(entries)
+        heads, width, room = self._decoder.H, self._decoder.W, self.room_of(entries)
         keys, values = np.split(entries, [heads * width * room], axis=1)
         shape = len(entries), heads
         return keys.reshape(*shape, width, room), values.reshape(*shape, room, -1)
