@@ -82,7 +82,7 @@ def pytest_collection() -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems() -> None:
-    from nmt_cli.hardware.device import set_num_threads
+    from nmt_cli.hardware.cpu import set_num_threads
 
     # Toy models are faster on one thread, and pytest runs as many workers as there are cores.
     set_num_threads(1)

@@ -23,14 +23,14 @@ HEAVY = (
     *("matplotlib", "tensorboard", "requests", "ctranslate2", "transformers"),
 )
 RECIPE_OPTIONS = {"--set"}
-MACHINE_OPTIONS = {
+DECODING_OPTIONS = {
     "--device",
     "--precision",
-    "--fp32-products",
     "--threads",
     "--max-tokens-per-device",
     "--quiet",
 }
+MACHINE_OPTIONS = DECODING_OPTIONS | {"--fp32-products"}  # of training
 OPTIONS = {
     "preprocess": RECIPE_OPTIONS | {"--prepared", "--workers", "--force", "--quiet"},
     "train": RECIPE_OPTIONS
@@ -57,7 +57,7 @@ OPTIONS = {
     | {"--quiet"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--precision", "--force"}
     | {"--quiet"},
-    "translate": MACHINE_OPTIONS
+    "translate": DECODING_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
     | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard", "--ensemble"}
@@ -78,12 +78,12 @@ OPTIONS = {
     }
     | {"--no-cuda-graphs"}
     | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
-    "serve": MACHINE_OPTIONS
+    "serve": DECODING_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
     | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines"}
     | {"--protect", "--translate-everything"},
-    "rescore": MACHINE_OPTIONS
+    "rescore": DECODING_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
     | {"--terms", "--source", "--paper", "--ter", "--compare", "--test", "--samples", "--seed"},

@@ -10,7 +10,6 @@ from nmt_cli.command_line.options import (
     cli_command,
     decoding_precision_option,
     device_option,
-    fp32_products_option,
     length_penalty_option,
     quiet_option,
     threads_option,
@@ -39,7 +38,6 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 @translate_everything_option
 @device_option
 @decoding_precision_option
-@fp32_products_option
 @threads_option
 @click.option(
     "--workers",

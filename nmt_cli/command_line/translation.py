@@ -14,7 +14,6 @@ from nmt_cli.command_line.options import (
     device_option,
     ensemble_option,
     force_option,
-    fp32_products_option,
     length_penalty_option,
     number,
     parsed_by,
@@ -136,7 +135,6 @@ from nmt_cli.recipe.search_ranges import (
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
 @device_option
 @decoding_precision_option
-@fp32_products_option
 @click.option(
     "--no-cuda-graphs",
     is_flag=True,
@@ -194,7 +192,6 @@ def translate(model: Path, **options: Any) -> None:
 )
 @device_option
 @decoding_precision_option
-@fp32_products_option
 @threads_option
 @click.option(
     "--max-tokens-per-device",

@@ -26,6 +26,10 @@ REMOVED = {
         product(("translate", "serve"), ("--compile", "--no-compile")),
         "on a CPU, compiled layers are always used; leave it out",
     ),
+    **dict.fromkeys(
+        product(("translate", "serve", "rescore"), ("--fp32-products",)),
+        "on a CPU, nmt-cli multiplies by itself; leave it out",
+    ),
     ("translate", "--engine"): "nmt-cli always searches by itself; leave it out. CTranslate2 loads "
     "what nmt-cli export --format ctranslate2 writes",
 }

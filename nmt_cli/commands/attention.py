@@ -12,14 +12,14 @@ from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.device import choose_device, set_num_threads
+from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import first_outside
-from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.pictures.attention import KINDS, Attention, as_json
 from nmt_cli.pictures.page import as_html
+from nmt_cli.search.members import Member, load_models
 from nmt_cli.translating.shown_attention import (
     Shown,
     Target,
@@ -66,8 +66,9 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     texts = {"source": source} if target is None else {"source": source, "target": target}
     _refuse_no_text(texts)
     with claimed(output, "--output") if output is not None else nullcontext():
-        loaded = load_model(model, choose_device(device))
-        settings, tokenizer, first, *_ = loaded
+        loaded = load_models(model, (), device, "fp32")
+        (first,), tokenizer = loaded.members, loaded.tokenizer
+        settings = first.settings
         kinds = list(KINDS) if kind == ALL else [kind]
         num_layers, num_heads = common_counts(settings.architecture, kinds)
         if layers is None and output_format == "png":
@@ -77,12 +78,14 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         )
         if target is None:
             refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
-            shown_target = _translated(loaded, source)
+            shown_target = _translated(first, tokenizer, source)
         else:
             tokens = tokenizer.encode(target, "target")
             shown_target = Target(target, tokens, is_given=True)
         name = str(loaded.path)
-        attention = attention_between(settings, tokenizer, first, name, source, shown_target, shown)
+        attention = attention_between(
+            settings, tokenizer, first.model, name, source, shown_target, shown
+        )
         content = write(attention)
         if output is None:
             StandardOutput().write(content)
@@ -134,15 +137,15 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
     return sorted({number for numbers in ranges for number in numbers})
 
 
-def _translated(loaded: LoadedModel, source: str) -> Target:
+def _translated(member: Member, tokenizer: Tokenizer, source: str) -> Target:
     """Return the model's translation of ``source``."""
-    model = loaded.settings, loaded.tokenizer, loaded.model
-    translator = Translator(*model, too_long="error", translate_everything=True)
+    model = member.settings, tokenizer, member.model
+    translator = Translator(*model, precision="fp32", too_long="error", translate_everything=True)
     (translation,) = translator.translate([source])
     if translation.error is not None:
         raise UserError(f"the source could not be translated: {translation.error}.")
     logs.info(f"Translation: {translation.text}")
-    tokens = _ids_of(loaded.tokenizer, translation.tokens)
+    tokens = _ids_of(tokenizer, translation.tokens)
     return Target(translation.text, tokens, is_given=False)
 
 

@@ -18,7 +18,7 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
 from nmt_cli.files.locks import claimed
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted

@@ -24,9 +24,8 @@ from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
 from nmt_cli.files.folders import not_a_run
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import threads_of_each
-from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.node_workers import PARENT
 from nmt_cli.launch.python_process import NMT_CLI, as_flags, python_command
@@ -214,7 +213,7 @@ def _devices(devices: int | None, options: CompareOptions) -> list[str]:
     """Return the device of each training that runs at the same time."""
     device = options.get("device", AUTO)
     num_devices = count_devices(devices, device)
-    if choose_device(device).type == "cpu":
+    if device_name(device) == "cpu":
         return ["cpu"] * num_devices
     return [device] if num_devices == 1 else [f"cuda:{index}" for index in range(num_devices)]
 

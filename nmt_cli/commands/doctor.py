@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load
+from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load, set_num_threads
 from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -37,7 +37,6 @@ def run(*, output_format: str = "text") -> None:
 def _torch_facts() -> dict[str, Any]:
     """Return the facts of torch, or only the reason why torch cannot be imported."""
     try:
-        from nmt_cli.hardware.device import set_num_threads
         from nmt_cli.hardware.torch_facts import torch_facts
     except (ImportError, OSError) as error:  # OSError is a shared library that does not load
         return {"torch.problem": " ".join(str(error).split())}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nmt_cli.files.folders import EXPORT, refuse_output
 from nmt_cli.files.locks import claimed
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2
 from nmt_cli.interchange.export_format import CARD, write_export
 from nmt_cli.interchange.huggingface import exporter as huggingface

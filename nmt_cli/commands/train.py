@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.files.file_names import RUNS
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import (
     Rendezvous,
@@ -83,8 +83,6 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
 
 
 def _threads_of_a_worker(job: TrainingJob, num_workers: int) -> int:
-    from nmt_cli.hardware.device import choose_device  # imports torch
-
-    if choose_device(job.options.get("device", AUTO)).type != "cpu":
+    if device_name(job.options.get("device", AUTO)) != "cpu":
         return 1
     return job.options.get("threads") or threads_of_each(num_workers)

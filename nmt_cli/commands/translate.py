@@ -217,8 +217,6 @@ def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> N
     """Let "auto" mean what it meant when the output that is continued was begun."""
     if options.get("precision", AUTO) == AUTO and "precision" in made_with:
         options["precision"] = made_with["precision"]
-    if options.get("fp32_products", AUTO) == AUTO and "fp32_products" in made_with:
-        options["fp32_products"] = made_with["fp32_products"]
 
 
 def _translated(

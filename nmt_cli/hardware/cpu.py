@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -136,9 +137,30 @@ def num_threads() -> int:
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Let this many threads compute, or the default; ``hardware.device`` also sets torch's."""
+    """Compute with this many threads in this process, and in torch where it is imported.
+
+    None stands for the default; torch's is lower where it has found fewer cores.
+    """
     global _num_threads
     _num_threads = threads
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    if threads is None and os.environ.keys().isdisjoint(THREAD_VARIABLES):
+        threads = min(usable_cores(), torch.get_num_threads())
+    if threads is not None:
+        torch.set_num_threads(threads)
+    _num_threads = threads or torch.get_num_threads()
+
+
+def keep_num_threads() -> None:
+    """Give torch, which has just been imported, the number that was set before."""
+    set_num_threads(_num_threads)
+
+
+def useful_threads(device: str) -> int:
+    """Return how many CPU threads are busy: all on a CPU, one that drives a GPU."""
+    return num_threads() if device == "cpu" else 1
 
 
 # Whether other programs use the cores is measured over a fifth of a second. The load average would

@@ -1,22 +1,18 @@
-"""The device that computes, its precision, and the CPU threads; int8 is for translating only."""
+"""The device on which torch computes, and its precision."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, Literal, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt_cli.hardware import cpu
-from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import THREAD_VARIABLES, num_threads, usable_cores
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.errors import WrongUsageError
 
 Precision = Literal["fp32", "bf16"]
-DecodingPrecision = Literal["fp32", "bf16", "int8"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 ALIGNMENT = 64  # bytes; kernels read up to 16 at a time
 FIRST_CUDA_WITH_BF16 = (8, 0)  # Ampere
@@ -26,42 +22,7 @@ Parts = TypeVar("Parts")
 
 def choose_device(name: str) -> torch.device:
     """Return the device called ``name``; "auto" is the first GPU, or else the CPU."""
-    if name == AUTO:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise _unknown_device(name) from None
-    if device.type not in {"cpu", "cuda"}:
-        raise _unknown_device(name)
-    visible = visible_gpus() if device.type == "cuda" else 1
-    if (device.index or 0) >= visible:
-        raise UserError(f"--device {name} asked for, {visible} GPUs are visible.")
-    return device
-
-
-def visible_gpus() -> int:
-    """Return how many GPUs this process may use."""
-    return torch.cuda.device_count()
-
-
-def set_num_threads(threads: int | None) -> None:
-    """Compute with this many CPU threads, in torch and in the library for CPUs.
-
-    By default as many as torch, or as a quota leaves cores. Variables by which a user chose torch's
-    number are obeyed even under a quota.
-    """
-    is_chosen = threads is not None or not os.environ.keys().isdisjoint(THREAD_VARIABLES)
-    if not is_chosen and usable_cores() < torch.get_num_threads():
-        threads = usable_cores()
-    if threads is not None:
-        torch.set_num_threads(threads)
-    cpu.set_num_threads(threads or torch.get_num_threads())
-
-
-def useful_threads(device: torch.device) -> int:
-    """Return how many CPU threads are busy: all on a CPU, one that drives a GPU."""
-    return num_threads() if device.type == "cpu" else 1
+    return torch.device(device_name(name))
 
 
 def sent_to(device: torch.device, numbers: Sequence[Any] | NDArray[Any] | Tensor) -> Tensor:
@@ -206,10 +167,6 @@ def use_new_stream(device: torch.device, after: Mark | None) -> None:
         torch.cuda.set_stream(stream)
 
 
-def _unknown_device(name: str) -> UserError:
-    return WrongUsageError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")
-
-
 def choose_precision(name: str, device: torch.device) -> Precision:
     """Return what ``name`` means on ``device``; "auto" is bf16 where that is fast."""
     if name == AUTO:
@@ -217,20 +174,6 @@ def choose_precision(name: str, device: torch.device) -> Precision:
     if name not in DTYPES:
         raise WrongUsageError(f"--precision must be auto, fp32 or bf16, but is {name}.")
     return cast(Precision, name)
-
-
-def choose_decoding_precision(name: str, device: torch.device) -> DecodingPrecision:
-    """Return what ``name`` means on ``device`` for translating; "auto" is never int8.
-
-    Raises UserError if there is no such precision, or if ``device`` does not have it.
-    """
-    if name not in {AUTO, *get_args(DecodingPrecision)}:
-        raise WrongUsageError(f"--precision must be auto, fp32, bf16 or int8, but is {name}.")
-    if name != "int8":
-        return choose_precision(name, device)
-    if device.type != "cpu":
-        raise UserError(f"--precision int8 is for CPUs, the device is {device}; give bf16 or fp32.")
-    return "int8"
 
 
 def bf16_is_fast(device: torch.device) -> bool:

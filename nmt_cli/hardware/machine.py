@@ -14,13 +14,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from nmt_cli.hardware.choices import AUTO, MachineOptions
-from nmt_cli.hardware.cpu import threads_of_each
+from nmt_cli.hardware.cpu import set_num_threads, threads_of_each
 from nmt_cli.hardware.device import (
     Precision,
     choose_device,
     choose_precision,
     prefer_flash_attention,
-    set_num_threads,
 )
 from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
 from nmt_cli.hardware.memory import keep_freed_memory

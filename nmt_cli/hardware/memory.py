@@ -2,11 +2,10 @@
 
 import ctypes
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-
-import torch
 
 from nmt_cli.hardware.cpu import memory_limit
 from nmt_cli.messages.errors import means_full_memory
@@ -83,7 +82,7 @@ def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None
         with suppress(FullMemoryError), noticing_full_memory():
             attempt(max_tokens)
             return max_tokens
-        torch.cuda.empty_cache()  # after the block, in which the exception held the memory
+        _free_gpu_memory()  # after the block, in which the exception held the memory
         if max_tokens == least:
             return 0
         max_tokens = max(least, max_tokens // 2)
@@ -95,7 +94,12 @@ def give_up_memory_of(error: BaseException) -> None:
     while cause is not None:
         traceback.clear_frames(cause.__traceback__)
         cause = cause.__cause__ or cause.__context__
-    if torch.cuda.is_initialized():
+    _free_gpu_memory()
+
+
+def _free_gpu_memory() -> None:
+    """Give back what torch keeps of a GPU's memory, if it is imported and uses one."""
+    if (torch := sys.modules.get("torch")) is not None:
         torch.cuda.empty_cache()
 
 

@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +62,8 @@ def rounding_facts(num_threads: int, system: Path = SYSTEM) -> dict[str, Any]:
 
 def version_of(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
+    from importlib import metadata  # takes as long as a third of numpy
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -62,7 +62,8 @@ def following_load(num_threads: int, *, warns: bool = True) -> Iterator[None]:
     chosen how they wait, or with another OpenMP library than GNU's. If that lasts, a warning is
     logged once, or never if not ``warns``.
     """
-    library = gnu_openmp() if num_threads > 1 and spins_long() else None
+    has_openmp = "torch" in sys.modules and num_threads > 1
+    library = gnu_openmp() if has_openmp and spins_long() else None
     ended = threading.Event()
     follower = threading.Thread(
         target=_follow_load, args=(library, num_threads, ended, warns), name="load", daemon=True

@@ -6,9 +6,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from nmt_cli.hardware.device import DTYPES, DecodingPrecision
+from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
+from nmt_cli.hardware.device import DTYPES, bf16_is_fast
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear
 from nmt_cli.model.transformer import Transformer
+
+
+def torch_precision(name: str, device: torch.device | str) -> DecodingPrecision:
+    """Return what a ``name`` of --precision means where torch translates; raises UserError."""
+    device = torch.device(device)
+    return choose_decoding_precision(name, device.type, has_bf16=bf16_is_fast(device))
 
 
 def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:

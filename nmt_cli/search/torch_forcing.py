@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
+from nmt_cli.hardware.device import prefer_flash_attention
 from nmt_cli.model.attention import (
     MemoryAttention,
     SelfAttention,
@@ -24,7 +24,7 @@ from nmt_cli.model.attention import (
 )
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
 from nmt_cli.model.packing import Packed, pack
-from nmt_cli.model.precision import at_precision
+from nmt_cli.model.precision import at_precision, torch_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.teacher_forcing import Array, AttentionWeights, SentencePair
 from nmt_cli.search.top_k import log_normalizers
@@ -136,7 +136,7 @@ def torch_forcing(model: Transformer, tokenizer: Tokenizer, precision: str | Non
     model, device = model.eval(), model.output_weight.device
     prefer_flash_attention(device)
     if precision is not None:
-        model = at_precision(model, choose_decoding_precision(precision, device))
+        model = at_precision(model, torch_precision(precision, device))
     return TorchForcing(model, tokenizer)
 
 

@@ -6,9 +6,8 @@ from functools import partial
 
 import torch
 
-from nmt_cli.hardware.choices import Computing
-from nmt_cli.hardware.device import choose_decoding_precision, prefer_flash_attention
-from nmt_cli.messages import logs
+from nmt_cli.hardware.choices import Computing, choose_decoding_precision
+from nmt_cli.hardware.device import bf16_is_fast, prefer_flash_attention
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.precision import at_precision
@@ -27,11 +26,9 @@ def prepared_by_torch(
     """
     device = models[0].output_weight.device
     prefer_flash_attention(device)
-    precision = choose_decoding_precision(computing.precision, device)
     kernels = engine.kernels_for(device.type)
-    if precision == "bf16" and kernels and not kernels.functions.has_bf16():
-        logs.warning("bf16 is computed in fp32: this CPU has no instructions for it.")
-        precision = "fp32"
+    has_bf16 = bf16_is_fast(device) if kernels is None else bool(kernels.functions.has_bf16())
+    precision = choose_decoding_precision(computing.precision, device.type, has_bf16=has_bf16)
     rounded = [at_precision(each.eval(), precision) for each in models]
     graphed: GraphedTransformer | None = None
     if computing.cuda_graphs and len(models) == 1 and device.type == "cuda":

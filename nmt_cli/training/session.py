@@ -16,7 +16,8 @@ from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.files.locks import read_lock
 from nmt_cli.hardware.choices import AUTO, MachineOptions
-from nmt_cli.hardware.device import tf32_allowed, useful_threads
+from nmt_cli.hardware.cpu import useful_threads
+from nmt_cli.hardware.device import tf32_allowed
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, connected_ranks
@@ -229,7 +230,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         status_kept(job.run_dir, worker, training.summary),
         reporting_full_memory(),  # in the status too
         # Ranks on one machine would count each other as other programs.
-        following_load(useful_threads(machine.device), warns=worker is None),
+        following_load(useful_threads(machine.device.type), warns=worker is None),
     ):
         # This plans an epoch, so signals are handled.
         if machine.ranks.is_main and (out_of_reach := training.stage_out_of_reach()) is not None:

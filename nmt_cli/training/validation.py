@@ -224,7 +224,6 @@ class Validator:
             model,
             beam_size=beam_size,
             precision=machine.precision,
-            fp32_products=machine.fp32_products,
         )
         return [self._translations(translator, each, stop) for each in self._sets]
 

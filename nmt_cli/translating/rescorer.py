@@ -19,7 +19,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
 from nmt_cli.search.driver import Driver, SearchSize
-from nmt_cli.search.ensemble import Member, load_models
+from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
 from nmt_cli.search.teacher_forcing import (
     SentencePair,
@@ -46,7 +46,6 @@ class RescorerOptions(TypedDict, total=False):
     length_penalty: float
     max_tokens_per_device: int | None
     precision: str
-    fp32_products: str
 
 
 class Rescored(NamedTuple):
@@ -109,10 +108,10 @@ class Rescorer:
 
         Raises as ``Translator.load`` does.
         """
-        precision = options.get("precision", AUTO)
-        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
-        settings, tokenizer, model, *_ = loaded
-        return cls(settings, tokenizer, model, ensemble=members, **options)
+        models = load_models(path, ensemble, device, options.get("precision", AUTO))
+        options["precision"] = models.precision
+        first, *others = models.members
+        return cls(first.settings, models.tokenizer, first.model, ensemble=others, **options)
 
     def rescore(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Rescored]:
         """Yield the score of each pair of a source and its translation, in order.

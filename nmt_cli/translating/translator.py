@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.pictures.attention import Attention
-    from nmt_cli.search.ensemble import Member
+    from nmt_cli.search.members import Member
     from nmt_cli.translating.markup.blocks import Markup
 
 
@@ -58,7 +57,6 @@ class TranslatorOptions(TypedDict, total=False):
     tag: str | None
     max_tokens_per_device: int | None
     precision: str
-    fp32_products: str
     no_cuda_graphs: bool
     well_formed_trees: bool | None
     sampling: Sampling | None
@@ -123,7 +121,6 @@ class Translator:
         tag: str | None = None,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
-        fp32_products: str = AUTO,
         no_cuda_graphs: bool = False,
         well_formed_trees: bool | None = None,
         sampling: Sampling | None = None,
@@ -148,7 +145,7 @@ class Translator:
         answers = Answers(tokenizer, settings, search.length_penalty, asked, limits.trees)
         segmenter = Segmenter(settings, tokenizer, asked, source_language, split_sentences, markup)
         no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
-        computing = Computing(precision, fp32_products, max_tokens_per_device, not no_graphs)
+        computing = Computing(precision, max_tokens_per_device, not no_graphs)
         from nmt_cli.translating.model_search import engine_for  # it imports torch
 
         self._engine = engine_for(
@@ -183,18 +180,13 @@ class Translator:
         if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
         if a file of a model is damaged.
         """
-        # They import torch.
-        from nmt_cli.hardware.thread_waiting import end_threads
-        from nmt_cli.search.ensemble import load_models
+        from nmt_cli.search.members import load_models  # it imports torch
 
-        precision = options.get("precision", AUTO)
-        loaded, members, options["precision"] = load_models(path, ensemble, device, precision)
-        settings, tokenizer, model, *_ = loaded
-        translator = cls(settings, tokenizer, model, ensemble=members, **options)
-        models = [fingerprint(loaded.manifest), *(member.fingerprint for member in members)]
-        translator.chosen["model"] = " ".join(models)
-        if model.output_weight.device.type == "cpu":
-            end_threads()
+        models = load_models(path, ensemble, device, options.get("precision", AUTO))
+        options["precision"] = models.precision
+        first, *others = models.members
+        translator = cls(first.settings, models.tokenizer, first.model, ensemble=others, **options)
+        translator.chosen["model"] = " ".join(member.fingerprint for member in models.members)
         return translator
 
     def translate(self, lines: Iterable[str | Request]) -> Iterator[Translation]:

@@ -239,6 +239,10 @@ def test_options_of_earlier_versions_are_explained():
             found
             == f"No such option {option}: on a CPU, compiled layers are always used; leave it out."
         )
+    for words in ("translate run", "serve run", "rescore run a b"):
+        assert refusal(f"{words} --fp32-products mkl") == (
+            "No such option --fp32-products: on a CPU, nmt-cli multiplies by itself; leave it out."
+        )
     for words in ("--engine ctranslate2", "--engine=nmt-cli"):
         assert refusal(f"translate runs/base {words}") == (
             "No such option --engine: nmt-cli always searches by itself; leave it out. CTranslate2 "

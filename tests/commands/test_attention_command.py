@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,8 @@ def test_a_kind_has_all_its_layers_and_heads_where_the_sides_differ(call):
 @pytest.mark.parametrize("source", ["the cat ant", "1. the cat", "12:30"])
 @pytest.mark.parametrize("model", ["words", "subwords"])
 def test_without_a_target_the_model_translates(call, models, model, source):
-    translator = Translator.load(models / model, device="cpu", translate_everything=True)
+    options: Any = {"precision": "fp32", "translate_everything": True}
+    translator = Translator.load(models / model, device="cpu", **options)
     (translation,) = translator.translate([source])
     record = record_of(call(source, "--format", "json", model=model))
     assert record["target_output"] == [*translation.tokens, "</s>"]

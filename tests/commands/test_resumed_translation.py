@@ -39,7 +39,7 @@ READ = {"": bytes, **UNPACK}
 class WindowTranslator(StandIn):
     """Answers each line with its window, so that windows with other borders show."""
 
-    chosen: ClassVar = {"model": "a" * 64, "precision": "fp32", "fp32_products": "mkl"}
+    chosen: ClassVar = {"model": "a" * 64, "precision": "fp32"}
     num_translated = 0
     interrupts_at: ClassVar[dict[str, BaseException]] = {}
 
@@ -228,8 +228,8 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
         patch.setitem(WindowTranslator.chosen, "model", "b" * 64)
         assert "model: aaaaaaaaaaaa -> bbbbbbbbbbbb." in message("--beam-size", "4")
     with monkeypatch.context() as patch:
-        patch.setitem(WindowTranslator.chosen, "fp32_products", "onednn")
-        assert "fp32_products: mkl -> onednn." in message("--beam-size", "4")
+        patch.setitem(WindowTranslator.chosen, "precision", "bf16")
+        assert "precision: fp32 -> bf16." in message("--beam-size", "4")
     text = Path("in").read_text()
     Path("in").write_text(text.replace("line 3\n", "line three\n"))
     assert (
@@ -256,7 +256,7 @@ def test_what_auto_meant_is_kept(translate, monkeypatch):
         Translator, "load", lambda *_, **options: loaded.update(options) or WindowTranslator()
     )
     translate("--output", "out", "--resume")
-    assert (loaded["precision"], loaded["fp32_products"]) == ("fp32", "mkl")
+    assert loaded["precision"] == "fp32"
 
 
 def test_another_machine_is_named(translate, monkeypatch):

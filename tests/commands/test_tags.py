@@ -165,7 +165,9 @@ def test_run_translates_the_test_text_with_its_tag(tmp_path, monkeypatch):
         Path("runs/toy/average"),
         input_path=Path("tagged.en"),
         output_path=output,
-        **machine,
+        device="cpu",
+        precision="fp32",
+        threads=1,
         **decoding,
     )
     assert tagged == output.read_text()

@@ -25,8 +25,7 @@ from nmt_cli.commands.lines.translation_processes import (
 from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware import cpu
-from nmt_cli.hardware.cpu import Cores
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import Cores, set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer

@@ -3,7 +3,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from nmt_cli.hardware import cpu, device
+from nmt_cli.hardware import device
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -51,25 +51,6 @@ def test_a_cpu_is_fast_with_either_extension(monkeypatch):
 def test_a_gpu_is_fast_from_ampere_on(monkeypatch, capability, fast):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert device.bf16_is_fast(torch.device("cuda")) == fast
-
-
-@pytest.mark.parametrize(
-    ("cores", "variable", "threads"), [(2, None, 2), (64, None, 3), (2, "OMP_NUM_THREADS", 3)]
-)
-def test_a_quota_lowers_the_threads_that_nobody_chose(monkeypatch, cores, variable, threads):
-    monkeypatch.setattr(device, "usable_cores", lambda: cores)
-    monkeypatch.setattr(cpu, "_num_threads", 1)
-    for name in cpu.THREAD_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(variable, "3")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    chosen = [3]
-    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
-    device.set_num_threads(None)
-    assert chosen[-1] == cpu.num_threads() == threads
-    device.set_num_threads(5)
-    assert chosen[-1] == cpu.num_threads() == 5
 
 
 def test_unknown_precision():

@@ -5,8 +5,7 @@ import torch
 
 from nmt_cli.hardware import cpu, memory
 from nmt_cli.hardware.choices import MachineOptions
-from nmt_cli.hardware.cpu import THREAD_VARIABLES, Cores
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import THREAD_VARIABLES, Cores, set_num_threads
 from nmt_cli.hardware.machine import (
     Machine,
     choose_machine,

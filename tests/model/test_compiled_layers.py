@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.hardware.cpu import num_threads, read_cpu
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.compiled.sentences import Sentences

@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.hardware.device import choose_decoding_precision
-from nmt_cli.messages.errors import UserError
 from nmt_cli.model.cpu_products import Int8Linear, PackedLinear, rounded_rows
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision, change_precision
@@ -173,18 +171,3 @@ def test_int8_cannot_be_taken_back():
     rounded = at_precision(model, "int8")
     with pytest.raises(ValueError, match="rounded to int8, fp32 is impossible"):
         at_precision(rounded, "fp32")
-
-
-def test_int8_is_chosen_only_by_name():
-    assert choose_decoding_precision("int8", CPU) == "int8"
-    assert choose_decoding_precision("auto", CPU) != "int8"
-
-
-def test_int8_on_a_gpu_is_refused():
-    with pytest.raises(UserError, match="--precision int8 is for CPUs, the device is cuda:1"):
-        choose_decoding_precision("int8", torch.device("cuda:1"))
-
-
-def test_int8_is_named_where_it_could_have_been_given():
-    with pytest.raises(UserError, match="must be auto, fp32, bf16 or int8, but is int4"):
-        choose_decoding_precision("int4", CPU)

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.hardware.cpu import num_threads
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.hardware.cpu import num_threads, read_cpu
-from nmt_cli.hardware.device import set_num_threads
+from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.model.compiled import layers
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
 from nmt_cli.model.precision import at_precision

@@ -156,7 +156,6 @@ def _translate(experiment: Experiment, _: bool) -> None:
                 device=options.get("device", AUTO),
                 threads=options.get("threads"),
                 precision=options.get("precision", AUTO),
-                fp32_products=options.get("fp32_products", AUTO),
                 **recipe.decoding.model_dump(),
             )
             if status:

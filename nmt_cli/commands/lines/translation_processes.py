@@ -18,9 +18,18 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
-from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores, usable_cores
-from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
+from nmt_cli.hardware.choices import AUTO, device_name, visible_gpus
+from nmt_cli.hardware.cpu import (
+    LoadMeter,
+    advice_on_load,
+    cores,
+    set_num_threads,
+    usable_cores,
+    useful_threads,
+)
+from nmt_cli.hardware.memory import keep_freed_memory
+from nmt_cli.hardware.system_facts import free_memory
+from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.python_process import without_collections
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -112,11 +121,7 @@ def num_gpus(device: str) -> int:
 
     Raises UserError if there is no such device. Imports torch only if there may be a GPU.
     """
-    if device == "cpu" or (device == AUTO and not may_have_gpu()):
-        return 0
-    from nmt_cli.hardware.device import choose_device, visible_gpus
-
-    return visible_gpus() if choose_device(device).type == "cuda" else 0
+    return 0 if device_name(device) == "cpu" else visible_gpus()
 
 
 def coming_from(source: BinaryIO | ShardText) -> Coming:
@@ -157,23 +162,20 @@ def opened_engine(
 def _opened_translator(
     model: Path, device: str, threads: int | None, options: Mapping[str, Any]
 ) -> Iterator[Engine]:
-    with without_collections():  # they import torch, which takes seconds
-        from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
-        from nmt_cli.hardware.memory import keep_freed_memory
-        from nmt_cli.hardware.thread_waiting import following_load
+    if (chosen_device := device_name(device)) != "cpu":
+        keep_freed_memory()
+    set_num_threads(threads)
+    with without_collections():  # of all that it imports
         from nmt_cli.translating.translator import Translator
 
-    keep_freed_memory()
-    set_num_threads(threads)
-    translator = Translator.load(model, device=device, **options)
-    chosen_device = choose_device(device)
+        translator = Translator.load(model, device=chosen_device, **options)
     num_threads = useful_threads(chosen_device)
     with following_load(num_threads):
         yield Engine(
             lambda windows: map(translator.translate_window, windows),
             translator.chosen,
             num_threads,
-            chosen_device.type == "cuda",
+            chosen_device != "cpu",
         )
 
 

@@ -24,7 +24,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 VERSION = 2
 SHOWN_OF_A_HASH = 12
 # Options that change only how sums are rounded, such as which lines are computed together.
-OF_THE_MACHINE = {"max_tokens_per_device", "compile"}
+OF_THE_MACHINE = {"max_tokens_per_device", "compile", "fp32_products"}
 
 
 class FinishedLines(NamedTuple):
@@ -77,10 +77,8 @@ def rounding(options: Mapping[str, Any], threads: int) -> dict[str, Any]:
 
 
 def as_asked(device: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options that "auto" stands for, as they were given; a GPU without its number."""
-    names = ("precision", "fp32_products")
-    given = {name: options.get(name, AUTO) for name in names}
-    return {"device": device.partition(":")[0], **given}
+    """Return device and precision as they were given; a GPU without its number."""
+    return {"device": device.partition(":")[0], "precision": options.get("precision", AUTO)}
 
 
 def partial_of(path: Path) -> Path:

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from typing import Protocol, TypeVar
 
-from nmt_cli.hardware.device import choose_device, set_num_threads, useful_threads
+from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.hardware.memory import keep_few_compiled_products, keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
@@ -132,7 +132,7 @@ def _serve(control: Connection) -> None:
     if model.of_service:
         keep_few_compiled_products()
     set_num_threads(None)
-    all_threads = useful_threads(choose_device("cpu"))
+    all_threads = num_threads()
     set_num_threads(1)  # threads of a pool would be missing in the workers
     loaded: Translator | None = None
     if not model.on_gpus:
@@ -174,7 +174,7 @@ def _be_worker(
             logs.configure(quiet=model.quiet or number > 0)  # one worker reports what it loads
             return Translator.load(model.path, **{**model.options, "device": f"cuda:{number}"})
 
-        with following_load(useful_threads(choose_device("cpu")), warns=False):
+        with following_load(num_threads(), warns=False):
             (work_for_service if model.of_service else work)(connection, load)
         status = 0
     except BaseException:  # os._exit skips the interpreter's own traceback

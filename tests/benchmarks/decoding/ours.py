@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
-from nmt_cli.hardware.device import DTYPES, set_num_threads
+from nmt_cli.hardware.cpu import set_num_threads
+from nmt_cli.hardware.device import DTYPES
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation

@@ -1,0 +1,87 @@
+"""Loads the models that search, one or several of one vocabulary."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.checkpoints import fingerprint
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
+from nmt_cli.hardware.choices import DecodingPrecision, device_name
+from nmt_cli.hardware.cpu import keep_num_threads
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model.precision import change_precision, torch_precision
+from nmt_cli.model.transformer import Transformer, build_transformer
+from nmt_cli.model_directory import ModelFiles, open_model
+from nmt_cli.recipe.model_settings import ModelSettings
+
+
+class Member(NamedTuple):
+    """A model that searches, alone or together with others."""
+
+    settings: ModelSettings
+    model: Transformer
+    fingerprint: str = ""  # of its files; empty for a model that was not loaded
+
+
+class LoadedModels(NamedTuple):
+    """Models that search together."""
+
+    path: Path  # of the directory of the first
+    tokenizer: Tokenizer
+    members: list[Member]  # the settings of the first are those of the search
+    precision: DecodingPrecision
+
+
+def load_models(
+    path: Path | str, ensemble: Sequence[Path | str], device: str, precision: str
+) -> LoadedModels:
+    """Return the model of ``path`` and those of ``ensemble``, which join it.
+
+    Raises as ``open_model`` does, and UserError if ``device`` or ``precision`` is wrong, or if a
+    model has another tokenizer or writes trees in another notation.
+    """
+    chosen = device_name(device)
+    keep_num_threads()
+    of_all = torch_precision(precision, chosen)
+    first: ModelFiles | None = None
+    members = []
+
+    def load(files: ModelFiles) -> tuple[ModelFiles, Transformer]:
+        config, size = files.settings.architecture, files.settings.vocabulary_size
+        model = build_transformer(config, size, files.weights).to(chosen)
+        change_precision(model, of_all)
+        return files, model
+
+    for each in (path, *ensemble):
+        files, model = open_model(Path(each), load)
+        first = first or files
+        if (different := _difference(first, files)) is not None:
+            raise UserError(
+                f"--ensemble {each} cannot join {first.path}: they have different {different}. "
+                "Models of an ensemble are trained on one prepared text, or with one tokenizer."
+            )
+        members.append(Member(files.settings, model, fingerprint(files.manifest)))
+    assert first is not None
+    return LoadedModels(first.path, first.tokenizer, members, of_all)
+
+
+def _difference(first: ModelFiles, other: ModelFiles) -> str | None:
+    for name, value in first.settings.text._asdict().items():
+        if getattr(other.settings.text, name) != value:
+            return {"type": "types of tokenizers"}.get(name, f"settings of {name}")
+    if _tokenizer_checksums(first) != _tokenizer_checksums(other):
+        return "vocabularies"
+    if first.settings.trees != other.settings.trees:
+        return "notations of trees"
+    for key in ("decoder_start", "source_eos"):
+        architectures = (first.settings.architecture, other.settings.architecture)
+        if len({getattr(each, key) for each in architectures}) > 1:
+            return f"settings of {key}"
+    return None
+
+
+def _tokenizer_checksums(model: ModelFiles) -> dict[str, str]:
+    files = model.manifest["files"]
+    names = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
+    return {name: files[name]["sha256"] for name in names if name in files}
