@@ -1,20 +1,16 @@
-"""The options about the machine, and what they mean here; torch is imported only if it must be."""
+"""The options about the machine, and their value that leaves the choice to the program.
+
+They have a module of their own, because commands need them before they import torch.
+"""
 
 from __future__ import annotations
 
-import re
-import sys
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, cast, get_args
+from typing import Literal, NamedTuple, TypedDict, cast, get_args
 
-from nmt_cli.hardware.system_facts import may_have_gpu
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
 AUTO = "auto"  # of --device, --precision and --fp32-products
-DEVICE = re.compile(r"cpu|cuda(?::(?P<index>\d{1,4}))?", re.ASCII)
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
 
 
@@ -37,37 +33,6 @@ class Computing(NamedTuple):
     precision: str
     max_tokens: int | None  # of all hypotheses in the search; None: what keeps the device busy
     cuda_graphs: bool
-
-
-def device_name(name: str) -> str:
-    """Return "cpu", "cuda" or "cuda:N" for a --device; "auto" is the first GPU, or else the CPU.
-
-    Raises UserError if there is no such device.
-    """
-    if name == AUTO:
-        cuda = _cuda()
-        return "cuda" if cuda is not None and cuda.is_available() else "cpu"
-    match = DEVICE.fullmatch(name)
-    if match is None:
-        raise WrongUsageError(f"--device must be auto, cpu, cuda or cuda:N, but is {name}.")
-    if name != "cpu" and int(match["index"] or 0) >= (visible := visible_gpus()):
-        raise UserError(f"--device {name} asked for, {visible} GPUs are visible.")
-    return name
-
-
-def visible_gpus() -> int:
-    """Return how many GPUs this process may use."""
-    cuda = _cuda()
-    return 0 if cuda is None else cuda.device_count()
-
-
-def _cuda() -> ModuleType | None:
-    """Return ``torch.cuda``; None on a machine that has no driver of a GPU."""
-    if "torch" not in sys.modules and not may_have_gpu():
-        return None
-    from torch import cuda
-
-    return cuda
 
 
 def choose_decoding_precision(name: str, device: str, *, has_bf16: bool) -> DecodingPrecision:

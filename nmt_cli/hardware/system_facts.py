@@ -1,6 +1,5 @@
 """Facts of the system that need no torch: versions, cores, memory, disks, GPUs."""
 
-import ctypes
 import os
 import platform
 import re
@@ -99,15 +98,6 @@ def free_memory(system: Path = SYSTEM) -> int:
     found = _found(r"MemAvailable:\s*(\d+) kB", system / "proc/meminfo")
     available = int(found) * 1024 if found else 0
     return min(available, memory_limit(system) or available)
-
-
-def may_have_gpu(system: Path = SYSTEM) -> bool:
-    """Return whether torch may find a GPU: one of NVIDIA's, or with ROCm one of AMD's."""
-    try:
-        ctypes.CDLL("libcuda.so.1")  # the driver, which torch looks for by this name too
-    except OSError:
-        return (system / "dev/kfd").exists()
-    return True
 
 
 def _gpus_on_bus(system: Path) -> int:

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 
 from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores, read_system_file
 from nmt_cli.messages import logs
@@ -144,7 +143,7 @@ def _seconds_behind_gaps(work: Callable[[], object]) -> float:
             pass
         work()
         seconds.append(time.perf_counter() - now)
-    return median(seconds)
+    return sorted(seconds)[len(seconds) // 2]
 
 
 def openmp_libraries(maps: Path = MAPS) -> dict[str, str]:

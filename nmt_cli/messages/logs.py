@@ -9,9 +9,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 if TYPE_CHECKING:
+    from tqdm import tqdm
     from typing_extensions import Never
 
 SECONDS_BETWEEN_PLAIN_REPORTS = 10.0
@@ -24,7 +23,12 @@ class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # If stderr is on a full disk or a closed pipe, the work itself must go on.
         with suppress(OSError):
-            tqdm.write(self.format(record), file=sys.stderr)
+            if "tqdm" in sys.modules:  # then there may be a bar, which it writes above
+                from tqdm import tqdm
+
+                tqdm.write(self.format(record), file=sys.stderr)
+            else:
+                sys.stderr.write(f"{self.format(record)}\n")
 
 
 def configure(*, quiet: bool) -> None:
@@ -92,6 +96,8 @@ class ProgressBar:
         self._bar: tqdm[Never] | None = None
         self._plain = shown and (in_lines or not sys.stderr.isatty())
         if shown and not self._plain:
+            from tqdm import tqdm  # takes as long as half of numpy, and most output has no bar
+
             self._bar = tqdm(
                 total=total,
                 initial=initial,
@@ -136,11 +142,11 @@ class ProgressBar:
             total = max(self._total, self._done)
             of_total = f" of {'about ' if self._is_estimate else ''}{total:,}"
             if rate > 0:
-                left = f", {tqdm.format_interval((total - self._done) / rate)} left"
+                left = f", {_clock((total - self._done) / rate)} left"
         shown_rate = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         return (
             f"{self._done:,}{of_total} {self._unit}, {shown_rate} {self._unit}/s, "
-            f"{tqdm.format_interval(elapsed)} elapsed{left}"
+            f"{_clock(elapsed)} elapsed{left}"
         )
 
     def __enter__(self) -> ProgressBar:
@@ -150,6 +156,13 @@ class ProgressBar:
         if self._bar is not None:
             with suppress(OSError):
                 self._bar.close()
+
+
+def _clock(seconds: float) -> str:
+    """Return ``seconds`` as minutes and seconds, with hours if there are any."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:d}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes:02d}:{seconds:02d}"
 
 
 progress = ProgressBar  # with progress("reading", "pairs") as counter

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
-from nmt_cli.hardware.choices import DecodingPrecision, device_name
+from nmt_cli.hardware.choices import DecodingPrecision
 from nmt_cli.hardware.cpu import keep_num_threads
+from nmt_cli.hardware.gpus import device_name
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.precision import change_precision, torch_precision
 from nmt_cli.model.transformer import Transformer, build_transformer

@@ -1,29 +1,7 @@
-import subprocess
-import sys
-
 import pytest
 
 from nmt_cli.hardware.choices import choose_decoding_precision
 from nmt_cli.messages.errors import UserError
-
-WITHOUT_A_DRIVER = """
-import sys
-from nmt_cli.hardware import choices
-choices.may_have_gpu = lambda: False
-print(choices.device_name("auto"), choices.device_name("cpu"), choices.visible_gpus())
-try:
-    choices.device_name("cuda:1")
-except choices.UserError as error:
-    print(error)
-print("torch" in sys.modules)
-"""
-
-
-def test_without_the_driver_of_a_gpu_no_torch_is_asked_for_one():
-    command = [sys.executable, "-c", WITHOUT_A_DRIVER]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = ["cpu cpu 0", "--device cuda:1 asked for, 0 GPUs are visible.", "False"]
-    assert found.stdout.splitlines() == lines
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,6 @@
-"""How much memory is free and whether there may be a GPU are known without torch."""
+"""How much memory is free is known without torch."""
 
-import ctypes
-
-import pytest
-
-from nmt_cli.hardware.system_facts import free_memory, may_have_gpu
+from nmt_cli.hardware.system_facts import free_memory
 
 
 def test_free_memory_is_what_the_kernel_and_the_control_group_allow(tmp_path):
@@ -15,17 +11,3 @@ def test_free_memory_is_what_the_kernel_and_the_control_group_allow(tmp_path):
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("1000\n")
     assert free_memory(tmp_path) == 1000
-
-
-@pytest.mark.parametrize("driver", [True, False])
-def test_a_gpu_needs_a_driver(tmp_path, monkeypatch, driver):
-    def load(name):
-        assert name == "libcuda.so.1"
-        if not driver:
-            raise OSError
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    assert may_have_gpu(tmp_path) == driver
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/kfd").touch()  # AMD's
-    assert may_have_gpu(tmp_path)
