@@ -158,6 +158,7 @@ setup(
             "command_line/recipe_keys.txt",
             "messages/other_toolkits.jsonl",
             "parsing/parseval.prm",
+            "recipe/model_values.json",
         ],
         "nmt_cli.pictures": ["page.html", "page.css", "page.js"],
         "nmt_cli.serving": ["page.html", "page.css", "page.js"],

@@ -3,6 +3,7 @@
 python -m tests.reference_pages
 """
 
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ from click.testing import CliRunner
 
 from nmt_cli.cli import main
 from nmt_cli.recipe.documentation import described_keys
+from nmt_cli.recipe.model_config import ModelConfig, PaperModel
+from nmt_cli.recipe.model_values import DROPOUTS
+from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
+from nmt_cli.recipe.values import Section
 from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models
@@ -32,6 +37,7 @@ from nmt_cli.serving.workers import Figures as WorkerFigures
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
+TEXTS = {"title", "description"}  # of a schema
 
 
 def recipe_keys() -> str:
@@ -169,11 +175,41 @@ def completed_keys() -> str:
     return "".join(f"{key.name}\n" for key in described_keys() if key.allowed)
 
 
+def model_values() -> str:
+    """Return what the keys of a model's settings may be, for reading them without pydantic."""
+    sections: dict[str, type[Section]] = {
+        "architecture": ModelConfig,
+        "normalization": Normalization,
+        "decoding": DecodingConfig,
+    }
+    table = {
+        name: {
+            key: {
+                kind: value for kind, value in rule.items() if kind not in {"title", "description"}
+            }
+            for key, rule in section.model_json_schema()["properties"].items()
+            if key not in DROPOUTS
+        }
+        for name, section in sections.items()
+    }
+    for key, rule in table["architecture"].items():
+        rule["is_of_the_paper"] = key in PaperModel.model_fields
+    table["normalization"]["fold"] = {"default": False, "type": "boolean"}  # of a model
+    lines = ",\n".join(
+        f' "{name}": {{\n'
+        + ",\n".join(f'  "{key}": {json.dumps(rule)}' for key, rule in rules.items())
+        + "\n }"
+        for name, rules in table.items()
+    )
+    return f"{{\n{lines}\n}}\n"
+
+
 PAGES = {
     "docs/reference/recipe-keys.md": recipe_keys,
     "docs/reference/commands.md": commands,
     "docs/reference/http.md": http,
     "nmt_cli/command_line/recipe_keys.txt": completed_keys,
+    "nmt_cli/recipe/model_values.json": model_values,
 }
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory
 from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
 from nmt_cli.messages.figures import aligned, counted, duration_text, with_prefix
 from nmt_cli.messages.logs import printable
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 
 Row = tuple[str, ...]
 STACKS = ("encoder", "decoder")
@@ -34,7 +34,7 @@ def as_json(figures: Figures) -> str:
     subject, lengths = figures.subject, figures.subject.lengths
     content = {
         "name": subject.name,
-        "architecture": subject.architecture.model_dump(mode="json"),
+        "architecture": subject.architecture.as_json(),
         "vocabulary_size": subject.vocabulary_size,
         "lengths": {
             "source": lengths.mean_source,
@@ -109,7 +109,7 @@ def _head(figures: Figures) -> list[str]:
     ]
 
 
-def _layers(config: ModelConfig) -> str:
+def _layers(config: ModelShape) -> str:
     encoder, decoder = (
         f"layers of width {config.d_model:,} (feed-forward {shape.d_ff:,}), "
         f"{counted(shape.num_heads, 'head')} with keys of {shape.key_width:,} and values of "

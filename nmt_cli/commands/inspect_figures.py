@@ -38,8 +38,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import with_prefix
 from nmt_cli.messages.proposals import as_argument, command, missing_hint
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import read_settings
+from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
 from nmt_cli.recipe.training_config import TrainingConfig
@@ -54,7 +54,7 @@ class Subject(NamedTuple):
     """An architecture, and what is known of its training and its text."""
 
     name: str
-    architecture: ModelConfig
+    architecture: ModelShape
     vocabulary_size: int
     training: TrainingConfig | None  # None if the recipe of a model cannot be read
     lengths: SentenceLengths

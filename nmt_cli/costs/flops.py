@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -64,7 +64,7 @@ def sum_lengths(source_lengths: ArrayLike, target_lengths: ArrayLike) -> LengthS
     return LengthSums(int(source.sum()), int(target.sum()), *map(int, products))
 
 
-def forward_flops(config: ModelConfig, vocabulary_size: int, lengths: LengthSums) -> ForwardFlops:
+def forward_flops(config: ModelShape, vocabulary_size: int, lengths: LengthSums) -> ForwardFlops:
     """Return the operations of a forward pass over a batch with these sums."""
     d_model, encoder, decoder = config.d_model, config.encoder, config.decoder
     source, target = lengths.source, lengths.target
@@ -95,13 +95,13 @@ def _half_of_attention(shape: StackShape, d_model: int) -> int:
     return 2 * d_model * _heads(shape)
 
 
-def training_flops_of_sums(config: ModelConfig, vocabulary_size: int, lengths: LengthSums) -> float:
+def training_flops_of_sums(config: ModelShape, vocabulary_size: int, lengths: LengthSums) -> float:
     """Return the operations of forward and backward for a batch with these sums."""
     return float(BACKWARD_AND_FORWARD * forward_flops(config, vocabulary_size, lengths).total)
 
 
 def training_flops(
-    config: ModelConfig,
+    config: ModelShape,
     vocabulary_size: int,
     source_lengths: ArrayLike,
     target_lengths: ArrayLike,

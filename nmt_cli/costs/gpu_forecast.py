@@ -12,7 +12,7 @@ from typing import NamedTuple
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
 from nmt_cli.costs.parameters import BYTES_OF_FP32, count_parameters
 from nmt_cli.costs.training_time import SentenceLengths
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 
 # Counted: operations that launch a kernel, for a micro-batch.
 OPERATIONS_OF_LAYER = {"encoder": 33, "decoder": 55}
@@ -81,7 +81,7 @@ class StepForecast(NamedTuple):
 
 
 def step_forecast(
-    config: ModelConfig,
+    config: ModelShape,
     vocabulary_size: int,
     lengths: SentenceLengths,
     tokens_per_step: float,
@@ -125,7 +125,7 @@ def step_forecast(
     )
 
 
-def operations_of(config: ModelConfig, target_tokens: float) -> int:
+def operations_of(config: ModelShape, target_tokens: float) -> int:
     """Return the operations of a micro-batch, with Adam, that launch a kernel."""
     of_layers = (
         config.encoder.num_layers * OPERATIONS_OF_LAYER["encoder"]
@@ -135,7 +135,7 @@ def operations_of(config: ModelConfig, target_tokens: float) -> int:
 
 
 def bytes_of(
-    config: ModelConfig, vocabulary_size: int, source_tokens: float, target_tokens: float
+    config: ModelShape, vocabulary_size: int, source_tokens: float, target_tokens: float
 ) -> float:
     """Return the bytes that a micro-batch, with Adam, moves beside products and attention."""
     d_model, output = config.d_model, vocabulary_size * config.d_model
@@ -161,7 +161,7 @@ def without_attention_core(forward: ForwardFlops) -> int:
     return forward.total - forward.encoder.attention_core - forward.decoder.attention_core
 
 
-def calls_of(config: ModelConfig, vocabulary_size: int) -> int:
+def calls_of(config: ModelShape, vocabulary_size: int) -> int:
     """Return about how many calls exchange the gradient; the last one has the embeddings."""
     parameters = count_parameters(config, vocabulary_size)
     of_layers = BYTES_OF_FP32 * (parameters.total - parameters.embeddings)
@@ -185,11 +185,11 @@ def _chunks(target_tokens: float) -> int:
     return math.ceil(target_tokens / CHUNK_ROWS)
 
 
-def _attentions(config: ModelConfig) -> int:
+def _attentions(config: ModelShape) -> int:
     return config.encoder.num_layers + 2 * config.decoder.num_layers
 
 
-def _tiles_of_pair(config: ModelConfig) -> int:
+def _tiles_of_pair(config: ModelShape) -> int:
     """Return the tiles of a sentence pair of at most 128 pieces, forward and backward as one."""
     encoder, decoder = config.encoder, config.decoder
     return encoder.num_layers * encoder.num_heads + 2 * decoder.num_layers * decoder.num_heads

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 MATRICES = {"all": 1, "decoder": 2, "none": 3}  # embedding matrices, by model.tied_embeddings
 
@@ -41,7 +41,7 @@ class Parameters(NamedTuple):
 Shapes = dict[str, tuple[int, ...]]
 
 
-def parameter_shapes(config: ModelConfig, vocabulary_size: int) -> Shapes:
+def parameter_shapes(config: ModelShape, vocabulary_size: int) -> Shapes:
     """Return the names and shapes of a model's parameters, as ``Transformer`` has them.
 
     A matrix that several places share has one name: ``output_weight``, if the output shares it.
@@ -68,7 +68,7 @@ def parameter_shapes(config: ModelConfig, vocabulary_size: int) -> Shapes:
     return shapes
 
 
-def _layer(name: str, config: ModelConfig, shape: StackShape, has_memory: bool) -> Shapes:
+def _layer(name: str, config: ModelShape, shape: StackShape, has_memory: bool) -> Shapes:
     width, has_bias = config.d_model, config.attention_biases
     keys, values = (shape.num_heads * each for each in (shape.key_width, shape.value_width))
     attention = f"{name}.self_attention"
@@ -96,7 +96,7 @@ def _norm(name: str, width: int) -> Shapes:
     return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
 
 
-def count_parameters(config: ModelConfig, vocabulary_size: int) -> Parameters:
+def count_parameters(config: ModelShape, vocabulary_size: int) -> Parameters:
     """Return the parameters of a model with this vocabulary."""
     shapes = parameter_shapes(config, vocabulary_size)
     sizes = {name: math.prod(shape) for name, shape in shapes.items()}
@@ -125,7 +125,7 @@ def _sum_of(sizes: dict[str, int], start: str, part: str) -> int:
 BYTES_OF_FP32 = 4
 
 
-def count_moments(config: ModelConfig, num_parameters: int, optimizer: str) -> int:
+def count_moments(config: ModelShape, num_parameters: int, optimizer: str) -> int:
     """Return the numbers that the optimizer of a recipe keeps for a model of ``num_parameters``.
 
     Adam has two for each parameter, Muon one for each number in the matrices of the layers.
@@ -133,7 +133,7 @@ def count_moments(config: ModelConfig, num_parameters: int, optimizer: str) -> i
     if optimizer != "muon":
         return 2 * num_parameters
     biases = {"attention_biases": False, "feed_forward_biases": False}
-    without_biases = count_parameters(config.model_copy(update=biases), 1)
+    without_biases = count_parameters(config.of_model().changed(**biases), 1)
     stacks = (without_biases.encoder, without_biases.decoder)
     return 2 * num_parameters - sum(stack.total - stack.norms for stack in stacks)
 
@@ -154,7 +154,7 @@ class TrainingMemory(NamedTuple):
 
 
 def training_memory(
-    config: ModelConfig,
+    config: ModelShape,
     num_parameters: int,
     max_tokens: int,
     num_keys: int,
@@ -173,7 +173,7 @@ def training_memory(
     return TrainingMemory(weights, weights, moments, average, activations)
 
 
-def activation_bytes_per_token(config: ModelConfig, num_keys: int) -> int:
+def activation_bytes_per_token(config: ModelShape, num_keys: int) -> int:
     """Return what a token on each side leaves for the backward pass, at most, in bytes.
 
     Counted from the layers in fp32: each attention keeps its input, the padded projections, the

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.costs.flops import LengthSums, sum_lengths, training_flops, training_flops_of_sums
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import Architecture, ModelShape
 from nmt_cli.recipe.training_config import TrainingConfig
 
 ASSUMED_LENGTH = 27  # pieces: about the mean of WMT 2014 English-German with 37,000 of them
@@ -53,8 +53,8 @@ HOUR = 3600.0
 PAPER_GPUS = 8
 PAPER_VOCABULARY = 37_000
 PAPER_TOKENS_PER_STEP = 25_000
-PAPER_BASE = ModelConfig(num_layers=6, d_model=512, d_ff=2048, num_heads=8)
-PAPER_BIG = ModelConfig(num_layers=6, d_model=1024, d_ff=4096, num_heads=16)
+PAPER_BASE = Architecture(num_layers=6, d_model=512, d_ff=2048, num_heads=8)
+PAPER_BIG = Architecture(num_layers=6, d_model=1024, d_ff=4096, num_heads=16)
 # Section 5.2: 12 hours for 100,000 steps, "about 0.4 seconds" each, and 3.5 days for 300,000.
 PAPER_STEP_SECONDS = ((PAPER_BASE, 12 * HOUR / 100_000), (PAPER_BIG, 3.5 * 24 * HOUR / 300_000))
 PAPER_SUSTAINED_FLOPS = 9.5e12  # a second on each P100, by the paper's own estimate (section 6.1)
@@ -79,7 +79,7 @@ class Training(NamedTuple):
 
 
 def planned_training(
-    config: ModelConfig, vocabulary_size: int, training: TrainingConfig, lengths: SentenceLengths
+    config: ModelShape, vocabulary_size: int, training: TrainingConfig, lengths: SentenceLengths
 ) -> Training | None:
     """Return what a training computes if patience does not end it earlier.
 
@@ -97,7 +97,7 @@ def planned_training(
     )
 
 
-def published_step_seconds(config: ModelConfig, tokens_per_step: int) -> float | None:
+def published_step_seconds(config: ModelShape, tokens_per_step: int) -> float | None:
     """Return the time of a step on the paper's 8 P100; None for a step that it does not report."""
     for model, seconds in PAPER_STEP_SECONDS:
         if _widths(model) == _widths(config) and tokens_per_step == PAPER_TOKENS_PER_STEP:
@@ -105,7 +105,7 @@ def published_step_seconds(config: ModelConfig, tokens_per_step: int) -> float |
     return None
 
 
-def _widths(config: ModelConfig) -> tuple[int, ...]:
+def _widths(config: ModelShape) -> tuple[int, ...]:
     return (config.d_model, *config.encoder, *config.decoder)
 
 

@@ -13,8 +13,8 @@ from nmt_cli.interchange.files import SIDES, Array, Weights
 from nmt_cli.interchange.tensor_names import PARTS_OF_INPUTS, AttentionNames, Pair, StackNames
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.sinusoids import sinusoids
-from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig, StackShape
 from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.recipe.model_values import Architecture, ModelShape, StackShape
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
@@ -65,7 +65,6 @@ class ExportedModel(NamedTuple):
 EXPORTED_KEYS = frozenset(
     {
         *("num_layers", "d_model", "d_ff", "num_heads", "d_k", "d_v"),
-        *DROPOUTS,
         *("positions", "max_positions", "norm", "tied_embeddings"),
         *("activation", "attention_biases", "feed_forward_biases", "norm_epsilon"),
         *("embedding_norm", "scale_embeddings", "output_bias"),
@@ -75,11 +74,11 @@ EXPORTED_KEYS = frozenset(
 )
 
 
-def keys_not_exported(architecture: ModelConfig) -> Iterator[str]:
+def keys_not_exported(architecture: ModelShape) -> Iterator[str]:
     """Yield a reason for each key that has another value than its default, and is not exported."""
-    for name, field in type(architecture).model_fields.items():
-        value = getattr(architecture, name)
-        if name not in EXPORTED_KEYS and value != field.default:
+    defaults = vars(Architecture())
+    for name, value in vars(architecture.of_model()).items():
+        if name not in EXPORTED_KEYS and value != defaults[name]:
             yield f"model.{name} {value} cannot be exported yet"
 
 

@@ -14,9 +14,8 @@ from nmt_cli.interchange.files import Array
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.data_config import DataConfig
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings, TextSettings
-from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
+from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
 LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few
@@ -28,7 +27,7 @@ MAX_LENGTH: int = DataConfig.model_fields["max_length"].default  # pieces of the
 class ImportedModel(NamedTuple):
     """What a model directory needs; the first pieces of each vocabulary are our three marks."""
 
-    architecture: ModelConfig
+    architecture: Architecture
     pieces: list[str]
     source_pieces: list[str] | None  # None if both languages share one vocabulary
     sentencepiece: Mapping[Side, bytes] | None  # None for text in pieces
@@ -47,10 +46,14 @@ class ImportedModel(NamedTuple):
         source, target = self.languages
         kind = "whitespace" if self.sentencepiece is None else "sentencepiece"
         text = TextSettings(
-            source_language or source, target_language or target, kind, self.joiner, Normalization()
+            source_language or source,
+            target_language or target,
+            kind,
+            self.joiner,
+            TextNormalization(),
         )
         size = len(self.pieces)
-        return ModelSettings(self.architecture, size, text, MAX_LENGTH, DecodingConfig())
+        return ModelSettings(self.architecture, size, text, MAX_LENGTH, Decoding())
 
     def tokenizer(self, settings: ModelSettings) -> Tokenizer:
         """Return the tokenizer; raises as its class does."""

@@ -22,7 +22,7 @@ from nmt_cli.interchange.tensor_names import (
 )
 from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, joiner_of, without_white_space
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.model_config import NO_DROPOUT, ModelConfig
+from nmt_cli.recipe.model_values import Architecture
 
 NAMED = 5  # tensors in a reason
 
@@ -309,7 +309,7 @@ class WeightsTaken:
             source, target = map(without_white_space, (source, target))
             joiner = joiner_of(source, target)
         return ImportedModel(
-            ModelConfig.model_validate(self.options | NO_DROPOUT),
+            Architecture(**self.options),
             target,
             source if "source_vocabulary_size" in self.options else None,
             sentencepiece,

@@ -14,7 +14,7 @@ from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAtt
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.dropout import Dropout
-from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 
 class FeedForward(nn.Module):
@@ -89,7 +89,7 @@ class Residual(nn.Module):
 Attention = TypeVar("Attention", bound=MultiHeadAttention)
 
 
-def _attention(kind: Callable[..., Attention], config: ModelConfig, shape: StackShape) -> Attention:
+def _attention(kind: Callable[..., Attention], config: ModelShape, shape: StackShape) -> Attention:
     return kind(
         config.d_model,
         shape.num_heads,
@@ -100,13 +100,13 @@ def _attention(kind: Callable[..., Attention], config: ModelConfig, shape: Stack
     )
 
 
-def _residual(config: ModelConfig) -> Residual:
+def _residual(config: ModelShape) -> Residual:
     return Residual(
         config.d_model, config.dropout, config.norm_epsilon, pre_norm=config.norm == "pre"
     )
 
 
-def _feed_forward(config: ModelConfig, shape: StackShape) -> FeedForward:
+def _feed_forward(config: ModelShape, shape: StackShape) -> FeedForward:
     return FeedForward(
         config.d_model,
         shape.d_ff,
@@ -119,7 +119,7 @@ def _feed_forward(config: ModelConfig, shape: StackShape) -> FeedForward:
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelShape) -> None:
         super().__init__()
         self.self_attention = _attention(SelfAttention, config, config.encoder)
         self.self_attention_residual = _residual(config)
@@ -137,7 +137,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the encoder's output, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelShape) -> None:
         super().__init__()
         self.self_attention = _attention(SelfAttention, config, config.decoder)
         self.self_attention_residual = _residual(config)
@@ -172,7 +172,7 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_residual(target, self.feed_forward)
 
 
-def final_norm(config: ModelConfig) -> nn.Module:
+def final_norm(config: ModelShape) -> nn.Module:
     """Return the norm after the last layer: post-norm needs none, its output is normalized."""
     if config.norm == "post":
         return nn.Identity()

@@ -22,7 +22,7 @@ from nmt_cli.model.embeddings import (
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.packing import Packed
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 
 
 class PaddedPairs(NamedTuple):
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
     ``vocabulary_size`` is that of the target, and of the source if they share a vocabulary.
     """
 
-    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+    def __init__(self, config: ModelShape, vocabulary_size: int) -> None:
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
@@ -114,7 +114,7 @@ class Transformer(nn.Module):
 
 
 def build_transformer(
-    config: ModelConfig, vocabulary_size: int, weights: Mapping[str, NDArray[Any]]
+    config: ModelShape, vocabulary_size: int, weights: Mapping[str, NDArray[Any]]
 ) -> Transformer:
     """Return a model in evaluation mode that uses the memory of ``weights``, all its parameters."""
     with NoDraws():
@@ -125,7 +125,7 @@ def build_transformer(
 
 
 def _embedding(
-    weight: nn.Parameter, config: ModelConfig, *, starts_with_zeros: bool = False
+    weight: nn.Parameter, config: ModelShape, *, starts_with_zeros: bool = False
 ) -> Embedding:
     scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
     has_norm, width = config.embedding_norm, config.d_model
@@ -141,7 +141,7 @@ def _embedding(
     )
 
 
-def _positions(config: ModelConfig) -> Positions:
+def _positions(config: ModelShape) -> Positions:
     if config.positions == "learned":
         return LearnedPositions(config.max_positions, config.d_model)
     return SinusoidalPositions(config.d_model, config.sinusoid_frequencies, config.first_position)

@@ -7,12 +7,12 @@ from typing import Annotated
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from nmt_cli.recipe.augmentation_config import Augmentation
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
     DECLARED,
     FREE,
     DataPath,
     Number,
-    Problem,
     Section,
     SetName,
     Word,

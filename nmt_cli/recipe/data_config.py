@@ -15,6 +15,7 @@ from nmt_cli.recipe.corpora_config import (
     sets_by_key,
 )
 from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing, weights_of
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.recipe.values import (
     DECLARED,
@@ -25,7 +26,6 @@ from nmt_cli.recipe.values import (
     Language,
     Number,
     Pieces,
-    Problem,
     Section,
     repeated_names,
 )

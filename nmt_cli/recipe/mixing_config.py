@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
     DECLARED,
     Epochs,
     Number,
-    Problem,
     Section,
     Steps,
     Word,

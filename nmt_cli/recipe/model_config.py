@@ -1,34 +1,13 @@
 """The model section of a recipe: the architecture of the Transformer."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nmt_cli.recipe.values import (
-    DECLARED,
-    Count,
-    Flag,
-    Number,
-    Pieces,
-    Problem,
-    Rate,
-    Section,
-    Width,
-)
+from nmt_cli.recipe.model_values import DROPOUTS, Architecture, ModelShape, table
+from nmt_cli.recipe.values import DECLARED, Count, Flag, Number, Pieces, Rate, Section, Width
 
-DROPOUTS = ("dropout", "attention_dropout", "relu_dropout")  # of training; a model has none
 NO_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
-
-
-class StackShape(NamedTuple):
-    """The sizes of the encoder or the decoder."""
-
-    num_layers: int
-    d_ff: int
-    num_heads: int
-    key_width: int  # of a head
-    value_width: int
 
 
 class PaperModel(Section):
@@ -74,31 +53,8 @@ class PaperModel(Section):
         "(decoder), or three (none). With tokenizer.shared: false, the default is decoder.",
     )
 
-    @property
-    def key_width(self) -> int:
-        """The width of one head's queries and keys."""
-        return self.d_k if self.d_k is not None else self.d_model // self.num_heads
 
-    @property
-    def value_width(self) -> int:
-        """The width of one head's values."""
-        return self.d_v if self.d_v is not None else self.d_model // self.num_heads
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield widths that do not fit together."""
-        by_heads = self.d_k is None or self.d_v is None
-        if by_heads and self.d_model % self.num_heads:
-            yield Problem(
-                "num_heads",
-                f"must divide d_model {self.d_model:,} unless d_k and d_v are given, "
-                f"but is {self.num_heads:,}",
-                "d_model",
-            )
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            yield Problem("d_model", f"must be even for sinusoids, but is {self.d_model:,}")
-
-
-class ModelConfig(PaperModel):
+class ModelConfig(ModelShape, PaperModel):
     """The Transformer of section 3, and what models of other programs do in another way."""
 
     activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = Field(
@@ -155,47 +111,10 @@ class ModelConfig(PaperModel):
         "tokenizer.shared: false, what preprocess has found.",
     )
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield widths that do not fit together, and options that need another one."""
-        yield from super().problems()
-        heads = self.decoder_num_heads or self.num_heads
-        by_heads = self.d_k is None or self.d_v is None
-        if by_heads and heads != self.num_heads and self.d_model % heads:
-            text = f"must divide d_model {self.d_model:,} unless d_k and d_v are given, but is "
-            yield Problem("decoder_num_heads", f"{text}{heads:,}", "d_model")
-        if self.source_vocabulary_size is not None and self.tied_embeddings == "all":
-            text = "must be decoder or none beside source_vocabulary_size, but is all"
-            yield Problem("tied_embeddings", text, "source_vocabulary_size")
-        if self.positions == "learned":
-            if self.sinusoid_frequencies != "paper":
-                text = f"must be paper for learned positions, but is {self.sinusoid_frequencies}"
-                yield Problem("sinusoid_frequencies", text, "positions")
-            if self.first_position != 0:
-                text = f"must be 0 for learned positions, but is {self.first_position}"
-                yield Problem("first_position", text, "positions")
+    def of_model(self) -> Architecture:
+        """Return these options as a model has them, without dropout."""
+        return Architecture(**self.model_dump(include=set(table()["architecture"])))
 
-    @property
-    def encoder(self) -> StackShape:
-        """The sizes of the encoder."""
-        return StackShape(
-            self.num_layers, self.d_ff, self.num_heads, self.key_width, self.value_width
-        )
-
-    @property
-    def decoder(self) -> StackShape:
-        """The sizes of the decoder."""
-        heads = self.decoder_num_heads or self.num_heads
-        return StackShape(
-            self.decoder_num_layers or self.num_layers,
-            self.decoder_d_ff or self.d_ff,
-            heads,
-            self.d_k or self.d_model // heads,
-            self.d_v or self.d_model // heads,
-        )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options beyond the paper that are not at their default, as JSON values."""
-        return self.model_dump(
-            mode="json", exclude=set(PaperModel.model_fields), exclude_defaults=True
-        )
+    def as_json(self) -> dict[str, Any]:
+        """Return all options as JSON values."""
+        return self.model_dump(mode="json")

@@ -11,11 +11,10 @@ from nmt_cli.files.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.messages import dotted, place_of, shown
-from nmt_cli.recipe.model_config import DROPOUTS
-from nmt_cli.recipe.model_settings import ARCHITECTURE, ModelSettings, read_config, settings_of
+from nmt_cli.recipe.model_settings import ModelSettings, read_config, settings_of
+from nmt_cli.recipe.model_values import Architecture
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
-from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
 
 FROM: KeyPath = ("model", "from")
@@ -104,7 +103,7 @@ class _NoModelError(Exception):
 
 def _is_resolved(value: Any) -> bool:
     has_tokenizer = _at(value, ("tokenizer", "model")) is not None
-    return has_tokenizer and set(value["model"]) >= ARCHITECTURE
+    return has_tokenizer and set(value["model"]) >= set(vars(Architecture()))
 
 
 def _read_settings(folder: Path, read_resolved: Callable[[Path], Recipe]) -> ModelSettings:
@@ -147,16 +146,16 @@ def _decided_by(folder: Path, settings: ModelSettings) -> dict[KeyPath, Any]:
     """Return the keys of a recipe that the model in ``folder`` decides, with JSON values."""
     text = settings.text
     tokenizer = TokenizerConfig.model_construct(type=text.type, joiner=text.joiner, model=folder)
-    sections: dict[KeyPath, Section] = {
-        ("model",): settings.architecture,
-        ("tokenizer",): tokenizer,
-        ("data", "normalization"): text.normalization,
+    sections: dict[KeyPath, dict[str, Any]] = {
+        ("model",): vars(settings.architecture),
+        ("tokenizer",): tokenizer.model_dump(mode="json"),
+        ("data", "normalization"): vars(text.normalization),
     }
     return {
         (*path, name): value
         for path, section in sections.items()
-        for name, value in section.model_dump(mode="json").items()
-        if name not in {*DROPOUTS, *ONLY_FOR_TRAINING}
+        for name, value in section.items()
+        if name not in ONLY_FOR_TRAINING
     }
 
 

@@ -16,8 +16,7 @@ from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.recipe.model_config import DROPOUTS, NO_DROPOUT, ModelConfig, PaperModel
-from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
+from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization
 
 if TYPE_CHECKING:  # other sections of a recipe take time to import, and translating needs none
     from nmt_cli.recipe.data_config import DataConfig
@@ -28,9 +27,6 @@ LARGEST_CONFIG = 1_000_000  # bytes
 DEEP = 6  # layers
 FEWEST_EXPORTED_POSITIONS = 2_048  # rows of a table of sinusoids
 UNKNOWN_LANGUAGE = "und"  # the code of ISO 639 for a language that is not known
-# The keys of architectures; dropout is not among them, and is always 0 in these settings.
-ARCHITECTURE = set(ModelConfig.model_fields) - set(DROPOUTS)
-OF_THE_PAPER = ARCHITECTURE & set(PaperModel.model_fields)
 
 
 class TextSettings(NamedTuple):
@@ -40,7 +36,7 @@ class TextSettings(NamedTuple):
     target_language: str
     type: str  # sentencepiece | whitespace
     joiner: str | None  # whitespace only: ends a piece whose word continues in the next piece
-    normalization: Normalization
+    normalization: TextNormalization
 
 
 class AlignmentHead(NamedTuple):
@@ -53,11 +49,11 @@ class AlignmentHead(NamedTuple):
 class ModelSettings(NamedTuple):
     """The architecture of a model, its text settings, and its defaults for translation."""
 
-    architecture: ModelConfig
+    architecture: Architecture
     vocabulary_size: int
     text: TextSettings
     max_length: int  # pieces of the longest input
-    decoding: DecodingConfig
+    decoding: Decoding
     trees: Linearization | None = None  # how a model that parses writes trees
     alignment: AlignmentHead | None = None  # None if no head was trained to align words
 
@@ -109,7 +105,7 @@ def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
         data.target_language,
         tokenizer.type,
         tokenizer.joiner,
-        data.normalization.decided(fold=False),
+        data.normalization.of_model(),
     )
 
 
@@ -122,12 +118,11 @@ def settings_of(
     """
     treebank = recipe.data.treebank
     return ModelSettings(
-        # The section of a recipe has one more key, model.from.
-        ModelConfig.model_validate(recipe.model.model_dump(include=ARCHITECTURE) | NO_DROPOUT),
+        recipe.model.of_model(),
         vocabulary_size,
         text_settings(recipe.tokenizer, recipe.data),
         recipe.data.max_length,
-        recipe.decoding,
+        recipe.decoding.of_model(),
         treebank.linearization(labels) if treebank is not None else None,
         guided_head(recipe),
     )
@@ -159,7 +154,7 @@ def as_json(settings: ModelSettings) -> str:
     content: dict[str, Any] = {
         "format_version": settings.format_version,
         "architecture": {
-            **settings.architecture.model_dump(mode="json", include=OF_THE_PAPER),
+            **settings.architecture.of_the_paper,
             **settings.architecture.options,
             "vocabulary_size": settings.vocabulary_size,
         },
@@ -168,12 +163,14 @@ def as_json(settings: ModelSettings) -> str:
             "target_language": text.target_language,
             "tokenizer": text.type,
             "joiner": text.joiner,
-            "normalization": text.normalization.model_dump(
-                mode="json", exclude=set() if text.normalization.fold else {"fold"}
-            ),
+            "normalization": {
+                name: value
+                for name, value in vars(text.normalization).items()
+                if name != "fold" or value
+            },
             "max_length": settings.max_length,
         },
-        "decoding": settings.decoding.model_dump(mode="json"),
+        "decoding": dict(vars(settings.decoding)),
     }
     if trees is not None:
         content["trees"] = {
@@ -241,7 +238,7 @@ def read_config(path: Path) -> ModelSettings:
     sizes = (vocabulary_size, text["max_length"])
     if not is_text or not all(type(size) is int and 0 < size <= 10**7 for size in sizes):
         raise ValueError("its text settings or sizes are not what a model can have")
-    model = ModelConfig.model_validate({**architecture, **NO_DROPOUT})
+    model = Architecture(**architecture)
     return ModelSettings(
         model,
         vocabulary_size,
@@ -250,16 +247,16 @@ def read_config(path: Path) -> ModelSettings:
             str(text["target_language"]),
             kind,
             joiner,
-            Normalization.model_validate(text["normalization"]).decided(fold=False),
+            TextNormalization(**text["normalization"]),
         ),
         text["max_length"],
-        DecodingConfig.model_validate(content["decoding"]),
+        Decoding(**content["decoding"]),
         _trees_from_json(content["trees"]) if "trees" in content else None,
         _head_from_json(content["alignment"], model) if "alignment" in content else None,
     )
 
 
-def _head_from_json(content: Mapping[str, Any], model: ModelConfig) -> AlignmentHead:
+def _head_from_json(content: Mapping[str, Any], model: Architecture) -> AlignmentHead:
     layer, head = content["layer"], content["head"]
     counts = ((layer, model.decoder.num_layers), (head, model.decoder.num_heads))
     if not all(type(number) is int and 1 <= number <= most for number, most in counts):

@@ -10,6 +10,7 @@ from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
 from nmt_cli.recipe.mixing_config import problems_of_ends
 from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.tokenizer_config import (
     OF_NEW_TOKENIZERS,
     ONLY_FOR_TRAINING,
@@ -17,7 +18,7 @@ from nmt_cli.recipe.tokenizer_config import (
 )
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.recipe.translation_config import DecodingConfig
-from nmt_cli.recipe.values import FREE, DataPath, Problem, Section
+from nmt_cli.recipe.values import FREE, DataPath, Section
 
 if TYPE_CHECKING:
     ModelSection = ModelConfig

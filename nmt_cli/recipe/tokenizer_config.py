@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nmt_cli.messages.figures import counted
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
     DECLARED,
     Count,
     DataPath,
     Flag,
     Number,
-    Problem,
     Section,
     Word,
 )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 from pydantic import Field
 
 from nmt_cli.metrics.tokenization import Tokenization
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
     DECLARED,
     FREE,
@@ -13,7 +14,6 @@ from nmt_cli.recipe.values import (
     Epochs,
     Interval,
     Number,
-    Problem,
     Rate,
     Section,
     SetName,

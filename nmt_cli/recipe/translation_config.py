@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nmt_cli.recipe.model_values import Decoding, TextNormalization
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 from nmt_cli.recipe.values import Count, Flag, Number, Section
 
@@ -27,6 +28,10 @@ class Normalization(Section):
         """Return these settings with ``fold`` where they have null."""
         return self.model_copy(update={"fold": fold if self.fold is None else self.fold})
 
+    def of_model(self) -> TextNormalization:
+        """Return these settings as a model has them; null is false."""
+        return TextNormalization(**self.decided(fold=False).model_dump())
+
 
 class DecodingConfig(Section):
     """The beam search of section 6.1."""
@@ -44,3 +49,7 @@ class DecodingConfig(Section):
         default=False,
         description="Search only trees of exactly the sentence's words; needs data.treebank.",
     )
+
+    def of_model(self) -> Decoding:
+        """Return these options as a model has them."""
+        return Decoding(**self.model_dump())

@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from nmt_cli.recipe.model_values import Problem
 
 WHOLE_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})", re.ASCII)
 DECIMAL_NUMBER = re.compile(
@@ -95,14 +97,6 @@ class ChangeKind(Enum):
 
 
 FREE, DECLARED = ChangeKind.FREE, ChangeKind.DECLARED
-
-
-class Problem(NamedTuple):
-    """A value that is wrong only in combination with another: its key, and what is wrong."""
-
-    key: str
-    text: str
-    beside: str = ""  # the other key; the message adds its place if that is another file
 
 
 def repeated_names(names: Iterable[tuple[str, str | None]]) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
 from nmt_cli.recipe.changes import as_written
-from nmt_cli.recipe.model_config import DROPOUTS, ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 
 # Weights with one row for each piece. Tied matrices are stored under each of these names.
 SOURCE_MATRIX = "source_embedding.weight"
@@ -54,7 +54,7 @@ def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> dict[str
     }
 
 
-def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None:
+def _refuse_other_architecture(parent: LoadedModel, config: ModelShape) -> None:
     theirs, ours = _architecture(parent.model.config), _architecture(config)
     different = [key for key in ours | theirs if ours.get(key) != theirs.get(key)]
     if different:
@@ -73,11 +73,10 @@ def _refuse_other_architecture(parent: LoadedModel, config: ModelConfig) -> None
         )
 
 
-def _architecture(config: ModelConfig) -> dict[str, object]:
+def _architecture(config: ModelShape) -> dict[str, object]:
     """Return what decides names, shapes and meaning of the weights, beside the vocabulary."""
-    keys = config.model_dump(
-        exclude={*DROPOUTS, "tied_embeddings", "source_vocabulary_size", "from"}
-    )
+    keys = dict(vars(config.of_model()))
+    del keys["tied_embeddings"], keys["source_vocabulary_size"]
     keys.update(d_k=config.key_width, d_v=config.value_width)
     for key, value in config.decoder._asdict().items():
         is_other = config.decoder != config.encoder

@@ -11,7 +11,7 @@ from nmt_cli.hardware.choices import Computing
 from nmt_cli.messages import logs
 from nmt_cli.model.compiled.kernels import Kernels, NoKernelsError, load_kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.compiled_model import CompiledTransformer
@@ -207,7 +207,7 @@ def kernels_for(device: str) -> Kernels | None:
         return None
 
 
-def default_max_tokens(config: ModelConfig, device: str, bytes_of_number: int) -> int:
+def default_max_tokens(config: ModelShape, device: str, bytes_of_number: int) -> int:
     """Return how many tokens of hypotheses a model of ``config`` searches at a time.
 
     ``bytes_of_number`` is the size of a number in its caches.

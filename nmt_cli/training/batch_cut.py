@@ -34,7 +34,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, counted
 from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.training.gradient import Objective
@@ -106,7 +106,7 @@ def choose_cut(
 
 
 def default_max_tokens(
-    config: ModelConfig,
+    config: ModelShape,
     vocabulary_size: int,
     device: torch.device,
     tokens_per_step: int,
@@ -128,7 +128,7 @@ def default_max_tokens(
     return max(0, min(limit, tokens_per_step, fitting))
 
 
-def training_state_bytes(config: ModelConfig, vocabulary_size: int) -> int:
+def training_state_bytes(config: ModelShape, vocabulary_size: int) -> int:
     """Return the bytes of the weights, their gradient and Adam's two moments in each process.
 
     Muon has fewer moments, but needs memory for the updates of a step.

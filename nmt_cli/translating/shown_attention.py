@@ -10,8 +10,8 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.pictures.attention import KINDS, Attention
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
+from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.teacher_forcing import SentencePair, teacher_forcing
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class Shown(NamedTuple):
     remedy: str = "give a shorter sentence"  # where this is too much for a page
 
     @classmethod
-    def everything(cls, architecture: ModelConfig) -> Shown:
+    def everything(cls, architecture: ModelShape) -> Shown:
         """Return all layers and heads that every kind of attention has."""
         num_layers, num_heads = common_counts(architecture, tuple(KINDS))
         return cls(tuple(KINDS), range(1, num_layers + 1), range(1, num_heads + 1))
 
 
-def common_counts(architecture: ModelConfig, kinds: Sequence[str]) -> tuple[int, int]:
+def common_counts(architecture: ModelShape, kinds: Sequence[str]) -> tuple[int, int]:
     """Return how many layers, and heads of each, all attention of ``kinds`` has."""
     stacks = [architecture.encoder if kind == "encoder" else architecture.decoder for kind in kinds]
     return min(each.num_layers for each in stacks), min(each.num_heads for each in stacks)

@@ -46,7 +46,7 @@ def test_torch_gets_the_number_that_was_set_before_it_was_imported(monkeypatch):
     with monkeypatch.context() as without:
         without.delitem(sys.modules, "torch")
         cpu.set_num_threads(5)
-    given = []
+    given: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", given.append)
     cpu.keep_num_threads()
     assert given == [5]

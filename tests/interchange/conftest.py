@@ -17,8 +17,8 @@ from nmt_cli.files.atomic_files import directory_appearing_whole, read_manifest
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import read_settings
+from nmt_cli.recipe.model_values import Architecture
 
 FORMATS = Path(__file__).parents[1] / "formats/format_2"
 AVERAGE = FORMATS / "sentencepiece/run/average"
@@ -63,11 +63,11 @@ def make_model(tmp_path):
             text_settings = text_settings._replace(type="whitespace")
             words, own = ([*CONTROL, *map(str, range(3, n))] for n in (300, source_size))
             pieces = WhitespaceTokenizer(words, Normalizer(text_settings), None, own)
-        sizes = {"num_layers": 2, "num_heads": 3, "d_model": 18, "d_ff": 11, "dropout": 0.0}
+        sizes = {"num_layers": 2, "num_heads": 3, "d_model": 18, "d_ff": 11}
         settings = settings._replace(
             text=text_settings,
-            decoding=settings.decoding.model_copy(update={"max_extra_length": 5}),
-            architecture=ModelConfig.model_validate({**sizes, **architecture}),
+            decoding=settings.decoding.changed(max_extra_length=5),
+            architecture=Architecture(**{**sizes, **architecture}),
             vocabulary_size=pieces.size,
         )
         torch.manual_seed(3)

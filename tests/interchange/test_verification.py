@@ -138,6 +138,6 @@ def test_the_text_that_other_programs_read_is_normalized(make_model):
     path = make_model()
     settings = load_model(path).settings.text
     assert as_other_programs_read(settings, " a\tb\u2581c \u3000") == "a b c"
-    nfc = settings.normalization.model_copy(update={"nfc": True})
+    nfc = settings.normalization.changed(nfc=True)
     composed = as_other_programs_read(settings._replace(normalization=nfc), "u\u0308")
     assert composed == "\u00fc"

@@ -36,8 +36,8 @@ from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
-from nmt_cli.search.ensemble import Member
 from nmt_cli.search.graphed.device_beams import StepReport
+from nmt_cli.search.members import Member
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
 from nmt_cli.training import attention_choice, gradient, starting, trainer

@@ -29,7 +29,7 @@ def test_scores_of_the_search_are_those_of_training_also_after_saving(options, t
         partial.facts.update(kind="average")
         save_as_model(partial, recipe, tokenizer, model)
     loaded = load_model(tmp_path / "model")
-    assert loaded.settings.architecture == model.config
+    assert loaded.settings.architecture == model.config.of_model()
     for side in ("source", "target"):
         assert loaded.tokenizer.encode(LINES[0], side) == tokenizer.encode(LINES[0], side)
     saved = zip(model.named_parameters(), loaded.model.named_parameters(), strict=True)

@@ -10,7 +10,7 @@ import pytest
 from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import TextSettings
-from nmt_cli.recipe.translation_config import Normalization
+from nmt_cli.recipe.model_values import TextNormalization
 from nmt_cli.search.beams import Attended, Hypothesis
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.request import Request
@@ -144,7 +144,7 @@ def test_models_that_parse_take_no_markup():
 
 
 def settings(kind, joiner=None):
-    return TextSettings("en", "de", kind, joiner, Normalization())
+    return TextSettings("en", "de", kind, joiner, TextNormalization())
 
 
 def test_units_are_words_without_punctuation_and_pieces_of_scripts_without_spaces():

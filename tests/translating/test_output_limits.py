@@ -47,7 +47,7 @@ def loaded():
 def untrained(seed=1, **architecture):
     """Return the settings and the tokenizer of the parser, and random weights."""
     settings, tokenizer, *_ = loaded()
-    settings = settings._replace(architecture=settings.architecture.model_copy(update=architecture))
+    settings = settings._replace(architecture=settings.architecture.changed(**architecture))
     torch.manual_seed(seed)
     return settings, tokenizer, Transformer(settings.architecture, tokenizer.size)
 
@@ -55,7 +55,7 @@ def untrained(seed=1, **architecture):
 def untrained_and_brief():
     """Return an untrained model whose outputs, which do not end by themselves, are cut early."""
     settings, *rest = untrained()
-    decoding = settings.decoding.model_copy(update={"max_extra_length": 10})
+    decoding = settings.decoding.changed(max_extra_length=10)
     return settings._replace(decoding=decoding), *rest
 
 
@@ -126,7 +126,7 @@ def test_every_notation_of_prepared_treebanks_can_be_restricted(
 
 def test_the_recipe_can_restrict_the_search_and_the_option_decides():
     settings, *rest = untrained()
-    decoding = settings.decoding.model_copy(update={"well_formed_trees": True})
+    decoding = settings.decoding.changed(well_formed_trees=True)
     settings = settings._replace(decoding=decoding)
     assert sum(num_repairs(parsed(Translator(settings, *rest), LINES))) == 0
     free = Translator(settings, *rest, well_formed_trees=False)
@@ -135,7 +135,7 @@ def test_the_recipe_can_restrict_the_search_and_the_option_decides():
 
 def test_the_shortest_outputs_are_flat_trees_also_if_the_recipe_allows_less():
     settings, tokenizer, model = untrained()
-    decoding = settings.decoding.model_copy(update={"max_extra_length": 0})
+    decoding = settings.decoding.changed(max_extra_length=0)
     settings = settings._replace(decoding=decoding)
     translator = Translator(settings, tokenizer, model, well_formed_trees=True)
     assert num_repairs(parsed(translator, ["a b c", "a"])) == [0, 0]

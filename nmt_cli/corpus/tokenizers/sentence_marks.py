@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_values import ModelShape
 
 if TYPE_CHECKING:  # tokenizers need packages that the marks do not
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 
 
-def start_id(model: ModelConfig, tokenizer: Tokenizer) -> int:
+def start_id(model: ModelShape, tokenizer: Tokenizer) -> int:
     """Return the decoder's first token; a model that starts with zeros reads only its place."""
     return tokenizer.eos_id if model.decoder_start == "eos" else tokenizer.bos_id
 
 
-def source_end(model: ModelConfig, tokenizer: Tokenizer) -> tuple[int, ...]:
+def source_end(model: ModelShape, tokenizer: Tokenizer) -> tuple[int, ...]:
     """Return the marks that end a source sentence: ``</s>`` or nothing."""
     return (tokenizer.eos_id,) if model.source_eos else ()
 
 
-def without_end(source: Sequence[int], model: ModelConfig) -> Sequence[int]:
+def without_end(source: Sequence[int], model: ModelShape) -> Sequence[int]:
     """Return the pieces of a source sentence that ends as ``source_end`` says."""
     return source[:-1] if model.source_eos else source

@@ -27,7 +27,7 @@ from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
 from nmt_cli.messages.extras import importing
-from nmt_cli.recipe.model_config import StackShape
+from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:

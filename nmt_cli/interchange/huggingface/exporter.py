@@ -34,7 +34,7 @@ from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import StackNames, dotted, names_of_layer, sines_first
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
-from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_values import ModelShape, StackShape
 from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def reasons_against(model: ExportedModel) -> Iterator[str]:
         yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
 
 
-def _options_without_a_class(architecture: ModelConfig) -> Iterator[str]:
+def _options_without_a_class(architecture: ModelShape) -> Iterator[str]:
     if architecture.norm == "post" and not _has_papers_positions(architecture):
         yield "no class has post-norm and other positions than the paper's"
     if architecture.norm_epsilon != EPSILON:
@@ -76,7 +76,7 @@ def _options_without_a_class(architecture: ModelConfig) -> Iterator[str]:
         yield "no class has both decoder_start zeros and a vocabulary of the source's own"
 
 
-def _heads_without_a_class(architecture: ModelConfig) -> Iterator[str]:
+def _heads_without_a_class(architecture: ModelShape) -> Iterator[str]:
     for shape in dict.fromkeys((architecture.encoder, architecture.decoder)):
         heads = shape.num_heads
         if architecture.d_model % heads:
@@ -86,7 +86,7 @@ def _heads_without_a_class(architecture: ModelConfig) -> Iterator[str]:
                 yield f"{name} {width:,} is more than d_model / num_heads {heads:,}"
 
 
-def _has_papers_positions(architecture: ModelConfig) -> bool:
+def _has_papers_positions(architecture: ModelShape) -> bool:
     is_paper = architecture.sinusoid_frequencies == "paper" and architecture.first_position == 0
     return architecture.positions == "sinusoidal" and is_paper
 

@@ -13,7 +13,7 @@ import numpy as np
 from nmt_cli.costs.parameters import parameter_shapes
 from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.model.sinusoids import sinusoids
-from nmt_cli.recipe.model_config import ModelConfig, StackShape
+from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 # As in layers.c.
 TYPES = {"fp32": 0, "bf16": 1, "int8": 2}
@@ -92,7 +92,7 @@ class PackedModel:
     """
 
     def __init__(
-        self, config: ModelConfig, weights: Mapping[str, Array], precision: str, kernels: Kernels
+        self, config: ModelShape, weights: Mapping[str, Array], precision: str, kernels: Kernels
     ) -> None:
         """Pack ``weights``, in fp32 by the names of ``parameter_shapes``, at a ``precision``.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.recipe.model_config import StackShape
+from nmt_cli.recipe.model_values import StackShape
 
 
 class Sentences(NamedTuple):
