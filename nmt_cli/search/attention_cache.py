@@ -14,18 +14,17 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
+from nmt_cli.search.cached_layers import CachedLayers, HeadShape, KeysValues
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
-# The room for sources is a multiple of 8, because oneDNN keeps a compiled product for each size.
-SOURCE_STEP = 8
+SOURCE_STEP = 8  # GPUs multiply bf16 fastest if the room for sources is a multiple of this
 
 
 class Places(NamedTuple):
     """Where the entries of a step are written."""
 
-    slots: Tensor  # S 1, counted from the first of the part
+    slots: Tensor  # S 1
     places: Tensor  # S K
 
     @classmethod
@@ -34,24 +33,19 @@ class Places(NamedTuple):
         return cls(torch.arange(len(places), device=places.device)[:, None], places)
 
 
-def attend(queries: Tensor, parts: Sequence[KeysValues], masks: Sequence[Tensor]) -> Tensor:
+def attend(queries: Tensor, entries: KeysValues, mask: Tensor) -> Tensor:
     """Return softmax(QK^T / sqrt(d_k)) V [S*K, H*D] for ``queries`` [S*K, H*D].
 
-    The slots are stored in ``parts``. Each of ``masks`` [S*H, K, E] is added to the scores of a
-    part: 0 = attend, -inf = do not. The hypotheses of a beam are the queries of one sentence, so
-    the keys and values they share are read once. Two products and a softmax take two thirds of the
-    time of ``scaled_dot_product_attention``, which is slow with masks.
+    ``mask`` [S*H, K, E] is added to the scores: 0 = attend, -inf = do not. The hypotheses of a beam
+    are the queries of one sentence, so the keys and values they share are read once. Two products
+    and a softmax take two thirds of the time of ``scaled_dot_product_attention``, which is slow
+    with masks.
     """
-    _, num_heads, d_k, _ = parts[0].keys.shape
-    beam_size, d_v = masks[0].shape[1], parts[0].values.shape[3]
+    _, num_heads, d_k, _ = entries.keys.shape
+    beam_size, d_v = mask.shape[1], entries.values.shape[3]
     heads = queries.view(-1, beam_size, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
-    attended = heads.new_empty(len(heads), beam_size, d_v)
-    sizes = [len(mask) for mask in masks]
-    for part, mask, of_part, out in zip(
-        parts, masks, heads.split(sizes), attended.split(sizes), strict=True
-    ):
-        scores = torch.baddbmm(mask, of_part, part.keys.flatten(0, 1), alpha=d_k**-0.5)
-        torch.bmm(scores.softmax(dim=2), part.values.flatten(0, 1), out=out)
+    scores = torch.baddbmm(mask, heads, entries.keys.flatten(0, 1), alpha=d_k**-0.5)
+    attended = torch.bmm(scores.softmax(dim=2), entries.values.flatten(0, 1))
     by_slot = attended.view(-1, num_heads, beam_size, d_v)
     return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
 
@@ -142,10 +136,11 @@ class PastCache(DecoderState):
     The subclass stores the ancestry: which entries are in the past of which hypothesis.
     """
 
-    def __init__(self, parts: SlotParts, num_heads: int) -> None:
-        self.parts, self._num_heads = parts, num_heads
-        self._places: list[Places] = []  # of the step, in each part
-        self._masks: list[Tensor] = []  # S*H K E, likewise
+    _places: Places | None = None  # of the step
+    _mask: Tensor | None = None  # S*H K E, of the step
+
+    def __init__(self, cached: CachedLayers, num_heads: int) -> None:
+        self.cached, self._num_heads = cached, num_heads
 
     @staticmethod
     def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,8 +153,13 @@ class PastCache(DecoderState):
         """Keep the keys and values of the newest tokens; return their attention to the past."""
         assert isinstance(sublayer, SelfAttention)
         queries, keys, values = sublayer.project(rows)
-        entries = self._append(layer, keys, values)
-        return sublayer.output(attend(queries, entries, self._masks))
+        assert self._places is not None, "a step has begun"
+        assert self._mask is not None
+        (slots, places), entries = self._places, self.cached.layers[layer]
+        shape = (*places.shape, self._num_heads, -1)  # S K H D
+        entries.keys[slots, :, :, places] = keys.view(shape)
+        entries.values[slots, :, places] = values.view(shape)
+        return sublayer.output(attend(queries, entries, self._mask))
 
     @abstractmethod
     def forget_ancestry(self, slots: Sequence[int]) -> None:
@@ -168,29 +168,16 @@ class PastCache(DecoderState):
     def start(self, slots: Sequence[int], kept: Tensor) -> None:
         """Let one entry each be the past of all hypotheses in ``slots``."""
         self.forget_ancestry(slots)
-        for run in self.parts.runs(slots):
-            for number, of_layer in enumerate(kept[run.asked].unbind(1)):
-                part = self.parts.layer(number)[run.part]
-                _, num_heads, d_k, _ = part.keys.shape
-                keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
-                part.keys[run.slots, :, :, 0] = keys.unflatten(1, (num_heads, -1))
-                part.values[run.slots, :, 0] = values.unflatten(1, (num_heads, -1))
-
-    def _append(self, layer: int, keys: Tensor, values: Tensor) -> list[KeysValues]:
-        """Write the new entries [S*K, H*D] of ``layer``; return all entries of each part."""
-        rows = [at.places.numel() for at in self._places]
-        parts = self.parts.layer(layer)
-        for part, (slots, places), new_keys, new_values in zip(
-            parts, self._places, keys.split(rows), values.split(rows), strict=True
-        ):
-            shape = (*places.shape, self._num_heads, -1)  # S K H D
-            part.keys[slots, :, :, places] = new_keys.view(shape)
-            part.values[slots, :, places] = new_values.view(shape)
-        return parts
+        at = self.cached.at(slots)
+        for entries, of_layer in zip(self.cached.layers, kept.unbind(1), strict=True):
+            _, num_heads, d_k, _ = entries.keys.shape
+            keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
+            entries.keys[at, :, :, 0] = keys.unflatten(1, (num_heads, -1))
+            entries.values[at, :, 0] = values.unflatten(1, (num_heads, -1))
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
-        self.parts.set_to_0(slots)
+        self.cached.set_to_0(slots)
 
 
 class GrowingPast(PastCache, GrowingState):
@@ -209,16 +196,10 @@ class GrowingPast(PastCache, GrowingState):
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        super().__init__(SlotParts.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
+        super().__init__(CachedLayers.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
         # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
         self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
-        self.places = np.zeros((num_slots, beam_size), np.int64)  # S K, of the step's new entries
         self._like = like
-
-    @property
-    def rooms(self) -> list[int]:
-        """The number of places for entries (E) in each slot of each part."""
-        return self.parts.rooms
 
     def forget_ancestry(self, slots: Sequence[int]) -> None:
         """Let the first place be the only past of all hypotheses in ``slots``."""
@@ -233,66 +214,48 @@ class GrowingPast(PastCache, GrowingState):
         self.is_past[is_free] = False
         is_used = np.any(self.is_past, axis=1)  # S E
         places = _first_free(is_used, beam_size)
-        self._make_room(np.maximum(places.max(axis=1) + 1, _behind_last(is_used)))
-        self.is_past = _with_room(self.is_past, max(self.rooms))
+        end = int(max(places.max() + 1, _behind_last(is_used)))
+        self.cached.fit(end, _room_for(end))
+        self.is_past = _with_room(self.is_past, self.cached.room)
         self.is_past[slots, np.arange(beam_size), places] = True
-        self.places = places
-        self._update_masks()
-
-    def _make_room(self, ends: NDArray[np.int64]) -> None:
-        """Let each part have room for its slots, whose entries are in front of ``ends`` [S]."""
-        for number, part in enumerate(self.parts.slices(len(ends))):
-            end = int(ends[part].max())
-            self.parts.fit(number, end, _room_for(end))
-
-    def _update_masks(self) -> None:
         device = self._like.device
-        is_past, places = (torch.from_numpy(x) for x in (self.is_past, self.places))
-        is_past, parts = is_past.to(device), self.parts.slices(len(places))
-        self._places = [Places.of(places[part].to(device)) for part in parts]
-        self._masks = [
-            additive_mask(is_past[part, :, :room], self._num_heads, self._like)
-            for part, room in zip(parts, self.rooms, strict=True)
-        ]
+        self._places = Places.of(sent_to(device, places))
+        self._mask = additive_mask(sent_to(device, self.is_past), self._num_heads, self._like)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one."""
         self.is_past = self.is_past[list(slots)]
-        behind = _behind_last(np.any(self.is_past, axis=1))
-        needed = behind + self.is_past.shape[1]  # by the next step
-        parts = self.parts.slices(len(slots))
-        self.parts.keep(slots, [_room_for(int(needed[part].max())) for part in parts])
+        end = _behind_last(np.any(self.is_past, axis=1))
+        self.cached.keep(slots, _room_for(end + self.is_past.shape[1]))  # for the next step
 
 
 class MemoryCache(ABC):
     """The keys and values of each slot's source sentence, shared by its beam."""
 
-    masks: list[Tensor]  # S*H K E of each part
+    mask: Tensor | None = None  # S*H K E
 
-    def __init__(self, parts: SlotParts) -> None:
-        self.parts = parts
+    def __init__(self, cached: CachedLayers) -> None:
+        self.cached = cached
 
     @abstractmethod
-    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
-        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
+        """Make room for sources of these ``lengths`` in ``slots``."""
 
-    def put(self, layer: int, slots: Sequence[Run], new: KeysValues) -> None:
-        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
-        parts = self.parts.layer(layer)
-        for run in slots:
-            part = parts[run.part]
-            length = min(part.room, new.room)  # there may be a longer one in another part
-            part.keys[run.slots, :, :, :length] = new.keys[run.asked, :, :, :length]
-            part.values[run.slots, :, :length] = new.values[run.asked, :, :length]
+    def put(self, layer: int, slots: Tensor, new: KeysValues) -> None:
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots`` [B]."""
+        entries = self.cached.layers[layer]
+        entries.keys[slots, :, :, : new.room] = new.keys
+        entries.values[slots, :, : new.room] = new.values
 
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
-        entries = self.parts.layer(layer)
-        return attention.output(attend(attention.queries(rows), entries, self.masks))
+        assert self.mask is not None
+        attended = attend(attention.queries(rows), self.cached.layers[layer], self.mask)
+        return attention.output(attended)
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
-        self.parts.set_to_0(slots)
+        self.cached.set_to_0(slots)
 
 
 class GrowingMemory(MemoryCache):
@@ -300,48 +263,34 @@ class GrowingMemory(MemoryCache):
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        super().__init__(SlotParts.zeros(num_slots, 1, shape, like))
+        super().__init__(CachedLayers.zeros(num_slots, 1, shape, like))
         self._num_heads, self._beam_size = shape.num_heads, beam_size
         self.lengths = [1] * num_slots  # of the sources
-        self.masks, self._like = [], like
+        self._like = like
 
-    @property
-    def rooms(self) -> list[int]:
-        """The number of places for entries (E) in each slot of each part."""
-        return self.parts.rooms
-
-    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
-        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
+        """Make room for sources of these ``lengths`` in ``slots``."""
         for slot, length in zip(slots, lengths, strict=True):
             self.lengths[slot] = length
-        for number, room in enumerate(self._needed()):
-            self.parts.fit(number, room, room)
-        self.masks = []
-        return self.parts.runs(slots)
+        self.cached.fit(self._needed(), self._needed())
+        self.mask = None
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         self.lengths = [self.lengths[slot] for slot in slots]
-        self.parts.keep(slots, self._needed())
-        self.masks = []
+        self.cached.keep(slots, self._needed())
+        self.mask = None
 
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
-        if not self.masks:
-            self._update_masks()
+        if self.mask is None:
+            of_slots = self.lengths, self.cached.room, self._beam_size, self._num_heads
+            self.mask = mask_of_sources(*of_slots, self._like)
         return super().attend(layer, attention, rows)
 
-    def _needed(self) -> list[int]:
-        """Return the room for the longest source of each part."""
-        parts = self.parts.slices(len(self.lengths))
-        return [room_of_sources(max(self.lengths[part], default=1)) for part in parts]
-
-    def _update_masks(self) -> None:
-        parts = self.parts.slices(len(self.lengths))
-        self.masks = [
-            mask_of_sources(self.lengths[part], room, self._beam_size, self._num_heads, self._like)
-            for part, room in zip(parts, self.parts.rooms, strict=True)
-        ]
+    def _needed(self) -> int:
+        """Return the room for the longest source."""
+        return room_of_sources(max(self.lengths, default=1))
 
 
 def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
@@ -359,10 +308,9 @@ def _with_room(is_past: NDArray[np.bool_], room: int) -> NDArray[np.bool_]:
     return np.pad(is_past, ((0, 0), (0, 0), (0, more)))
 
 
-def _behind_last(is_used: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the place behind the last one [S] of ``is_used`` [S, E]."""
-    places = np.arange(1, is_used.shape[1] + 1)
-    return (is_used * places).max(axis=1, initial=0)
+def _behind_last(is_used: NDArray[np.bool_]) -> int:
+    """Return the place behind the last one of ``is_used`` [S, E] in any slot."""
+    return int(np.flatnonzero(is_used.any(axis=0)).max(initial=-1)) + 1
 
 
 def _room_for(num_entries: int) -> int:

@@ -32,8 +32,8 @@ from nmt_cli.search.attention_cache import (
     room_of_sources,
     split_heads,
 )
+from nmt_cli.search.cached_layers import HeadShape, KeysValues
 from nmt_cli.search.search import StepInput
-from nmt_cli.search.slot_parts import HeadShape, KeysValues
 from nmt_cli.search.torch_logits import TorchLogits
 
 
@@ -89,12 +89,13 @@ class IncrementalTransformer:
     ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
-        of_parts = memory.make_room(slots, lengths)
+        memory.make_room(slots, lengths)
+        at = memory.cached.at(slots)
         places = sent_to(self._device, _padded_places(lengths))
         for number, layer in enumerate(self._decoder_layers):
             packed = torch.cat([each.source[number] for each in encoded])
             new = _padded_entries(packed, places, len(slots), layer.memory_attention)
-            memory.put(number, of_parts, new)
+            memory.put(number, at, new)
         past.start(slots, torch.stack([each.start_mark for each in encoded]))
 
     @property
@@ -151,7 +152,7 @@ class IncrementalTransformer:
 
         def attend_to_memory(attention: MemoryAttention, source: Tensor, rows: Tensor) -> Tensor:
             entries = _padded_entries(source, places, len(lengths), attention)
-            return attention.output(attend(attention.queries(rows), [entries], [mask]))
+            return attention.output(attend(attention.queries(rows), entries, mask))
 
         for layer, source in zip(self._decoder_layers, sources, strict=True):
             rows = layer.compose(
@@ -192,16 +193,9 @@ class CachedTransformer(IncrementalTransformer):
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
-        self._past = self._empty_past(num_slots, beam_size)
-        self._memory = GrowingMemory(num_slots, beam_size, self._shape, self._like)
-
-    def _empty_past(self, num_slots: int, beam_size: int) -> GrowingState:
-        return self._state_kind(num_slots, beam_size, self._shape, self._like)
-
-    @property
-    def _like(self) -> Tensor:
-        """A tensor of the caches' dtype and device, as wide as the model."""
-        return self._model.output_weight
+        like = self._model.output_weight
+        self._past = self._state_kind(num_slots, beam_size, self._shape, like)
+        self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""

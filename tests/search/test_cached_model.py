@@ -21,7 +21,6 @@ from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.slot_parts import SLOTS_OF_PART
 from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
 
 VOCABULARY_SIZE = 37
@@ -138,10 +137,8 @@ class Drive:
         self.free = {place for place, slot in enumerate(slots) if slot in self.free}
 
 
-@pytest.mark.parametrize("slots_of_part", [1, 2, 32])
 @pytest.mark.parametrize("config", VARIANTS)
-def test_a_random_tree_of_hypotheses(config, slots_of_part, monkeypatch):
-    monkeypatch.setitem(SLOTS_OF_PART, "cpu", slots_of_part)
+def test_a_random_tree_of_hypotheses(config):
     follow_a_random_tree(tiny_model(**config))
 
 
@@ -241,7 +238,8 @@ def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):
             drive.keep_slots([2, 1, 0, 2])
         if step == 50:
             drive.keep_slots([0, 1])
-    assert max(drive.past.rooms) < 60 * beam_size / 2, "places are never used again"
+    room = drive.past.is_past.shape[2]
+    assert room < 60 * beam_size / 2, "places are never used again"
 
 
 class Averaging(nn.Module):
@@ -315,7 +313,7 @@ def test_hypotheses_that_share_nothing_have_places_of_their_own():
     for step in range(50):
         drive.step(checked=step % 7 == 0)
         drive.grow(lambda: next(places))
-    assert 50 * 3 <= max(drive.past.rooms) < 50 * 3 * 5 / 4
+    assert 50 * 3 <= drive.past.cached.room < 50 * 3 * 5 / 4
 
 
 def test_one_line_of_descent_needs_few_places():
@@ -324,7 +322,7 @@ def test_one_line_of_descent_needs_few_places():
     for step in range(40):
         drive.step(checked=step % 4 == 0)
         drive.grow(lambda: 2)
-    assert 40 + 5 <= max(drive.past.rooms) <= 48
+    assert 40 + 5 <= drive.past.cached.room <= 48
 
 
 def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
@@ -334,10 +332,10 @@ def test_the_room_of_a_long_hypothesis_is_given_up_after_it():
         drive.step(checked=step > 50)
         drive.grow(drive.random_parent)
         if step == 48:
-            assert max(drive.past.rooms) >= 48
+            assert drive.past.cached.room >= 48
             drive.start([0], [4])
             drive.start([1], [4])
-    assert max(drive.past.rooms) == 32
+    assert drive.past.cached.room == 32
 
 
 def test_a_free_slot_takes_no_room():
@@ -346,41 +344,23 @@ def test_a_free_slot_takes_no_room():
     is_free = StepInput(np.full((1, 4), BOS), np.arange(4)[None], np.array([0]))
     for _ in range(20):
         drive.cached.step(is_free)
-    assert drive.past.rooms == [16]
+    assert drive.past.cached.room == 16
     drive.start([0], [5])
     drive.step()
 
 
-def test_a_long_hypothesis_takes_room_in_its_part_only(monkeypatch):
-    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
-    drive = Drive(tiny_model(), num_slots=5, beam_size=2)
-    drive.start([0, 1, 2, 3, 4], [3, 4, 3, 4, 3])
-    for step in range(60):
-        drive.step(checked=step % 10 == 9)
-        drive.grow(drive.random_parent)
-        if (slot := step % 5) != 2:  # the sentence in slot 2 goes on
-            drive.start([slot], [4])
-    first, of_the_long_one, last = drive.past.rooms
-    assert of_the_long_one >= 60
-    assert first == last == 16
-    drive.keep_slots([2, 4, 1])
-    assert drive.past.rooms == [of_the_long_one, 16]
-    drive.step()
-
-
-def test_a_long_source_takes_room_in_its_part_only(monkeypatch):
-    monkeypatch.setitem(SLOTS_OF_PART, "cpu", 2)
+def test_a_long_source_takes_room_until_it_leaves():
     drive = Drive(tiny_model(), num_slots=5, beam_size=2)
     drive.start([0, 1, 2, 3, 4], [30, 3, 4, 5, 6])
-    assert drive.cached._memory.rooms == [32, 8, 8]
+    assert drive.cached._memory.cached.room == 32
     drive.step()
     drive.grow(drive.random_parent)
     drive.start([0, 2], [4, 15])
-    assert drive.cached._memory.rooms == [8, 16, 8]
+    assert drive.cached._memory.cached.room == 16
     drive.step()
     drive.grow(drive.random_parent)
-    drive.keep_slots([4, 2, 1])
-    assert drive.cached._memory.rooms == [16, 8]
+    drive.keep_slots([4, 1])
+    assert drive.cached._memory.cached.room == 8
     drive.step()
 
 
@@ -420,7 +400,7 @@ def test_bf16_is_near_fp32_and_the_weights_of_the_model_stay():
     assert torch.allclose(
         uncached(rounded, drive.sources[0], drive.hypotheses[0]).float(), exact, atol=0.15
     )
-    assert drive.past.parts.layer(0)[0].keys.dtype == torch.bfloat16
+    assert drive.past.cached.layers[0].keys.dtype == torch.bfloat16
 
 
 def test_the_cache_holds_no_second_copy_of_the_weights():

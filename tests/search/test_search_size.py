@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.search.cached_layers import CachedLayers, HeadShape
 from nmt_cli.search.driver import SearchSize
 from nmt_cli.search.engine import default_max_tokens
-from nmt_cli.search.slot_parts import HeadShape, SlotParts
 
 MEBIBYTE = 1 << 20
 
@@ -20,9 +20,8 @@ def cached_bytes(config, num_tokens, dtype):
     """Return the bytes of a cache with a place for each of so many tokens."""
     shape = config.decoder
     heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
-    parts = SlotParts.zeros(1, num_tokens, heads, torch.zeros((), dtype=dtype))
-    layers = (parts.layer(number) for number in range(shape.num_layers))
-    return sum(each.nbytes for layer in layers for part in layer for each in part)
+    cached = CachedLayers.zeros(1, num_tokens, heads, torch.zeros((), dtype=dtype))
+    return sum(each.nbytes for layer in cached.layers for each in layer)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.search.attention_cache import MemoryCache, PastCache, Places, additive_mask
-from nmt_cli.search.slot_parts import HeadShape, KeysValues, Run, SlotParts
+from nmt_cli.search.cached_layers import CachedLayers, HeadShape, KeysValues
 
 
 class Storage:
@@ -61,7 +61,7 @@ class FixedPast(PastCache):
         """``layers`` are the memory of the cache."""
         keys = layers[0].keys
         num_slots, num_heads, _, room = keys.shape
-        super().__init__(SlotParts([layers]), num_heads)
+        super().__init__(CachedLayers(layers), num_heads)
         self._like = keys
         self.is_past = keys.new_zeros((num_slots, beam_size, room), dtype=torch.bool)  # S K E
         self._ends = torch.arange(1, room + 1, device=keys.device)
@@ -84,12 +84,12 @@ class FixedPast(PastCache):
         )
         at = Places.of(free.values - 1)
         self.is_past.copy_(inherited.scatter(2, at.places[:, :, None], True))
-        self._places = [at]
-        self._masks = [additive_mask(self.is_past, self._num_heads, self._like)]
+        self._places = at
+        self._mask = additive_mask(self.is_past, self._num_heads, self._like)
 
     def end_step(self) -> None:
         """Keep no tensor of the step."""
-        self._places, self._masks = [], []
+        self._places = self._mask = None
 
     def num_places(self) -> Tensor:
         """Return the highest used place + 1 [S]."""
@@ -101,24 +101,22 @@ class FixedMemory(MemoryCache):
 
     def __init__(self, layers: list[KeysValues], beam_size: int) -> None:
         """``layers`` are the memory of the cache."""
-        super().__init__(SlotParts([layers]))
+        super().__init__(CachedLayers(layers))
         self._like = layers[0].keys
         num_slots, self._num_heads, _, room = self._like.shape
         self._beam_size = beam_size
         self.lengths = torch.ones(num_slots, dtype=torch.int64, device=self._like.device)
         self._places = torch.arange(room, device=self._like.device)
 
-    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Run]:
-        """Return the slots for ``put``; the room suffices already."""
-        runs = self.parts.runs(slots)
-        self.lengths[runs[0].slots] = sent_to(self.lengths.device, lengths)
-        return runs
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
+        """Keep the ``lengths``; the room suffices already."""
+        self.lengths[self.cached.at(slots)] = sent_to(self.lengths.device, lengths)
 
     def update_masks(self) -> None:
         """Make the mask from the lengths."""
         is_own = (self._places < self.lengths[:, None])[:, None].expand(-1, self._beam_size, -1)
-        self.masks = [additive_mask(is_own, self._num_heads, self._like)]
+        self.mask = additive_mask(is_own, self._num_heads, self._like)
 
     def end_step(self) -> None:
         """Keep no tensor of the step."""
-        self.masks = []
+        self.mask = None

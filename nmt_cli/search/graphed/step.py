@@ -9,9 +9,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
+from nmt_cli.search.cached_layers import KeysValues, selected
 from nmt_cli.search.graphed.caches import FixedMemory, FixedPast
 from nmt_cli.search.graphed.device_beams import DeviceBeams
-from nmt_cli.search.slot_parts import KeysValues, selected
 
 
 class StepShape(NamedTuple):

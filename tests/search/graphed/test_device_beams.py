@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from nmt_cli.search.beams import Beams, Candidates, SearchSettings
+from nmt_cli.search.cached_layers import KeysValues
 from nmt_cli.search.graphed.caches import FixedPast
 from nmt_cli.search.graphed.device_beams import DeviceBeams, StepReport
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.slot_parts import KeysValues
 from tests.fake_models import BOS, EOS
 
 NUM_SLOTS = 40
