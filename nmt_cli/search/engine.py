@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.messages import logs
 from nmt_cli.model.compiled.kernels import Kernels, NoKernelsError, load_kernels
@@ -24,6 +22,7 @@ from nmt_cli.search.sentences import Sentence
 if TYPE_CHECKING:
     from nmt_cli.search.graphed.model import GraphedTransformer
 
+BYTES_OF_FP32 = 4  # in which the library's caches are
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
 # Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
@@ -42,7 +41,6 @@ class PreparedModels(NamedTuple):
     """Models that are prepared for searches, by the library for CPUs or by torch."""
 
     models: Sequence[Any]  # in the precision in which they translate
-    first: Any  # the first one, as passes over given targets take it
     bytes_of_number: int  # in their caches
     chosen: dict[str, str]  # what "auto" became
     graphed: "GraphedTransformer | None" = None  # for sentences without rules
@@ -84,7 +82,8 @@ class SearchEngine:
         """
         self.settings, self._rules, self._choice = settings, rules, choice
         prepared = _prepared(models, settings, computing)
-        self.model, self.chosen, self._graphed = prepared.first, prepared.chosen, prepared.graphed
+        self.model, self.chosen = prepared.models[0], prepared.chosen
+        self._graphed = prepared.graphed
         self._computing, steps = prepared.computing, list(map(step_model, prepared.models))
         self._model: StepModel = steps[0] if len(steps) == 1 else Ensemble(steps)
         # Whether a library computes the layers, with copies of the weights.
@@ -173,7 +172,7 @@ def _prepared(
     first = models[0]
     if isinstance(first, PackedModel):
         chosen = {"device": "cpu", "precision": first.precision}
-        return PreparedModels(models, first, np.float32().itemsize, chosen)
+        return PreparedModels(models, BYTES_OF_FP32, chosen)
     from nmt_cli.search.torch_models import prepared_by_torch  # it imports torch
 
     return prepared_by_torch(models, settings, computing)

@@ -22,31 +22,34 @@ def prepared_by_torch(
 ) -> engine.PreparedModels:
     """Return ``models`` for searches in the precision that ``computing`` asks for.
 
-    Raises UserError if it asks for what is not possible here.
+    On a CPU with the library they are packed. Raises UserError if ``computing`` asks for what is
+    not possible here.
     """
     device = models[0].output_weight.device
-    prefer_flash_attention(device)
     kernels = engine.kernels_for(device.type)
     has_bf16 = bf16_is_fast(device) if kernels is None else bool(kernels.functions.has_bf16())
     precision = choose_decoding_precision(computing.precision, device.type, has_bf16=has_bf16)
+    chosen = {"device": device.type, "precision": precision}
+    if kernels is not None:
+        found = [packed(each, precision, kernels) for each in models]
+        return engine.PreparedModels(found, engine.BYTES_OF_FP32, chosen)
+    prefer_flash_attention(device)
     rounded = [at_precision(each.eval(), precision) for each in models]
     graphed: GraphedTransformer | None = None
     if computing.cuda_graphs and len(models) == 1 and device.type == "cuda":
         graphed = GraphedTransformer(rounded[0], settings)
-    # Caches have the type of the weights, unless compiled layers use them.
-    size = (torch.float32 if kernels else rounded[0].output_weight.dtype).itemsize
     return engine.PreparedModels(
-        rounded if kernels is None else [packed(each, precision, kernels) for each in models],
-        rounded[0],
-        size,
-        {"device": device.type, "precision": precision},
+        rounded,
+        rounded[0].output_weight.itemsize,
+        chosen,
         graphed,
-        partial(_without_gradients, device),
+        partial(without_gradients, device),
     )
 
 
 @contextmanager
-def _without_gradients(device: torch.device) -> Iterator[None]:
+def without_gradients(device: torch.device) -> Iterator[None]:
+    """Compute without gradients and in the types of the weights in this block."""
     # Caches of one call may serve the next, so they must not be inference tensors.
     no_autocast = torch.autocast(device.type, enabled=False)
     with torch.inference_mode(False), torch.no_grad(), no_autocast:

@@ -72,7 +72,7 @@ def test_the_score_is_the_log_probability_of_the_tokens_over_the_length_penalty(
 
     recipe = tiny_recipe()
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
-    model = Transformer(recipe.model, tokenizer.size)
+    model = Transformer(recipe.model, tokenizer.size).eval()
     translator = translator_of(recipe, tokenizer, model, n_best=4, precision="fp32")
     (translation,) = translator.translate(["cat dog eel"])
     source = pack(torch.tensor([*tokenizer.encode("cat dog eel"), 2]), [4])

@@ -1,6 +1,7 @@
 """A translator whose searches run ahead translates as one whose searches do not."""
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from nmt_cli.search.graphed.caches import Storage
 from nmt_cli.search.graphed.model import GraphedTransformer
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.torch_models import without_gradients
 from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import AnyOf, Constraints, Request
@@ -31,12 +33,13 @@ def lines_of_unlike_length(number):
 
 def running_ahead(**options):
     """Return a translator that searches on a CPU as on a GPU."""
-    return searching_ahead(Translator.load(MODEL, **CPU, **options))
+    return searching_ahead(Translator.load(MODEL, **CPU, **options), load_model(MODEL).model)
 
 
-def searching_ahead(translator: Any) -> Any:
+def searching_ahead(translator: Any, model: Any) -> Any:
     starter = translator._engine
-    starter._graphed = GraphedTransformer(starter.model, starter.settings)
+    starter._graphed = GraphedTransformer(model.eval(), starter.settings)
+    starter._computing = partial(without_gradients, torch.device("cpu"))
     return translator
 
 
@@ -226,7 +229,7 @@ def test_memory_kept_from_earlier_calls_is_given_up_when_it_is_needed(monkeypatc
 def test_a_model_may_be_converted_between_calls():
     lines = lines_of_unlike_length(8)
     settings, tokenizer, model, *_ = load_model(MODEL)
-    translator = searching_ahead(Translator(settings, tokenizer, model, precision="fp32"))
+    translator = searching_ahead(Translator(settings, tokenizer, model, precision="fp32"), model)
     list(translator.translate(lines))
     model.to(torch.bfloat16)
     found = list(translator.translate(lines))
