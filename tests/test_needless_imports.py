@@ -107,10 +107,14 @@ for module in pkgutil.iter_modules(commands.__path__):
     assert done.returncode == 0, done.stderr
 
 
-def test_lines_are_prepared_and_answered_without_torch():
+def test_lines_are_prepared_searched_and_answered_without_torch():
     names = ("request", "translation", "line_jobs", "answers", "wanted_output", "over_long")
     imports = "; ".join(f"import nmt_cli.translating.{name}" for name in names)
     imports += "; import nmt_cli.model.compiled.layers, nmt_cli.translating.attention_to_source"
     imports += "; import nmt_cli.translating.shown_attention"
+    searches = ("driver", "sampled_candidates", "constrained_candidates", "compiled_model")
+    rules = ("phrase_rules", "well_formed_trees")
+    imports += "".join(f"; import nmt_cli.search.{name}" for name in searches)
+    imports += "".join(f"; import nmt_cli.search.rules.{name}" for name in rules)
     code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

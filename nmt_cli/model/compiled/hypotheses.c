@@ -9,7 +9,7 @@
 
 /* the fields of ``Beams`` */
 typedef struct {
-    int64_t *numbers, *lengths, *longest, *beam_sizes, *enough, *num_ended; /* S; number -1: free */
+    int64_t *numbers, *lengths, *longest, *beam_sizes, *ends_needed, *num_ended; /* S; number -1: free */
     double *alphas, *to_beat;                                               /* S */
     float *scores;             /* S K */
     float *totals;             /* S K L, the scores after each token; NULL: they are not kept */
@@ -96,7 +96,7 @@ static int is_done(const Beams *beams, long slot) {
     double now = pow((5. + beams->lengths[slot]) / 6., beams->alphas[slot]);
     double at_end = pow((6. + beams->longest[slot]) / 6., beams->alphas[slot]);
     if (best / at_end <= to_beat) return 1;
-    return beams->num_ended[slot] >= beams->enough[slot] && best / now <= to_beat;
+    return beams->num_ended[slot] >= beams->ends_needed[slot] && best / now <= to_beat;
 }
 
 /* continues the beams of some slots, K <= C, and writes which of all slots are done; returns their

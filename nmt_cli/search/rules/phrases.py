@@ -151,8 +151,8 @@ class RequiredPhrases:
         unmet = np.flatnonzero(left).tolist()
         if len(unmet) > MOST_ORDERED:
             return int((self.fewest * left).sum() - self.begun[state, unmet].max())
-        again = int((self.fewest * (left - 1).clip(min=0)).sum())
-        return again + self._fewest_in_order(state, _bits(left > 0))
+        more = int((self.fewest * (left - 1).clip(min=0)).sum())
+        return more + self._fewest_in_order(state, _bits(left > 0))
 
     def _fewest_in_order(self, state: int, unmet: int) -> int:
         """Return the fewest pieces over all orders; bit n of ``unmet`` is the n-th constraint."""
