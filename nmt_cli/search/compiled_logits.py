@@ -34,8 +34,6 @@ class CompiledLogits:
 
         ``normalizers`` [R] are given if they are known.
         """
-        assert values.flags.c_contiguous, values.strides  # the library reads and writes them
-        assert values.dtype == np.float32, values.dtype
         self.values, self.kernels = values, kernels
         self._normalizers = normalizers
 
