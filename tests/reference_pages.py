@@ -13,6 +13,7 @@ import click
 from click.testing import CliRunner
 
 from nmt_cli.cli import main
+from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.recipe.model_config import ModelConfig, PaperModel
 from nmt_cli.recipe.model_values import DROPOUTS
@@ -181,14 +182,16 @@ def model_values() -> str:
         "architecture": ModelConfig,
         "normalization": Normalization,
         "decoding": DecodingConfig,
+        "trees": TreebankConfig,
     }
+    of_training = {*DROPOUTS, "remove_traces", "remove_functions"}
     table = {
         name: {
             key: {
                 kind: value for kind, value in rule.items() if kind not in {"title", "description"}
             }
             for key, rule in section.model_json_schema()["properties"].items()
-            if key not in DROPOUTS
+            if key not in of_training
         }
         for name, section in sections.items()
     }

@@ -1,4 +1,4 @@
-"""Translating and training start soon: they import little beside torch, not its compiler."""
+"""Commands start soon: those that translate without torch, training without its compiler."""
 
 import json
 import subprocess
@@ -9,12 +9,15 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.launch.python_process import NMT_CLI
 from tests.imported_modules import ended
 
 MODEL = Path(__file__).parent / "formats/format_2/sentencepiece/run/average"
+PARSER = Path(__file__).parent / "formats/format_3/treebank/run/average"
 INT8 = Path(__file__).parent / "formats/format_4/int8/run/average"
 COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}  # they take longer to import than torch
 OF_OTHER_COMMANDS = {
+    *("torch", "pydantic", "tqdm", "importlib.metadata", "statistics"),
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard"),
     *("requests", "nmt_cli.training", "nmt_cli.runs", "nmt_cli.recipe.schema"),
     *("html.parser", "xml.parsers.expat"),
@@ -35,11 +38,11 @@ try:
     main(sys.argv[1:])
 except SystemExit as end:
     assert end.code == 0
+of_translating = sorted(sys.modules)
+
 from pathlib import Path
 from nmt_cli.model_directory import load_model
 load_model(Path({int8!r}))
-of_translating = sorted(sys.modules)
-
 import torch
 from nmt_cli.optimization import Muon
 vector, matrix = torch.ones(3, requires_grad=True), torch.ones(3, 3, requires_grad=True)
@@ -62,6 +65,37 @@ def imported():
 
 def test_a_line_is_translated_without_the_modules_of_other_commands(imported):
     assert not imported[0] & (COMPILER | OF_OTHER_COMMANDS)
+
+
+@pytest.fixture
+def without_torch(tmp_path, monkeypatch):
+    """Neither this process's children nor theirs can import torch or pydantic."""
+    for name in ("torch", "pydantic"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a needless import')")
+    (tmp_path / "en").write_text("one\ntwo\nthree\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "translate {model} --input en --alignments --format jsonl",
+        "translate {model} --input en --precision int8 --ensemble {model}",
+        "translate {model} --input en --sample --n-best 3 --format tsv",
+        "translate {model} --input en --required one --banned b --no-repeat-ngram 2",
+        "translate {model} --input en --workers 2",
+        "translate {parser} --input en --well-formed-trees",
+        "rescore {model} en en",
+        "attention {model} one --format json",
+    ],
+)
+def test_commands_on_a_cpu_import_no_torch(without_torch, words):
+    named = words.format(model=MODEL, parser=PARSER)
+    command = [sys.executable, "-c", NMT_CLI, *named.split(), "--quiet"]
+    done = subprocess.run([*command, "--device=cpu"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") >= (1 if words.startswith("attention") else 3)
 
 
 def test_optimizers_leave_the_compiler_alone(imported):

@@ -33,7 +33,6 @@ OPENMP_LIBRARIES = ("libgomp.so", "libiomp5.so", "libomp.so")
 MAPS = Path("/proc/self/maps")
 SECONDS_BETWEEN_LOOKS = 1.0  # at the load of the cores
 LOOKS_BEFORE_WARNING = 10  # shorter work is done before a user could help
-PAUSE_SOFT = 1  # of OpenMP 5: release what is not needed, keep the settings
 MEASURED_WAITS, GAP_SECONDS = 100, 200e-6  # a thread that may sleep does so within the gap
 
 
@@ -116,16 +115,6 @@ def sleeping_at_once(library: ctypes.CDLL) -> Iterator[None]:
     finally:
         ended.set()
         keeper.join()
-
-
-def end_threads() -> None:
-    """End the threads of GNU's OpenMP that have worked for this thread; new ones begin when needed.
-
-    If another thread computes from now on, those that stay here would count, too: with more threads
-    than cores all sleep at once, and translating a lone sentence takes twice as long.
-    """
-    if (library := gnu_openmp()) is not None and hasattr(library, "omp_pause_resource_all"):
-        library.omp_pause_resource_all(PAUSE_SOFT)
 
 
 def waking_microseconds(library: ctypes.CDLL, work: Callable[[], object]) -> float:

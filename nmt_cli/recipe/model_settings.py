@@ -16,7 +16,7 @@ from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization
+from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
 
 if TYPE_CHECKING:  # other sections of a recipe take time to import, and translating needs none
     from nmt_cli.recipe.data_config import DataConfig
@@ -265,10 +265,8 @@ def _head_from_json(content: Mapping[str, Any], model: Architecture) -> Alignmen
 
 
 def _trees_from_json(content: Mapping[str, Any]) -> Linearization:
-    from nmt_cli.recipe.data_config import TreebankConfig  # only a model that parses needs it
-
-    form = dict(content)
-    labels = form.pop("labels")
-    return TreebankConfig.model_validate(form).linearization(
-        labels_from_json(labels) if labels is not None else None
-    )
+    values = dict(content)
+    labels = values.pop("labels")
+    form = TreeNotation(**values)
+    allowed = labels_from_json(labels) if labels is not None else None
+    return Linearization(form.notation, form.tags, form.words, form.closing, allowed)

@@ -230,6 +230,17 @@ class Decoding(Values):
         well_formed_trees: bool
 
 
+class TreeNotation(Values):
+    """How a model that parses writes trees."""
+
+    section = "trees"
+    if TYPE_CHECKING:
+        notation: Literal["angles", "brackets", "slashes"]
+        tags: Literal["kept", "XX"]
+        words: Literal["dropped", "kept"]
+        closing: Literal["typed", "plain"]
+
+
 @cache
 def table() -> dict[str, dict[str, dict[str, Any]]]:
     """Return what each key of each section may be, as in a JSON schema."""

@@ -1,27 +1,34 @@
-"""Loads the models that search, one or several of one vocabulary."""
+"""Loads the models that search, one or several of one vocabulary; no torch where the library is."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
-from nmt_cli.hardware.choices import DecodingPrecision
-from nmt_cli.hardware.cpu import keep_num_threads
+from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
 from nmt_cli.hardware.gpus import device_name
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.precision import change_precision, torch_precision
-from nmt_cli.model.transformer import Transformer, build_transformer
+from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model_directory import ModelFiles, open_model
 from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.search import engine
+
+if TYPE_CHECKING:
+    from nmt_cli.model.transformer import Transformer
+
+Loading = Callable[[ModelFiles], "PackedModel | Transformer"]
 
 
 class Member(NamedTuple):
     """A model that searches, alone or together with others."""
 
     settings: ModelSettings
-    model: Transformer
+    model: PackedModel | Transformer
     fingerprint: str = ""  # of its files; empty for a model that was not loaded
 
 
@@ -39,23 +46,16 @@ def load_models(
 ) -> LoadedModels:
     """Return the model of ``path`` and those of ``ensemble``, which join it.
 
-    Raises as ``open_model`` does, and UserError if ``device`` or ``precision`` is wrong, or if a
-    model has another tokenizer or writes trees in another notation.
+    They are packed for the library on a CPU that has it, else they are Transformers. Raises as
+    ``open_model`` does, and UserError if ``device`` or ``precision`` is wrong, or if a model has
+    another tokenizer or writes trees in another notation.
     """
     chosen = device_name(device)
-    keep_num_threads()
-    of_all = torch_precision(precision, chosen)
+    load, of_all = _loading(chosen, precision, engine.kernels_for(chosen))
     first: ModelFiles | None = None
     members = []
-
-    def load(files: ModelFiles) -> tuple[ModelFiles, Transformer]:
-        config, size = files.settings.architecture, files.settings.vocabulary_size
-        model = build_transformer(config, size, files.weights).to(chosen)
-        change_precision(model, of_all)
-        return files, model
-
     for each in (path, *ensemble):
-        files, model = open_model(Path(each), load)
+        files, model = open_model(Path(each), lambda files: (files, load(files)))
         first = first or files
         if (different := _difference(first, files)) is not None:
             raise UserError(
@@ -65,6 +65,23 @@ def load_models(
         members.append(Member(files.settings, model, fingerprint(files.manifest)))
     assert first is not None
     return LoadedModels(first.path, first.tokenizer, members, of_all)
+
+
+def _loading(
+    device: str, precision: str, kernels: Kernels | None
+) -> tuple[Loading, DecodingPrecision]:
+    """Return what makes a model of its files, and the precision that it has then."""
+    if kernels is None:
+        from nmt_cli.search.torch_models import loading_by_torch  # it imports torch
+
+        return loading_by_torch(device, precision)
+    has_bf16 = bool(kernels.functions.has_bf16())
+    chosen = choose_decoding_precision(precision, device, has_bf16=has_bf16)
+
+    def load(files: ModelFiles) -> PackedModel:
+        return PackedModel(files.settings.architecture, files.weights, chosen, kernels)
+
+    return load, chosen
 
 
 def _difference(first: ModelFiles, other: ModelFiles) -> str | None:

@@ -1,20 +1,42 @@
 """Models in torch, prepared for searches: on a GPU, or on a CPU without the library."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import torch
 
-from nmt_cli.hardware.choices import Computing, choose_decoding_precision
+from nmt_cli.hardware.choices import (
+    Computing,
+    DecodingPrecision,
+    choose_decoding_precision,
+)
+from nmt_cli.hardware.cpu import keep_num_threads
 from nmt_cli.hardware.device import bf16_is_fast, prefer_flash_attention
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.precision import at_precision
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.precision import at_precision, change_precision, torch_precision
+from nmt_cli.model.transformer import Transformer, build_transformer
+from nmt_cli.model_directory import ModelFiles
 from nmt_cli.search import engine
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.graphed.model import GraphedTransformer
+
+
+def loading_by_torch(
+    device: str, precision: str
+) -> tuple[Callable[[ModelFiles], Transformer], DecodingPrecision]:
+    """Return what makes a Transformer on ``device`` of the files of a model, and its precision."""
+    keep_num_threads()
+    chosen = torch_precision(precision, device)
+
+    def load(files: ModelFiles) -> Transformer:
+        config, size = files.settings.architecture, files.settings.vocabulary_size
+        model = build_transformer(config, size, files.weights).to(device)
+        change_precision(model, chosen)
+        return model
+
+    return load, chosen
 
 
 def prepared_by_torch(

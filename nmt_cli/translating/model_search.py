@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import Computing
-from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
@@ -20,9 +20,13 @@ from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.wanted_output import WantedOutputs
 
+if TYPE_CHECKING:
+    from nmt_cli.model.compiled.packed_model import PackedModel
+    from nmt_cli.model.transformer import Transformer
+
 
 def engine_for(
-    models: Sequence[Transformer],
+    models: Sequence[PackedModel | Transformer],
     tokenizer: Tokenizer,
     settings: ModelSettings,
     search: SearchSettings,
@@ -37,7 +41,7 @@ def engine_for(
     sentences that need it get what they attend to.
     """
 
-    def finish_of(first: Transformer) -> Finish[Sentence]:
+    def finish_of(first: PackedModel | Transformer) -> Finish[Sentence]:
         tag_length = len(outputs.marks.tag)
         found = AttentionToSource(first, tokenizer, settings, tag_length, of_all=attention_of_all)
         return Finish(found.is_needed, found.with_attention)

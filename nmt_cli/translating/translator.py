@@ -15,12 +15,14 @@ from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.members import load_models
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import naming_lines
 from nmt_cli.translating.answers import AnswerOptions, Answers
 from nmt_cli.translating.continuous_search import ContinuousSearch, Key, LineSource, SlowLines
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
+from nmt_cli.translating.model_search import engine_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
@@ -31,6 +33,7 @@ from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.pictures.attention import Attention
     from nmt_cli.search.members import Member
@@ -102,7 +105,7 @@ class Translator:
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
-        model: Transformer,
+        model: Transformer | PackedModel,
         *,
         beam_size: int | None = None,
         length_penalty: float | None = None,
@@ -146,8 +149,6 @@ class Translator:
         segmenter = Segmenter(settings, tokenizer, asked, source_language, split_sentences, markup)
         no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
         computing = Computing(precision, max_tokens_per_device, not no_graphs)
-        from nmt_cli.translating.model_search import engine_for  # it imports torch
-
         self._engine = engine_for(
             [model, *(each.model for each in ensemble)],
             tokenizer,
@@ -180,8 +181,6 @@ class Translator:
         if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
         if a file of a model is damaged.
         """
-        from nmt_cli.search.members import load_models  # it imports torch
-
         models = load_models(path, ensemble, device, options.get("precision", AUTO))
         options["precision"] = models.precision
         first, *others = models.members
@@ -256,7 +255,7 @@ class Translator:
         The picture calls the model ``name``. Waits for the lines that were submitted before. Raises
         UserError if the texts are too long.
         """
-        # They import torch.
+        # Translating needs no pictures.
         from nmt_cli.translating.shown_attention import Shown, Target, attention_between
 
         settings, tokenizer = self._settings, self._tokenizer

@@ -3,8 +3,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +11,6 @@ from nmt_cli.hardware import thread_waiting
 from nmt_cli.hardware.thread_waiting import (
     CHOSEN_BY_USERS,
     LONG_SPINNING,
-    end_threads,
     following_load,
     gnu_openmp,
     openmp_libraries,
@@ -206,29 +203,3 @@ def test_a_preloaded_library_is_not_gnus(tmp_path):
 
 def test_torch_has_loaded_an_openmp_library():
     assert openmp_libraries() or not torch.backends.openmp.is_available()
-
-
-def test_the_threads_that_worked_for_a_thread_end():
-    if gnu_openmp() is None:
-        pytest.skip("torch does not compute with GNU's OpenMP")
-    found = []
-
-    def work():
-        torch.set_num_threads(3)
-        torch.ones(1 << 18).exp_()
-        found.append(num_threads())
-        end_threads()
-        found.append(num_threads())
-        torch.ones(1 << 18).exp_()  # with new ones
-        found.append(num_threads())
-
-    def num_threads():
-        time.sleep(0.05)  # the system needs a moment to forget one
-        return len(list(Path("/proc/self/task").iterdir()))
-
-    before = torch.get_num_threads()
-    worker = threading.Thread(target=work)
-    worker.start()
-    worker.join()
-    torch.set_num_threads(before)
-    assert found == [found[0], found[0] - 2, found[0]]

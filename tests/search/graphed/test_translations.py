@@ -148,7 +148,7 @@ def test_lines_with_rules_leave_graphs_to_the_others(wish, monkeypatch):
                                      {"constraints": Constraints(no_repeat_ngram=2)},
                                      {"sampling": Sampling(seed=3), "n_best": 2}])  # fmt: skip
 def test_there_are_no_graphs_where_every_line_has_rules(options, monkeypatch):
-    made = calls_of(translator_module, "Computing", monkeypatch, lambda *given: given[3])
+    made = calls_of(translator_module, "Computing", monkeypatch, lambda *given: given[2])
     Translator.load(MODEL, **CPU, **options)
     Translator.load(MODEL, **CPU)
     Translator.load(MODEL, **CPU, no_cuda_graphs=True)
