@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 setup: $(INSTALLED)
 
-$(INSTALLED): setup.py pyproject.toml constraints.txt $(wildcard nmt_cli/model/compiled/*.[ch])
+$(INSTALLED): setup.py pyproject.toml $(wildcard *.txt) $(wildcard nmt_cli/model/compiled/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[dev]"
 	touch $@

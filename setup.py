@@ -21,18 +21,16 @@ DATA = ["requests>=2.31"]
 DIST = ["build>=1.2", "click-man>=0.5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
-LANGID = ["py3langid>=0.4"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
-SERVE = [
-    "httptools>=0.6",  # uvicorn reads HTTP with it in half the time
-    "prometheus-client>=0.20",
-    *LANGID,
-    "starlette>=0.40",
-    "uvicorn>=0.30",
-]
 TENSORBOARD = ["tensorboard>=2.18"]
-TEXT = ["sentencex>=1.0.32,<2"]
+
+
+def listed(name: str, package: str = "") -> list[str]:
+    """Return the requirements in the list ``name``, or that of ``package`` alone."""
+    lines = Path(f"requirements-{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [each for each in lines if not each.startswith(("#", "-")) and package in each]
+
 
 SOURCES = Path("nmt_cli/model/compiled")
 COMPILERS = ("cc", "gcc", "clang")  # unless CC names another
@@ -176,17 +174,10 @@ setup(
     # `make dist` writes the man pages; `man` finds them beside the bin/ of an environment.
     data_files=[("share/man/man1", sorted(map(str, Path("docs/man").glob("*.1"))))],
     install_requires=[
+        *listed("translate"),
         "torch>=2.11",
-        "numpy>=2.0",
-        "click>=8.2.1",
-        "pyyaml>=6.0.1",
-        "pydantic>=2.12",
-        "sentencepiece>=0.2.3",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
-        "safetensors>=0.6.1",
-        "tqdm>=4.66",
-        "backports.zstd>=1.0; python_version < '3.14'",
     ],
     extras_require={
         "ctranslate2": CTRANSLATE2,
@@ -194,19 +185,18 @@ setup(
         "dist": DIST,
         "docs": DOCS,
         "huggingface": HUGGINGFACE,
-        "langid": LANGID,
+        "langid": listed("serve", "py3langid"),
         "parsing": PARSING,
         "report": REPORT,
-        "serve": [*SERVE, *TEXT],
+        "serve": listed("serve"),
         "tensorboard": TENSORBOARD,
-        "text": TEXT,
+        "text": listed("serve", "sentencex"),
         "dev": [
             *DATA,
             *PARSING,
             *REPORT,
-            *SERVE,
+            *listed("serve"),
             *TENSORBOARD,
-            *TEXT,
             "deep-translator>=1.11",
             "deepl>=1.32",
             "hypothesis>=6.100",

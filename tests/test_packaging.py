@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import venv
@@ -13,15 +14,18 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from nmt_cli.messages.extras import FOR_TRAINING
 from nmt_cli.recipe.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
+MODEL = ROOT / "tests/formats/format_2/sentencepiece/run/average"
 # Together they use every dependency; they prepare, train, translate, score, report and serve.
 TESTS_ON_LOWEST_VERSIONS = (
     "tests/test_pipeline.py", "tests/test_cli.py", "tests/command_line", "tests/corpus",
     "tests/metrics", "tests/parsing", "tests/recipe", "tests/report", "tests/runs",
     "tests/serving/test_own_interface.py",
 )  # fmt: skip
+LARGEST_INSTALLATION = 120_000_000  # bytes
 OF_THE_TESTS = ("pytest", "pytest-timeout", "hypothesis", "jsonschema", "lxml")
 
 
@@ -117,6 +121,48 @@ def test_a_wheel_is_for_every_python_and_has_the_library_without_its_sources(tmp
     names = zipfile.ZipFile(wheel).namelist()
     compiled = {Path(name).name for name in names if "/compiled/" in name}
     assert compiled == {"__init__.py", "kernels.py", "layers.py", "library.so"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_installation_that_only_translates_is_small_and_has_no_torch(tmp_path):
+    sources = tmp_path / "checkout"  # building leaves files in it
+    for name in ("nmt_cli", "recipes"):
+        shutil.copytree(
+            ROOT / name, sources / name, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+        )
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, sources)
+    venv.create(tmp_path / "own", with_pip=True)
+    (packages,) = (tmp_path / "own").glob("lib/python*/site-packages")
+    before = {path.name for path in packages.iterdir()}
+    page = (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8")
+    documented = page.partition("## Only to translate")[2].partition("\n## ")[0]
+    commands = re.findall(r"^    (pip install .*)", documented, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        in_folder(sources, f"{command} --quiet", tmp_path / "own/bin")
+    installed = {path.name for path in packages.iterdir()} - before
+    assert "nmt_cli" in installed
+    assert not installed & set(FOR_TRAINING)
+    files = [file for name in installed for file in (packages / name).rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < LARGEST_INSTALLATION
+    translate = f"printf 'one\\n\\ntwo\\n' | nmt-cli translate {MODEL} --device cpu"
+    expected = in_folder(tmp_path, translate, Path(sys.executable).parent)
+    assert in_folder(tmp_path, translate, tmp_path / "own/bin") == expected
+    assert expected.count("\n") == 3
+
+
+def in_folder(folder, command, programs):
+    """Run a command of the shell, with the ``programs`` of an environment; return its stdout."""
+    outer = {"PYTHONPATH", "VIRTUAL_ENV"}
+    variables = {name: value for name, value in os.environ.items() if name not in outer}
+    variables["PATH"] = f"{programs}:{variables['PATH']}"
+    shell = ["sh", "-c", command]
+    done = subprocess.run(shell, cwd=folder, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def run_setup(*words, **variables):

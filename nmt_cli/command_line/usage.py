@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from nmt_cli.messages.extras import naming_missing_package
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
 
@@ -56,6 +57,11 @@ class HelpfulCommand(click.Command):
         if rest and not ctx.resilient_parsing:
             raise click.UsageError(_unexpected(ctx, rest), ctx)
         return rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises UserError if it needs a package for training that is missing."""
+        with naming_missing_package(ctx.command_path):
+            return super().invoke(ctx)
 
 
 class HelpfulGroup(click.Group):

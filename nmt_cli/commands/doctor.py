@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from nmt_cli.commands.lines.pipes import StandardOutput
@@ -9,6 +10,7 @@ from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load, set_num_threa
 from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import FOR_TRAINING, install_command
 from nmt_cli.messages.figures import counted
 
 Facts = Mapping[str, Any]
@@ -21,7 +23,7 @@ LEAST_SHARE_FREE = 0.8  # of a GPU's memory
 def run(*, output_format: str = "text") -> None:
     """Write the facts, then the advice, to stdout. Raises OutputError if that fails."""
     meter = LoadMeter()
-    facts = {**system_facts(), **_torch_facts()}
+    facts = {**system_facts(), **_torch_facts(), **_library_facts()}
     others = meter.others()
     facts["cpu.used_by_others"] = round(others, 1) if others is not None else None
     advice = advice_on(facts)
@@ -36,15 +38,17 @@ def run(*, output_format: str = "text") -> None:
 
 def _torch_facts() -> dict[str, Any]:
     """Return the facts of torch, or only the reason why torch cannot be imported."""
+    if find_spec("torch") is None:
+        return {"torch.version": None}
     try:
         from nmt_cli.hardware.torch_facts import torch_facts
     except (ImportError, OSError) as error:  # OSError is a shared library that does not load
         return {"torch.problem": " ".join(str(error).split())}
     set_num_threads(None)  # as every command does
-    return {**torch_facts(), **_layers_facts()}
+    return torch_facts()
 
 
-def _layers_facts() -> dict[str, Any]:
+def _library_facts() -> dict[str, Any]:
     """Return the level of CPU of the library that translates, or why there is none."""
     from nmt_cli.model.compiled.kernels import load_kernels
 
@@ -68,11 +72,20 @@ def advice_on(facts: Facts) -> list[str]:
     return [sentence for rule in rules for sentence in rule(facts)]
 
 
+def _lacks_torch(facts: Facts) -> bool:
+    return "torch.version" in facts and facts["torch.version"] is None
+
+
 def _on_builds(facts: Facts) -> Iterator[str]:
     if facts["nmt-cli"] is None:
         yield "nmt-cli is not installed as a package, so its version is unknown; pip install it."
     if problem := facts.get("torch.problem"):
-        yield f"torch cannot be imported, and nothing computes without it: {problem}"
+        yield f"torch cannot be imported, without which nothing is trained: {problem}"
+    if _lacks_torch(facts):
+        yield (
+            "torch is not installed, so this installation only translates on a CPU; to train, run: "
+            f"{install_command(*FOR_TRAINING)}"
+        )
     for name in ("python", "torch"):
         if facts.get(f"{name}.debug_build"):
             yield f"this is a debug build of {name}, many times slower; install a release."
@@ -120,7 +133,8 @@ def _on_cpu(facts: Facts) -> Iterator[str]:
     if facts.get("torch.cpu_capability") == "DEFAULT":
         yield "torch uses no vector instructions of this CPU; everything is slow on it."
     if problem := facts.get("translating.problem"):
-        yield f"torch translates on this CPU, several times as slowly: {problem}"
+        what = "torch translates on this CPU, several times as slowly"
+        yield f"{'nothing translates on this CPU' if _lacks_torch(facts) else what}: {problem}"
     if facts["memory.huge_pages"] == "never":
         yield "the kernel gives no huge pages, which costs some speed; set them to madvise."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,12 @@ DEVICE = re.compile(r"cpu|cuda(?::(?P<index>\d{1,4}))?", re.ASCII)
 def device_name(name: str) -> str:
     """Return "cpu", "cuda" or "cuda:N" for a --device; "auto" is the first GPU, or else the CPU.
 
+    Without torch it is the CPU.
+
     Raises UserError if there is no such device.
     """
     if name == AUTO:
-        cuda = _cuda()
+        cuda = _cuda() if find_spec("torch") is not None else None
         return "cuda" if cuda is not None and cuda.is_available() else "cpu"
     match = DEVICE.fullmatch(name)
     if match is None:

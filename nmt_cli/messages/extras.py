@@ -1,4 +1,7 @@
-"""Packages that are installed only with an extra, such as "report" (see setup.py)."""
+"""Packages that may be missing: those of an extra, such as "report", and those for training.
+
+setup.py has the extras. An installation that only translates lacks the packages for training.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -24,6 +27,10 @@ PACKAGES: dict[Extra, tuple[str, ...]] = {
 }
 
 
+# What setup.py requires, and requirements-translate.txt lacks.
+FOR_TRAINING = ("torch", "sacrebleu", "sacremoses")
+
+
 @contextmanager
 def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]:
     """Raise UserError if the block imports a package of ``extra`` that is not installed.
@@ -36,6 +43,22 @@ def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]
         if (error.name or "").partition(".")[0] not in PACKAGES[extra]:
             raise
         raise UserError(f"{purpose} with {not_installed(extra)}{otherwise}") from None
+
+
+@contextmanager
+def naming_missing_package(purpose: str) -> Iterator[None]:
+    """Raise UserError if the block imports a package that an installation for translating lacks."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in FOR_TRAINING:
+            raise
+        packages = FOR_TRAINING if package == "torch" else (package,)  # what uses torch scores, too
+        raise UserError(
+            f"{purpose} needs {package}, which is not installed, as this installation only "
+            f"translates on a CPU; run: {install_command(*packages)}"
+        ) from None
 
 
 def not_installed(extra: Extra) -> str:

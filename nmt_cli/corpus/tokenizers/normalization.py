@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from nmt_cli.files.lines import INVISIBLE
+from nmt_cli.messages.extras import naming_missing_package
 
 if TYPE_CHECKING:
     from nmt_cli.recipe.data_config import DataConfig
@@ -63,7 +64,8 @@ class Normalizer:
 
 
 def _punctuation_rules(text: NormalizedText) -> dict[Side, Callable[[str], str]]:
-    from sacremoses import MosesPunctNormalizer  # takes half a second, so only if it is needed
+    with naming_missing_package("the normalization of punctuation"):
+        from sacremoses import MosesPunctNormalizer  # takes half a second, so only if it is needed
 
     languages: dict[Side, str] = {"source": text.source_language, "target": text.target_language}
     return {
