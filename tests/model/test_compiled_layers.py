@@ -14,10 +14,10 @@ from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.model.packing import pack
-from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from tests.fake_models import ByteTokenizer, packed_model, tiny_recipe, translator_of
+from tests.rounded_model import at_precision
 
 VOCABULARY_SIZE = 50
 WIDE = {"d_model": 64, "num_heads": 2, "d_ff": 100}

@@ -3,7 +3,6 @@
 import ctypes
 import os
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ import torch
 from nmt_cli.hardware.cpu import read_cpu
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.precision import at_precision
 from tests.architectures import OPTION_SETS, random_model
 from tests.fake_models import packed_model
+from tests.rounded_model import at_precision, output_of
 
 SIZE = 37
 PRECISIONS = ["fp32", "bf16", "int8"]
@@ -110,8 +109,7 @@ def test_all_weights_are_those_of_torch(kernels, options, precision):
     model = random_model(options, SIZE).eval()
     packed = packed_at(model, kernels, precision)
     expected = at_precision(model, precision)
-    plain = SimpleNamespace(weight=expected.output_weight, bias=expected.output_bias)
-    assert_is(packed.output, expected.output_projection or plain, precision, kernels)
+    assert_is(packed.output, output_of(expected, precision), precision, kernels)
     stacks = (
         (packed.encoder, packed._encoder_layers, expected.encoder_layers, expected.encoder_norm),
         (packed.decoder, packed._decoder_layers, expected.decoder_layers, expected.decoder_norm),

@@ -9,13 +9,13 @@ import torch
 from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.model.compiled import layers
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
-from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.teacher_forcing import CompiledForcing, SentencePair, mean_of_models
 from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import ByteTokenizer, packed_model
+from tests.rounded_model import at_precision
 
 VOCABULARY_SIZE = 97
 NO_MULTIPLES_OF_A_VECTOR = {"d_k": 19, "d_v": 33}
