@@ -4,49 +4,78 @@ Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.search.cached_layers import CachedLayers, HeadShape, KeysValues
 
 # The room for the past grows by 16 entries, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
-SOURCE_STEP = 8  # GPUs multiply bf16 fastest if the room for sources is a multiple of this
+SOURCE_STEP = 8  # the room for sources is a multiple of it
+SHRINK_BELOW = 3 / 4  # of the room; products read all of it
 
 
-class Places(NamedTuple):
-    """Where the entries of a step are written."""
+class KeysValues(NamedTuple):
+    """The keys and values that one layer attends to, each laid out as its product reads it."""
 
-    slots: Tensor  # S 1
-    places: Tensor  # S K
+    keys: Tensor  # S H D E
+    values: Tensor  # S H E D
 
-    @classmethod
-    def of(cls, places: Tensor) -> "Places":
-        """Return ``places`` [S, K] with the slot of each row."""
-        return cls(torch.arange(len(places), device=places.device)[:, None], places)
+    @property
+    def room(self) -> int:
+        """The number of places for entries (E) in each slot."""
+        return self.values.shape[2]
+
+    def selected(self, slots: Tensor, room: int) -> "KeysValues":
+        """Return a copy of these ``slots`` and at most the first ``room`` places of each."""
+        return KeysValues(
+            self.keys[..., :room].index_select(0, slots),
+            self.values[:, :, :room].index_select(0, slots),
+        )
+
+    def with_room(self, room: int) -> "KeysValues":
+        """Return these, cut or filled up with zeros to ``room`` places; a copy if that differs."""
+        if not (more := room - self.room):
+            return self
+        return KeysValues(pad(self.keys, (0, more)), pad(self.values, (0, 0, 0, more)))
+
+
+class HeadShape(NamedTuple):
+    """The sizes of the cached layers."""
+
+    num_layers: int
+    num_heads: int
+    d_k: int
+    d_v: int
+
+    def layers(self, num_slots: int, room: int, like: Tensor) -> list[KeysValues]:
+        """Return layers of zeros, with the dtype and device of ``like``."""
+        heads = num_slots, self.num_heads
+        return [
+            KeysValues(
+                like.new_zeros(*heads, self.d_k, room), like.new_zeros(*heads, room, self.d_v)
+            )
+            for _ in range(self.num_layers)
+        ]
 
 
 def attend(queries: Tensor, entries: KeysValues, mask: Tensor) -> Tensor:
     """Return softmax(QK^T / sqrt(d_k)) V [S*K, H*D] for ``queries`` [S*K, H*D].
 
     ``mask`` [S*H, K, E] is added to the scores: 0 = attend, -inf = do not. The hypotheses of a beam
-    are the queries of one sentence, so the keys and values they share are read once. Two products
-    and a softmax take two thirds of the time of ``scaled_dot_product_attention``, which is slow
-    with masks.
+    are the queries of one sentence, so the keys and values they share are read once.
     """
     _, num_heads, d_k, _ = entries.keys.shape
-    beam_size, d_v = mask.shape[1], entries.values.shape[3]
+    beam_size = mask.shape[1]
     heads = queries.view(-1, beam_size, num_heads, d_k).transpose(1, 2).flatten(0, 1)  # S*H K D
     scores = torch.baddbmm(mask, heads, entries.keys.flatten(0, 1), alpha=d_k**-0.5)
     attended = torch.bmm(scores.softmax(dim=2), entries.values.flatten(0, 1))
-    by_slot = attended.view(-1, num_heads, beam_size, d_v)
+    by_slot = attended.view(-1, num_heads, beam_size, attended.shape[2])
     return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
@@ -61,14 +90,13 @@ def room_of_sources(longest: int) -> int:
 
 
 def mask_of_sources(
-    lengths: Sequence[int], room: int, beam_size: int, num_heads: int, like: Tensor
+    lengths: Tensor, room: int, beam_size: int, num_heads: int, like: Tensor
 ) -> Tensor:
-    """Return the mask [S*H, K, E] of sources of these ``lengths`` where E is ``room``.
+    """Return the mask [S*H, K, E] of sources of these ``lengths`` [S] where E is ``room``.
 
-    It has the dtype and device of ``like``.
+    It has the dtype of ``like``.
     """
-    ends = sent_to(like.device, lengths)[:, None]
-    is_own = torch.arange(room, device=like.device) < ends  # S E
+    is_own = torch.arange(room, device=lengths.device) < lengths[:, None]  # S E
     return additive_mask(is_own[:, None].expand(-1, beam_size, -1), num_heads, like)
 
 
@@ -84,7 +112,7 @@ def additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
 class DecoderState(ABC):
     """What the first sub-layer of each decoder layer keeps of the past of every hypothesis.
 
-    A sub-layer that attends to the past keeps keys and values (``PastCache``). Another kind of
+    A sub-layer that attends to the past keeps keys and values (``Past``). Another kind of
     sub-layer, such as a recurrent one, needs another subclass, and nothing else in the search.
     """
 
@@ -130,17 +158,38 @@ class GrowingState(DecoderState):
         """Drop all slots but these, at least one; ``slots[i]`` becomes slot i."""
 
 
-class PastCache(DecoderState):
-    """The keys and values of the past of every hypothesis.
+class Past(DecoderState):
+    """The past of every hypothesis: its entries, and which of them are in whose past.
 
-    The subclass stores the ancestry: which entries are in the past of which hypothesis.
+    Each step writes the K new entries of a slot into places that are free: those whose entry is in
+    the past of no hypothesis. Hypotheses of a beam share most of their past, so only a few more
+    places are in use than one hypothesis has tokens. When hypotheses change places in the beam,
+    the entries stay where they are; only the ancestry is reordered, which marks the entries in the
+    past of each hypothesis. All is on the device, so that a CUDA graph can repeat ``advance``.
+
+    A slot's places depend on its own sentence only, so that its sums have the same order whatever
+    other slots hold. Attention reads all the room for entries, where the mask hides what a
+    hypothesis does not attend to.
     """
 
-    _places: Places | None = None  # of the step
-    _mask: Tensor | None = None  # S*H K E, of the step
+    def __init__(self, layers: list[KeysValues], beam_size: int) -> None:
+        """``layers`` are the memory of the cache."""
+        self._device = layers[0].keys.device
+        of_slot = beam_size, layers[0].room
+        self._use(layers, torch.zeros(len(layers[0].keys), *of_slot, dtype=torch.bool))
+        self.end_step()
 
-    def __init__(self, cached: CachedLayers, num_heads: int) -> None:
-        self.cached, self._num_heads = cached, num_heads
+    def _use(self, layers: list[KeysValues], is_past: Tensor) -> None:
+        num_slots, _, room = is_past.shape
+        self.layers, self._num_heads = layers, layers[0].keys.shape[1]
+        self.is_past = is_past.to(self._device)  # S K E, the ancestry
+        self._slots = torch.arange(num_slots, device=self._device)[:, None]  # S 1
+        self._ends = torch.arange(1, room + 1, device=self._device)
+
+    @property
+    def room(self) -> int:
+        """The number of places for entries (E) in each slot."""
+        return self.layers[0].room
 
     @staticmethod
     def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,168 +198,173 @@ class PastCache(DecoderState):
         _, keys, values = sublayer.project(rows)
         return sublayer.output(values), torch.cat([keys, values], dim=1)
 
+    def start(self, slots: Sequence[int], kept: Tensor) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``."""
+        at = sent_to(self._device, slots)
+        self.is_past[at] = False
+        self.is_past[at, :, 0] = True
+        for layer, of_layer in zip(self.layers, kept.unbind(1), strict=True):
+            keys, values = of_layer.tensor_split([self._num_heads * layer.keys.shape[2]], dim=1)
+            layer.keys[at, :, :, 0] = keys.unflatten(1, (self._num_heads, -1))
+            layer.values[at, :, 0] = values.unflatten(1, (self._num_heads, -1))
+
+    def advance(self, parents: Any, is_free: Any) -> None:
+        """Find places for an entry of each hypothesis; there must be K free ones in each slot.
+
+        Both are tensors on the device.
+        """
+        room, beam_size = len(self._ends), parents.shape[1]
+        inherited = self.is_past.gather(1, parents[:, :, None].expand(-1, -1, room))
+        inherited = inherited & ~is_free[:, None, None]
+        is_used = inherited.any(dim=1)  # S E
+        # In order; beyond the room, which is an error of the device, if there are too few.
+        free = torch.where(is_used, self._ends + room, self._ends).topk(
+            beam_size, dim=1, largest=False
+        )
+        self._places = free.values - 1
+        self.is_past.copy_(inherited.scatter(2, self._places[:, :, None], True))
+        self._mask = additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
+
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
         """Keep the keys and values of the newest tokens; return their attention to the past."""
         assert isinstance(sublayer, SelfAttention)
-        queries, keys, values = sublayer.project(rows)
-        assert self._places is not None, "a step has begun"
-        assert self._mask is not None
-        (slots, places), entries = self._places, self.cached.layers[layer]
-        shape = (*places.shape, self._num_heads, -1)  # S K H D
-        entries.keys[slots, :, :, places] = keys.view(shape)
-        entries.values[slots, :, places] = values.view(shape)
+        queries, *new = sublayer.project(rows)
+        entries, shape = self.layers[layer], (*self._places.shape, self._num_heads, -1)  # S K H D
+        keys, values = (each.view(shape) for each in new)
+        entries.keys[self._slots, :, :, self._places] = keys
+        entries.values[self._slots, :, self._places] = values
         return sublayer.output(attend(queries, entries, self._mask))
 
-    @abstractmethod
-    def forget_ancestry(self, slots: Sequence[int]) -> None:
-        """Let the first place be the only past of all hypotheses in ``slots``."""
+    def end_step(self) -> None:
+        """Keep no tensor of the step."""
+        self._places = self._mask = self._ends[:0]
 
-    def start(self, slots: Sequence[int], kept: Tensor) -> None:
-        """Let one entry each be the past of all hypotheses in ``slots``."""
-        self.forget_ancestry(slots)
-        at = self.cached.at(slots)
-        for entries, of_layer in zip(self.cached.layers, kept.unbind(1), strict=True):
-            _, num_heads, d_k, _ = entries.keys.shape
-            keys, values = of_layer.tensor_split([num_heads * d_k], dim=1)
-            entries.keys[at, :, :, 0] = keys.unflatten(1, (num_heads, -1))
-            entries.values[at, :, 0] = values.unflatten(1, (num_heads, -1))
+    def num_places(self) -> Tensor:
+        """Return the highest used place + 1 [S]."""
+        return (self.is_past.any(dim=1) * self._ends).amax(dim=1)
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0: the mask hides old ones, but not if they are NaN."""
-        self.cached.set_to_0(slots)
+        _set_to_0(self.layers, sent_to(self._device, slots))
 
 
-class GrowingPast(PastCache, GrowingState):
-    """The past of every hypothesis: its entries, and which of them are in whose past.
-
-    Each step writes the K new entries of a slot into places that are free: those whose entry is in
-    the past of no hypothesis. Hypotheses of a beam share most of their past, so only a few more
-    places are in use than one hypothesis has tokens. When hypotheses change places in the beam,
-    the entries stay where they are; only the ancestry is reordered, which marks the entries in the
-    past of each hypothesis.
-
-    A slot's places depend on its own sentence only, so that its sums have the same order whatever
-    other slots hold. Attention reads all the room for entries, where the mask hides what a
-    hypothesis does not attend to.
-    """
+class GrowingPast(Past, GrowingState):
+    """A past that has the room which its sentences need."""
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
-        """Make an empty cache with the dtype and device of ``like``."""
-        super().__init__(CachedLayers.zeros(num_slots, ROOM_STEP, shape, like), shape.num_heads)
-        # S K E, the ancestry; on the CPU, so that finding places does not wait for a GPU.
-        self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
-        self._like = like
-
-    def forget_ancestry(self, slots: Sequence[int]) -> None:
-        """Let the first place be the only past of all hypotheses in ``slots``."""
-        self.is_past[slots] = False
-        self.is_past[slots, :, 0] = True
+        """Make an empty past with the dtype and device of ``like``."""
+        super().__init__(shape.layers(num_slots, ROOM_STEP, like), beam_size)
+        self._most_places = 1  # that a slot may use; the number itself is on the device
 
     def advance(self, parents: Any, is_free: Any) -> None:
         """Find places for an entry of each hypothesis, by arrays of numpy."""
-        num_slots, beam_size = parents.shape
-        slots = np.arange(num_slots)[:, None]
-        self.is_past = self.is_past[slots, parents]
-        self.is_past[is_free] = False
-        is_used = np.any(self.is_past, axis=1)  # S E
-        places = _first_free(is_used, beam_size)
-        end = int(max(places.max() + 1, _behind_last(is_used)))
-        self.cached.fit(end, _room_for(end))
-        self.is_past = _with_room(self.is_past, self.cached.room)
-        self.is_past[slots, np.arange(beam_size), places] = True
-        device = self._like.device
-        self._places = Places.of(sent_to(device, places))
-        self._mask = additive_mask(sent_to(device, self.is_past), self._num_heads, self._like)
+        self._most_places += parents.shape[1]
+        if self._most_places > self.room:
+            self._most_places = int(self.num_places().max()) + parents.shape[1]
+            wanted = _room_for(self._most_places)
+            if wanted > self.room or wanted < SHRINK_BELOW * self.room:
+                self._replace(wanted, KeysValues.with_room)
+        super().advance(*(sent_to(self._device, each) for each in (parents, is_free)))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one."""
-        self.is_past = self.is_past[list(slots)]
-        end = _behind_last(np.any(self.is_past, axis=1))
-        self.cached.keep(slots, _room_for(end + self.is_past.shape[1]))  # for the next step
+        at = sent_to(self._device, slots)
+        self.is_past = self.is_past[at]
+        self._most_places = int(self.num_places().max())
+        room = _room_for(self._most_places + self.is_past.shape[1])  # by the next step
+        self._replace(room, lambda layer, room: layer.selected(at, room).with_room(room))
+
+    def _replace(self, room: int, change: Callable[[KeysValues, int], KeysValues]) -> None:
+        is_past = pad(self.is_past, (0, room - self.is_past.shape[2]))
+        self._use(_changed(self.layers, room, change), is_past)
 
 
-class MemoryCache(ABC):
+class Memory:
     """The keys and values of each slot's source sentence, shared by its beam."""
 
-    mask: Tensor | None = None  # S*H K E
+    def __init__(self, layers: list[KeysValues], beam_size: int) -> None:
+        """``layers`` are the memory of the cache."""
+        keys = layers[0].keys
+        self.layers, self._beam_size, self._device = layers, beam_size, keys.device
+        self.lengths = torch.ones(len(keys), dtype=torch.int64, device=keys.device)
+        self.end_step()
 
-    def __init__(self, cached: CachedLayers) -> None:
-        self.cached = cached
-
-    @abstractmethod
-    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
-        """Make room for sources of these ``lengths`` in ``slots``."""
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
+        at = sent_to(self._device, slots)
+        self.lengths[at] = sent_to(self._device, lengths)
+        return at
 
     def put(self, layer: int, slots: Tensor, new: KeysValues) -> None:
-        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots`` [B]."""
-        entries = self.cached.layers[layer]
+        """Write the keys [B, H, D, E] and values [B, H, E, D] of the sources in ``slots``."""
+        entries = self.layers[layer]
         entries.keys[slots, :, :, : new.room] = new.keys
         entries.values[slots, :, : new.room] = new.values
 
+    def update_mask(self) -> None:
+        """Make the mask from the lengths."""
+        _, num_heads, _, room = self.layers[0].keys.shape
+        like = self.layers[0].keys
+        self._mask = mask_of_sources(self.lengths, room, self._beam_size, num_heads, like)
+
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
-        assert self.mask is not None
-        attended = attend(attention.queries(rows), self.cached.layers[layer], self.mask)
+        attended = attend(attention.queries(rows), self.layers[layer], self._mask)
         return attention.output(attended)
+
+    def end_step(self) -> None:
+        """Keep no tensor of the step."""
+        self._mask = self.lengths[:0]
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set all entries of ``slots`` to 0, also those that the next source leaves as they are."""
-        self.cached.set_to_0(slots)
+        _set_to_0(self.layers, sent_to(self._device, slots))
 
 
-class GrowingMemory(MemoryCache):
+class GrowingMemory(Memory):
     """The sources of all slots, in the room that they need."""
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        super().__init__(CachedLayers.zeros(num_slots, 1, shape, like))
-        self._num_heads, self._beam_size = shape.num_heads, beam_size
-        self.lengths = [1] * num_slots  # of the sources
-        self._like = like
+        super().__init__(shape.layers(num_slots, 1, like), beam_size)
+        self._of_slots = [1] * num_slots  # the lengths, without waiting for a device
 
-    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> None:
-        """Make room for sources of these ``lengths`` in ``slots``."""
+    def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> Tensor:
+        """Make room for sources of these ``lengths`` in ``slots``; return the slots for ``put``."""
         for slot, length in zip(slots, lengths, strict=True):
-            self.lengths[slot] = length
-        self.cached.fit(self._needed(), self._needed())
-        self.mask = None
+            self._of_slots[slot] = length
+        room, needed = self.layers[0].room, room_of_sources(max(self._of_slots))
+        if needed > room or needed < SHRINK_BELOW * room:
+            self.layers = _changed(self.layers, needed, KeysValues.with_room)
+        at = super().make_room(slots, lengths)
+        self.update_mask()
+        return at
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        self.lengths = [self.lengths[slot] for slot in slots]
-        self.cached.keep(slots, self._needed())
-        self.mask = None
-
-    def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
-        """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
-        if self.mask is None:
-            of_slots = self.lengths, self.cached.room, self._beam_size, self._num_heads
-            self.mask = mask_of_sources(*of_slots, self._like)
-        return super().attend(layer, attention, rows)
-
-    def _needed(self) -> int:
-        """Return the room for the longest source."""
-        return room_of_sources(max(self.lengths, default=1))
+        at = sent_to(self._device, slots)
+        self._of_slots = [self._of_slots[slot] for slot in slots]
+        room = room_of_sources(max(self._of_slots))
+        self.layers = _changed(
+            self.layers, room, lambda layer, room: layer.selected(at, room).with_room(room)
+        )
+        self.lengths = self.lengths[at]
+        self.update_mask()
 
 
-def _first_free(is_used: NDArray[np.bool_], number: int) -> NDArray[np.int64]:
-    """Return the first free places [S, number] of ``is_used`` [S, E]; some may be behind it."""
-    num_slots, room = is_used.shape
-    wider = np.zeros((num_slots, room + number), np.bool_)  # np.pad takes ten times as long
-    wider[:, :room] = is_used
-    return np.argsort(wider, axis=1, kind="stable")[:, :number]
+def _set_to_0(layers: Sequence[KeysValues], slots: Tensor) -> None:
+    for layer in layers:
+        for each in layer:
+            each[slots] = 0.0
 
 
-def _with_room(is_past: NDArray[np.bool_], room: int) -> NDArray[np.bool_]:
-    """Return ``is_past`` [S, K, E] with E = ``room``, cut or filled up with False."""
-    if (more := room - is_past.shape[2]) <= 0:
-        return is_past[:, :, :room]
-    return np.pad(is_past, ((0, 0), (0, 0), (0, more)))
-
-
-def _behind_last(is_used: NDArray[np.bool_]) -> int:
-    """Return the place behind the last one of ``is_used`` [S, E] in any slot."""
-    return int(np.flatnonzero(is_used.any(axis=0)).max(initial=-1)) + 1
+def _changed(
+    layers: list[KeysValues], room: int, change: Callable[[KeysValues, int], KeysValues]
+) -> list[KeysValues]:
+    """Replace each of ``layers`` by ``change`` of it; one at a time is in memory twice."""
+    for number, layer in enumerate(layers):
+        layers[number] = change(layer, room)
+    return layers
 
 
 def _room_for(num_entries: int) -> int:

@@ -25,14 +25,15 @@ from nmt_cli.search.attention_cache import (
     GrowingMemory,
     GrowingPast,
     GrowingState,
-    MemoryCache,
-    PastCache,
+    HeadShape,
+    KeysValues,
+    Memory,
+    Past,
     attend,
     mask_of_sources,
     room_of_sources,
     split_heads,
 )
-from nmt_cli.search.cached_layers import HeadShape, KeysValues
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
 
@@ -57,7 +58,7 @@ class IncrementalTransformer:
     def __init__(
         self,
         model: Transformer,
-        first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = PastCache.first,
+        first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = Past.first,
     ) -> None:
         """``first`` is that of the ``DecoderState`` which suits the decoder's layers."""
         shape = model.config.decoder
@@ -85,12 +86,11 @@ class IncrementalTransformer:
         slots: Sequence[int],
         encoded: Sequence[Encoded],
         past: DecoderState,
-        memory: MemoryCache,
+        memory: Memory,
     ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
-        memory.make_room(slots, lengths)
-        at = memory.cached.at(slots)
+        at = memory.make_room(slots, lengths)
         places = sent_to(self._device, _padded_places(lengths))
         for number, layer in enumerate(self._decoder_layers):
             packed = torch.cat([each.source[number] for each in encoded])
@@ -108,7 +108,7 @@ class IncrementalTransformer:
         positions: Tensor,
         num_positions: int,
         past: DecoderState,
-        memory: MemoryCache,
+        memory: Memory,
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
 
@@ -142,7 +142,8 @@ class IncrementalTransformer:
         rows = self._model.target_embedding.embed(tokens, torch.zeros_like(tokens), 1)
         places = sent_to(self._device, _padded_places(lengths))
         room = len(places) // len(lengths)
-        mask = mask_of_sources(lengths, room, 1, self._shape.num_heads, sources[0])
+        ends = sent_to(self._device, lengths)
+        mask = mask_of_sources(ends, room, 1, self._shape.num_heads, sources[0])
         kept: list[Tensor] = []
 
         def attend_within(sublayer: nn.Module, rows: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
 LOSS = "nmt_cli.training.loss:_FusedCrossEntropy.forward"
 BEAMS = "nmt_cli.search.graphed.device_beams:DeviceBeams"
-CACHES = "nmt_cli.search.graphed.caches"
+CACHES = "nmt_cli.search.attention_cache"
 FAULTS = {
     "targets stay on the CPU": Fault(
         "train",
@@ -162,18 +162,17 @@ FAULTS = {
     ),
     "a number read in a recording": Fault(
         "translate",
-        f"{CACHES}:FixedPast.advance",
+        f"{CACHES}:Past.advance",
         "free.values - 1",
         "free.values - int(is_used.any())",
-        "wait in a recording: item, search/graphed/caches.py: advance",
+        "wait in a recording: item, search/attention_cache.py: advance",
     ),
     "lengths from the CPU in a recording": Fault(
         "translate",
-        f"{CACHES}:FixedMemory.update_masks",
-        "self._places < self.lengths[:, None]",
-        "self._places < torch.ones(len(self.lengths), 1).pin_memory().to(self.lengths.device, "
-        "non_blocking=True)",
-        "copy in a recording: to the device, search/graphed/caches.py: update_masks",
+        f"{CACHES}:mask_of_sources",
+        "< lengths[:, None]",
+        "< torch.ones(len(lengths), 1).pin_memory().to(lengths.device, non_blocking=True)",
+        "copy in a recording: to the device, search/attention_cache.py: mask_of_sources",
     ),
     "a tensor made on the CPU in a recording": Fault(
         "translate",

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search.cached_layers import CachedLayers, HeadShape
+from nmt_cli.search.attention_cache import HeadShape
 from nmt_cli.search.driver import SearchSize
 from nmt_cli.search.engine import default_max_tokens
 
@@ -20,8 +20,8 @@ def cached_bytes(config, num_tokens, dtype):
     """Return the bytes of a cache with a place for each of so many tokens."""
     shape = config.decoder
     heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
-    cached = CachedLayers.zeros(1, num_tokens, heads, torch.zeros((), dtype=dtype))
-    return sum(each.nbytes for layer in cached.layers for each in layer)
+    layers = heads.layers(1, num_tokens, torch.zeros((), dtype=dtype))
+    return sum(each.nbytes for layer in layers for each in layer)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import torch
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.hardware.device import finish_work
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.search.attention_cache import Memory, Past
 from nmt_cli.search.beams import Beams, SearchSettings
-from nmt_cli.search.graphed.caches import FixedMemory, FixedPast, Storage
 from nmt_cli.search.graphed.device_beams import DeviceBeams
-from nmt_cli.search.graphed.step import GraphedStep, StepShape
+from nmt_cli.search.graphed.step import GraphedStep, StepShape, Storage
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer
 
 LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little
@@ -213,10 +213,10 @@ class GraphedTransformer(IncrementalTransformer):
         return step
 
     @torch.no_grad()
-    def _compute(self, beams: DeviceBeams, past: FixedPast, memory: FixedMemory) -> None:
+    def _compute(self, beams: DeviceBeams, past: Past, memory: Memory) -> None:
         """Compute a step: all of it is recorded."""
         past.advance(beams.parents, beams.lengths == 0)
-        memory.update_masks()
+        memory.update_mask()
         # ``steps`` has provided for all positions.
         logits = self._decoded(beams.tokens, beams.lengths, 1, past, memory)
         beams.advance(logits, past.num_places())

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from nmt_cli.search.attention_cache import KeysValues, Past
 from nmt_cli.search.beams import Beams, Candidates, SearchSettings
-from nmt_cli.search.cached_layers import KeysValues
-from nmt_cli.search.graphed.caches import FixedPast
 from nmt_cli.search.graphed.device_beams import DeviceBeams, StepReport
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import BOS, EOS
@@ -146,7 +145,7 @@ def test_the_candidates_of_a_step_are_the_best_continuations_that_the_rules_allo
 
 def test_free_slots_use_no_more_places_than_a_step_needs():
     layers = [KeysValues(torch.zeros(2, 1, 4, 32), torch.zeros(2, 1, 32, 4))]
-    past = FixedPast(layers, 3)
+    past = Past(layers, 3)
     past.start([0, 1], torch.zeros(2, 1, 8))
     parents = torch.arange(3).expand(2, 3)
     for step in range(1, 6):
