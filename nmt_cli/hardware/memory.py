@@ -12,9 +12,6 @@ from nmt_cli.messages.errors import means_full_memory
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BLOCKS = (1 << 30, 1 << 25)  # bytes; older glibc refuses more than the second
-# Compiled products that oneDNN keeps, 1,024 by default, and their descriptions, which torch keeps
-# beside them; 0.3 MB for each. A step of the search needs some 20 of either.
-COMPILED_PRODUCTS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 128, "LRU_CACHE_CAPACITY": 128}
 # Of torch; the second is its older name.
 GPU_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
@@ -60,16 +57,6 @@ def keep_freed_memory() -> None:
             libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     except (OSError, AttributeError):
         return
-
-
-def keep_few_compiled_products() -> None:
-    """Limit how many compiled products are kept: oneDNN compiles one for each size of a batch.
-
-    To compile one takes 1 ms, so this is for a service, which meets ever new sizes for months. Call
-    it before the first product. What the user has chosen stays.
-    """
-    for variable, number in COMPILED_PRODUCTS.items():
-        os.environ.setdefault(variable, str(number))
 
 
 def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None]) -> int:

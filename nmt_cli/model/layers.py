@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
-from nmt_cli.model.cpu_products import PackedLinear
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.recipe.model_values import ModelShape, StackShape
 
@@ -30,13 +29,14 @@ class FeedForward(nn.Module):
         bias: bool,
     ) -> None:
         super().__init__()
-        inner, outer = nn.Linear(d_model, d_ff, bias=bias), nn.Linear(d_ff, d_model, bias=bias)
-        for linear in (inner, outer):
+        self.inner, self.outer = (
+            nn.Linear(d_model, d_ff, bias=bias),
+            nn.Linear(d_ff, d_model, bias=bias),
+        )
+        for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             if bias:
                 nn.init.zeros_(linear.bias)
-        self.inner: nn.Module = inner  # or the layers of the precision of a translation
-        self.outer: nn.Module = outer
         self.dropout = Dropout(dropout)
         self.activation = activation
 
@@ -45,8 +45,6 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(self._activated(rows)))
 
     def _activated(self, rows: Tensor) -> Tensor:
-        if self.activation == "relu" and isinstance(self.inner, PackedLinear):
-            return self.inner.relu(rows)
         inner = self.inner(rows)
         if self.activation == "relu":
             # In bf16, in place is slower on a CPU.

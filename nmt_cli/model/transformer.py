@@ -62,7 +62,6 @@ class Transformer(nn.Module):
         self.output_weight = output_weight
         has_bias = config.output_bias
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if has_bias else None
-        self.output_projection: nn.Module | None = None  # where it is not a product by the weight
         self.encoder_layers = nn.ModuleList(
             EncoderLayer(config) for _ in range(config.encoder.num_layers)
         )
@@ -108,8 +107,6 @@ class Transformer(nn.Module):
 
     def project(self, rows: Tensor) -> Tensor:
         """Return the logits [T, vocabulary] of the decoder's output [T, D]."""
-        if self.output_projection is not None:
-            return self.output_projection(rows)
         return F.linear(rows, self.output_weight, self.output_bias)
 
 

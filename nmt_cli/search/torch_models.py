@@ -12,10 +12,10 @@ from nmt_cli.hardware.choices import (
     choose_decoding_precision,
 )
 from nmt_cli.hardware.cpu import keep_num_threads
-from nmt_cli.hardware.device import bf16_is_fast, prefer_flash_attention
+from nmt_cli.hardware.device import DTYPES, prefer_flash_attention
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.precision import at_precision, change_precision, torch_precision
+from nmt_cli.model.precision import at_precision, torch_precision
 from nmt_cli.model.transformer import Transformer, build_transformer
 from nmt_cli.model_directory import ModelFiles
 from nmt_cli.search import engine
@@ -32,9 +32,7 @@ def loading_by_torch(
 
     def load(files: ModelFiles) -> Transformer:
         config, size = files.settings.architecture, files.settings.vocabulary_size
-        model = build_transformer(config, size, files.weights).to(device)
-        change_precision(model, chosen)
-        return model
+        return build_transformer(config, size, files.weights).to(device, DTYPES[chosen])
 
     return load, chosen
 
@@ -49,21 +47,22 @@ def prepared_by_torch(
     """
     device = models[0].output_weight.device
     kernels = engine.kernels_for(device.type)
-    has_bf16 = bf16_is_fast(device) if kernels is None else bool(kernels.functions.has_bf16())
-    precision = choose_decoding_precision(computing.precision, device.type, has_bf16=has_bf16)
-    chosen = {"device": device.type, "precision": precision}
     if kernels is not None:
-        found = [packed(each, precision, kernels) for each in models]
+        has_bf16 = bool(kernels.functions.has_bf16())
+        precision = choose_decoding_precision(computing.precision, "cpu", has_bf16=has_bf16)
+        found = [packed(each.eval(), precision, kernels) for each in models]
+        chosen = {"device": "cpu", "precision": precision}
         return engine.PreparedModels(found, engine.BYTES_OF_FP32, chosen)
     prefer_flash_attention(device)
+    precision = torch_precision(computing.precision, device)
     rounded = [at_precision(each.eval(), precision) for each in models]
     graphed: GraphedTransformer | None = None
     if computing.cuda_graphs and len(models) == 1 and device.type == "cuda":
         graphed = GraphedTransformer(rounded[0], settings)
     return engine.PreparedModels(
         rounded,
-        rounded[0].output_weight.itemsize,
-        chosen,
+        DTYPES[precision].itemsize,
+        {"device": device.type, "precision": precision},
         graphed,
         partial(without_gradients, device),
     )

@@ -1,7 +1,5 @@
 import ctypes
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -9,27 +7,6 @@ import torch
 
 from nmt_cli.hardware import memory
 from nmt_cli.hardware.memory import largest_that_runs
-from nmt_cli.model.cpu_products import PackedLinear
-
-# Prints the resident bytes after products of each of so many rows.
-GROWING = """
-import os
-from pathlib import Path
-from nmt_cli.hardware import memory
-memory.keep_freed_memory()
-if {is_bounded}:
-    memory.keep_few_compiled_products()
-import torch
-from nmt_cli.model.cpu_products import PackedLinear
-torch.set_num_threads(1)
-layer, rows = PackedLinear(torch.ones(64, 64), None), torch.ones(600, 64)
-with torch.no_grad():
-    for number in range(1, 601):
-        layer(rows[:number])
-        if number in (200, 600):
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            print(pages * os.sysconf("SC_PAGE_SIZE"))
-"""
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, None), (1 << 60, None), (123_456, 123_456)])
@@ -60,19 +37,6 @@ def test_an_older_allocator_is_asked_for_less(monkeypatch, limit, expected):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
     memory.keep_freed_memory()
     assert accepted == expected
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not PackedLinear.is_possible(torch.zeros(1)), reason="torch packs no weights")
-@pytest.mark.parametrize("is_bounded", [False, True])
-def test_the_memory_of_compiled_products_is_bounded(monkeypatch, is_bounded):
-    """Others of a service's tests count requests; this shows what keeps its memory the same."""
-    for name in memory.COMPILED_PRODUCTS:
-        monkeypatch.delenv(name, raising=False)
-    command = [sys.executable, "-c", GROWING.format(is_bounded=is_bounded)]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    early, late = map(int, result.stdout.split())
-    assert (late - early < 50e6) == is_bounded
 
 
 def fitting(limit, tried):

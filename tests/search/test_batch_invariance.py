@@ -23,9 +23,7 @@ def lines_of_unlike_length(count):
     return [" ".join(chance.choices(LINES, k=chance.choice([1, 1, 2, 4]))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    "precision", ["fp32", "bf16", "int8", "fp32 by torch", "bf16 by torch", "int8 by torch"]
-)
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8", "fp32 by torch"])
 @pytest.mark.parametrize(
     "name", ["whitespace", pytest.param("sentencepiece", marks=pytest.mark.slow)]
 )
@@ -64,9 +62,6 @@ def test_batches_and_orders_change_no_translation(monkeypatch, request, name, pr
     ]
     if not by_torch:  # each row is added up in the same order
         assert all(one == other for one, other in pairs)
-        return
-    if precision != "fp32":  # they round coarsely, so almost equal hypotheses may change places
-        assert sum(one.tokens == other.tokens for one, other in pairs) > 0.99 * len(pairs)
         return
     for one, other in pairs:
         assert [each.tokens for each in one.ranked] == [each.tokens for each in other.ranked]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.hardware.memory import COMPILED_PRODUCTS
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
@@ -50,29 +49,6 @@ class Forked:
 
     def wait(self):
         os.waitpid(self.pid, 0)
-
-
-@pytest.mark.parametrize(
-    ("of_service", "chosen", "expected"),
-    [(True, {}, "128"), (True, dict.fromkeys(COMPILED_PRODUCTS, "7"), "7"), (False, {}, None)],
-)
-def test_workers_of_a_service_keep_few_compiled_products(monkeypatch, of_service, chosen, expected):
-    def load(*_, **__):
-        return Echo({name: os.environ.get(name) for name in COMPILED_PRODUCTS})
-
-    for name in COMPILED_PRODUCTS:
-        monkeypatch.delenv(name, raising=False)
-    for name, number in chosen.items():
-        monkeypatch.setenv(name, number)
-    monkeypatch.setattr(Translator, "load", load)
-    monkeypatch.setattr(subprocess, "Popen", Forked)
-    model = WorkerModel(Path("none"), {}, 1, on_gpus=False, quiet=True, of_service=of_service)
-    with Starter() as of_workers:
-        of_workers.load(model)
-        connection, _ = of_workers.start(0)
-        with connection:
-            found = connection.recv().chosen
-    assert found == dict.fromkeys(COMPILED_PRODUCTS, expected)
 
 
 @pytest.mark.parametrize("num_workers", [1, 3])

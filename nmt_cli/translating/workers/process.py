@@ -22,7 +22,7 @@ from multiprocessing.reduction import recv_handle
 from typing import Protocol, TypeVar
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
-from nmt_cli.hardware.memory import keep_few_compiled_products, keep_freed_memory
+from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
 from nmt_cli.messages import logs
@@ -129,8 +129,6 @@ def _serve(control: Connection) -> None:
     model: WorkerModel = control.recv()
     logs.configure(quiet=model.quiet)
     keep_freed_memory()
-    if model.of_service:
-        keep_few_compiled_products()
     set_num_threads(None)
     all_threads = num_threads()
     set_num_threads(1)  # threads of a pool would be missing in the workers
