@@ -1,6 +1,7 @@
 """Commands that start Python, or this program in another process; and a block for slow imports."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,6 +37,24 @@ def without_collections() -> Iterator[None]:
         if was_enabled:
             gc.freeze()
             gc.enable()
+
+
+@contextmanager
+def without_threads_of_numpy() -> Iterator[None]:
+    """Let numpy's BLAS start no threads if numpy is imported in this block.
+
+    It multiplies next to nothing here, and on two busy cores its thread took a third of numpy's
+    import. The variable is removed again: torch may be imported later.
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    if "numpy" in sys.modules or name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def as_flags(options: Mapping[str, Any]) -> list[str]:

@@ -59,3 +59,20 @@ def test_a_process_that_has_torch_collects_as_before():
         assert gc.isenabled()
         assert gc.is_tracked(left)
     assert any(each is left for each in gc.get_objects())
+
+
+def test_numpy_starts_no_threads_and_what_is_imported_later_may():
+    program = """
+import os
+from nmt_cli.launch.python_process import without_threads_of_numpy
+with without_threads_of_numpy():
+    import numpy
+print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+    for chosen, expected in ((None, "1 None"), ("2", "2")):
+        environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+        if chosen is not None:
+            environment["OPENBLAS_NUM_THREADS"] = chosen
+        command = [sys.executable, "-c", program]
+        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert found.stdout.strip().endswith(expected)

@@ -31,7 +31,7 @@ from nmt_cli.hardware.gpus import device_name, visible_gpus
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.system_facts import free_memory
 from nmt_cli.hardware.thread_waiting import following_load
-from nmt_cli.launch.python_process import without_collections
+from nmt_cli.launch.python_process import without_collections, without_threads_of_numpy
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.request import Request
@@ -166,7 +166,7 @@ def _opened_translator(
     if (chosen_device := device_name(device)) != "cpu":
         keep_freed_memory()
     set_num_threads(threads)
-    with without_collections():  # of all that it imports
+    with without_collections(), without_threads_of_numpy():  # of all that it imports
         from nmt_cli.translating.translator import Translator
 
         translator = Translator.load(model, device=chosen_device, **options)
