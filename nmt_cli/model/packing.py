@@ -42,34 +42,27 @@ def pack(
     device: torch.device | str = "cpu",
     *,
     round_up: bool = False,
-    least_step: int = 1,
 ) -> Packed:
     """Return the flat ``tokens`` of sentences of these ``lengths`` as a batch on ``device``.
 
-    ``round_up`` adds spare rows, at most 1/32 or up to a multiple of ``least_step``, so that fewer
-    different numbers of rows occur.
+    ``round_up`` adds spare rows, at most 1/32, so that fewer different numbers of rows occur.
     """
-    packed = pack_on_cpu(tokens, lengths, round_up=round_up, least_step=least_step)
+    packed = pack_on_cpu(tokens, lengths, round_up=round_up)
     return sent_together(torch.device(device), packed)
 
 
-def pack_on_cpu(
-    tokens: Tensor, lengths: Sequence[int], *, round_up: bool = False, least_step: int = 1
-) -> Packed:
+def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = False) -> Packed:
     """Return what ``pack`` returns, for ``sent_together``."""
     counts = torch.tensor(lengths, dtype=torch.int64)
     bounds = F.pad(counts.cumsum(0), (1, 0))
     positions = torch.arange(len(tokens)) - bounds[:-1].repeat_interleave(counts)
     if round_up:
-        spare = rounded_up(len(tokens), least_step) - len(tokens)
+        spare = rounded_up(len(tokens)) - len(tokens)
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
     return Packed(tokens.long(), positions, tuple(lengths), bounds.int())
 
 
-def rounded_up(count: int, least_step: int = 1, num_steps: int = 32) -> int:
-    """Return ``count`` rounded up to one of ``num_steps`` equal steps between two powers of two.
-
-    A step is at least ``least_step``. ``num_steps`` must be a power of two.
-    """
-    step = max(least_step, (1 << count.bit_length()) // (2 * num_steps))
+def rounded_up(count: int) -> int:
+    """Return ``count`` rounded up to one of 32 equal steps between two powers of two."""
+    step = max(1, (1 << count.bit_length()) // 64)
     return -(-count // step) * step

@@ -14,8 +14,3 @@ def test_positions_count_from_zero_in_each_sentence():
 def test_rounding_up_adds_at_most_a_32nd(count):
     assert count <= rounded_up(count) <= count * 33 / 32
     assert len({rounded_up(n) for n in range(count, 2 * count)}) <= 34
-
-
-@pytest.mark.parametrize(("count", "expected"), [(1, 8), (8, 8), (9, 16), (511, 512), (513, 528)])
-def test_rounding_up_may_have_larger_steps(count, expected):
-    assert rounded_up(count, least_step=8) == expected
