@@ -27,11 +27,6 @@ def test_torch_translates_in_fp32_on_a_cpu():
             torch_precision(name, CPU)
 
 
-def test_int8_on_a_gpu_is_refused():
-    with pytest.raises(UserError, match="--precision int8 is for CPUs, the device is cuda"):
-        torch_precision("int8", torch.device("cuda:1"))
-
-
 def test_int8_is_named_where_it_could_have_been_given():
     with pytest.raises(UserError, match="must be auto, fp32, bf16 or int8, but is int4"):
         torch_precision("int4", CPU)
