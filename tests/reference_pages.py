@@ -34,7 +34,7 @@ from nmt_cli.serving.requests import (
     Limits,
 )
 from nmt_cli.serving.service import Service
-from nmt_cli.serving.workers import Figures as WorkerFigures
+from nmt_cli.translating.workers.dispatcher import WorkerFigures
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100

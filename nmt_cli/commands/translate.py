@@ -32,8 +32,8 @@ from nmt_cli.commands.lines.translation_formats import (
     reader,
 )
 from nmt_cli.commands.lines.translation_processes import (
-    Engine,
     Processes,
+    TextTranslator,
     choose_processes,
     coming_from,
     opened_engine,
@@ -125,7 +125,7 @@ def _engine(
     options: dict[str, Any],
     source: BinaryIO | ShardText,
     output: Stream | ResumableOutput,
-) -> AbstractContextManager[Engine]:
+) -> AbstractContextManager[TextTranslator]:
     """Return the engine of the processes that ``counts`` ask for.
 
     These are the device, the threads, the workers and the devices.
@@ -154,15 +154,12 @@ def _processes(
     """
     is_free = workers is None and devices is None and limit is None
     if is_free and output.machine.get("threads") in {None, 1}:
-        chosen = processes_that_pay(device, coming_from(source), is_steady=output.is_file)
-    else:
-        chosen = choose_processes(device, workers or 1, devices)
-    # The windows of a file are those of one process, and a GPU may round otherwise in smaller ones.
-    return chosen._replace(divides=not output.is_file and not chosen.on_gpus)
+        return processes_that_pay(device, coming_from(source), is_steady=output.is_file)
+    return choose_processes(device, workers or 1, devices)
 
 
 def _translate_all(
-    engine: Engine,
+    engine: TextTranslator,
     source: BinaryIO | ShardText,
     output: Stream | ResumableOutput,
     input_format: str,
@@ -220,7 +217,7 @@ def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> N
 
 
 def _translated(
-    engine: Engine,
+    engine: TextTranslator,
     lines: Iterator[list[Line]],
     read_line: Reader,
     format_line: Formatter,

@@ -4,6 +4,7 @@ A sentence that makes a search fail does not affect the others.
 """
 
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,21 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import means_full_memory
 from nmt_cli.search.beams import Found, SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.rules.rule import Rule
 from nmt_cli.search.search import Search, StepModel
+from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import (
-    BugError,
     Cause,
     Failure,
     Item,
     Outcome,
     Sentence,
     SlotSearch,
+    failure_of,
     outcome_of,
-    own_failure,
 )
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
@@ -33,8 +35,11 @@ REFILLED_SHARE = 1 / 16
 # Sentences that come one by one: encoding one of them stops all others for about a step, and
 # encoding several together hardly takes longer. So they join when the steps that they have waited,
 # added up, are this share of the sentences inside. Between an eighth and a half of 32 clients'
-# sentences the CPU time is the same; a quarter takes 7 % fewer steps than a half.
+# sentences the CPU time is the same; a quarter takes 7 % fewer steps than a half. While many are
+# inside, steps take longer in proportion, so newcomers wait for few of them.
 WAITED_SHARE = 1 / 4
+MOST_WAITED = 3
+PASSED_BUG = "several sentences met a bug that halves of them did not meet; please report it"
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
 # Gets the tickets of the sentences inside after a step; may return some that are to leave.
@@ -47,24 +52,6 @@ class Finish(Generic[Item]):
 
     needs: Callable[[Item], bool]  # whether an item is to be completed
     complete: Callable[[list[Found], list[Item]], Iterable[Found]]
-
-
-class SearchSize:
-    """At most ``max_tokens`` are searched at a time, but ``least`` sentences however long they are.
-
-    When memory was full, ``lower_to`` lowers ``max_tokens`` for good.
-    """
-
-    def __init__(self, max_tokens: int, least: int = 1) -> None:
-        self.max_tokens, self._least = max_tokens, least
-
-    def num_slots(self, tokens: int) -> int:
-        """Return how many sentences of so many tokens are searched at a time."""
-        return max(self._least, self.max_tokens // tokens)
-
-    def lower_to(self, max_tokens: int) -> None:
-        """Search at most ``max_tokens`` at a time from now on; ``least`` no longer holds."""
-        self.max_tokens, self._least = max(1, min(self.max_tokens, max_tokens)), 1
 
 
 @dataclass(eq=False)
@@ -84,9 +71,9 @@ class _Supply(NamedTuple):
 
     take: Callable[[], tuple[Any, Any] | None]  # the next one; None: there is none now
     watch: Watch[Any]
-    # A window of lines: sentences that wait are prepared together, and a bug ends the search.
-    # Otherwise a sentence that waits may be withdrawn, and the others go on after a bug.
-    is_window: bool
+    # Whether sentences that wait are prepared together, and those that are done completed together,
+    # because nobody waits for a single one.
+    is_text: bool
 
 
 class Driver(Generic[Ticket, Item]):
@@ -110,59 +97,46 @@ class Driver(Generic[Ticket, Item]):
         *,
         give_up: Callable[[], None] = lambda: None,
         finish: Finish[Item] | None = None,
+        may_begin_with: Callable[[Item, Item], bool] = lambda one, other: True,
     ) -> None:
         """``start(items, most)`` begins a search for ``items``, which may grow to ``most`` of them.
 
+        All of them may begin a search together with the first by ``may_begin_with``.
+
         ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
-        memory of a search that failed. In a window ``finish`` gets the sentences of several steps
-        at once.
+        memory of a search that failed. ``finish`` gets the sentences of several steps of a text at
+        once.
         """
         self._start, self.size, self._tokens_of = start, size, tokens_of
-        self._give_up, self._finish = give_up, finish
+        self._give_up, self._finish, self._may_begin_with = give_up, finish, may_begin_with
         self._clear()
 
     def run(
         self,
         take: Callable[[], tuple[Ticket, Item] | None],
         watch: Watch[Ticket] = lambda inside: None,
+        *,
+        is_text: bool = False,
     ) -> Iterator[tuple[Ticket, Outcome]]:
         """Yield the outcome of each sentence when it is done, until none is left and none comes.
 
         ``take`` returns the next sentence and its ticket, or None if there is none now. After each
         step ``watch`` gets the tickets of the sentences inside, and the sentences whose tickets it
         returns leave without an outcome. A bug is the outcome of the sentence that meets it alone.
+
+        In a text nobody waits for a single sentence, so more of them are prepared and finished at
+        once. Long sentences come first, so that fewer slots are busy with long ones at the end.
         """
-        return self._run(deque(), _Supply(take, watch, is_window=False))
-
-    def run_window(
-        self,
-        sentences: Iterable[tuple[Ticket, Item]],
-        watch: Watch[Ticket] = lambda inside: None,
-    ) -> Iterator[tuple[Ticket, Outcome]]:
-        """Yield the outcome of each sentence when it is done; ``sentences`` are longest first.
-
-        The sentences get shorter, so that more of them fit. When twice as many fit as when the
-        search began, it ends and the next one begins. Raises BugError for a bug, with the tickets
-        of the fewest sentences that halving finds.
-        """
-        waiting, most_like = deque(sentences), self.most_like
-        while waiting:
-            too_many = 2 * most_like(waiting[0][1])
-
-            def take(too_many: int = too_many) -> tuple[Ticket, Item] | None:
-                fits = bool(waiting) and most_like(waiting[0][1]) < too_many
-                return waiting.popleft() if fits else None
-
-            yield from self._run(deque(), _Supply(take, watch, is_window=True))
+        return self._run(deque(), _Supply(take, watch, is_text))
 
     def most_like(self, item: Item) -> int:
         """Return how many sentences as long as ``item`` are searched at a time."""
         return self.size.num_slots(self._tokens_of(item))
 
-    def founds(self, sentences: Iterable[Item]) -> Iterator[Found]:
+    def found_for(self, sentences: Iterable[Item]) -> Iterator[Found]:
         """Yield what is found for ``sentences``, by their numbers, until an error is raised."""
         take = partial(next, enumerate(sentences), None)
-        self._supply = _Supply(take, lambda inside: None, is_window=True)
+        self._supply = _Supply(take, lambda inside: None, is_text=True)
         for entry, found in self._attempt(deque()):
             yield found._replace(number=cast(int, entry.ticket))
 
@@ -173,7 +147,7 @@ class Driver(Generic[Ticket, Item]):
         # The sentences that the search has taken and that have no outcome, in the order of taking.
         self._suspects: dict[_Entry[Ticket, Item], None] = {}
         self._longest = 0  # tokens of a slot
-        self._is_ending = False
+        self._admits_no_more = False
         self._num_waited = 0  # steps, of all newcomers that could join
 
     def _run(self, waiting: _Waiting, supply: _Supply) -> Iterator[tuple[Ticket, Outcome]]:
@@ -181,6 +155,7 @@ class Driver(Generic[Ticket, Item]):
             self._supply = supply
             try:
                 for entry, found in self._attempt(waiting):
+                    self.size.note_searched(1)
                     yield entry.ticket, outcome_of(found)
                 return
             except Exception as error:
@@ -190,7 +165,7 @@ class Driver(Generic[Ticket, Item]):
                     raise  # searching again would not help
                 # A failure is kept without its error, unless this is a bug: a traceback would keep
                 # the tensors of the failed step in memory.
-                failure = own_failure(error) or Failure(Cause.BUG, str(error), error)
+                failure = failure_of(error) or Failure(Cause.BUG, str(error), error)
             finally:
                 self._clear()
             met = set(suspects)
@@ -200,22 +175,25 @@ class Driver(Generic[Ticket, Item]):
     def _search_again(
         self, suspects: Sequence[_Entry[Ticket, Item]], failure: Failure, supply: _Supply
     ) -> Iterator[tuple[Ticket, Outcome]]:
-        half, all_well = len(suspects) // 2, True
-        ends_the_run = failure.bug is not None and supply.is_window
-        if half == 0 and not ends_the_run:
+        was_alone = len(suspects) == 1 and supply.take is _none
+        if was_alone:
             yield suspects[0].ticket, failure
             return
-        for part in (suspects[:half], suspects[half:]) if half else ():
-            again = deque(_Entry(entry.ticket, entry.item) for entry in part)
-            for ticket, outcome in self._run(again, supply._replace(take=_none)):
+        half, all_well = (len(suspects) + 1) // 2, True
+        for part in (suspects[:half], suspects[half:]):
+            # Some may have been withdrawn while the other half was searched.
+            unwanted = set(supply.watch(entry.ticket for entry in part) or ())
+            anew = deque(_Entry(e.ticket, e.item) for e in part if e.ticket not in unwanted)
+            for ticket, outcome in self._run(anew, supply._replace(take=_none)):
                 all_well = all_well and not isinstance(outcome, Failure)
                 yield ticket, outcome
-        if ends_the_run:
-            assert failure.bug is not None
-            raise BugError([entry.ticket for entry in suspects], failure.bug)
-        if failure.cause is Cause.NO_MEMORY and all_well:
+        if not all_well:
+            return
+        if failure.bug is not None and len(suspects) > 1:
+            logs.warning(f"{PASSED_BUG}:\n{''.join(traceback.format_exception(failure.bug))}")
+        if failure.cause is Cause.NO_MEMORY and len(suspects) > 1:
             longest = max(self._tokens_of(entry.item) for entry in suspects)
-            self.size.lower_to((len(suspects) - half) * longest)
+            self.size.lower_to(half * longest)
 
     def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket, Item], Found]]:
         """Search until no sentence waits and none comes; yield each sentence that is done."""
@@ -233,7 +211,7 @@ class Driver(Generic[Ticket, Item]):
             if unwanted := self._supply.watch(inside):
                 self._withdraw(search, set(unwanted), waiting)
             is_prepared = bool(waiting) and waiting[0].prepared is not None
-            if not self._inside and (self._is_ending or not is_prepared):
+            if not self._inside and (self._admits_no_more or not is_prepared):
                 for entry in waiting:
                     entry.prepared = None
                 self._clear()
@@ -253,24 +231,26 @@ class Driver(Generic[Ticket, Item]):
 
     def _fill(self, waiting: _Waiting) -> None:
         """Let sentences join while there is room."""
-        is_window = self._supply.is_window
-        at_once = self._search.num_slots if self._search is not None and is_window else 1
+        supply, search = self._supply, self._search
+        at_once = search.num_slots if search is not None and supply.is_text else 1
         newcomers: list[_Entry[Ticket, Item]] = []
-        while not self._is_ending:
+        is_filled = False
+        while not self._admits_no_more:
             if not waiting:
-                if is_window and self._is_full(self._longest, len(newcomers)):
-                    break
-                while len(waiting) < at_once and (taken := self._supply.take()) is not None:
+                while len(waiting) < at_once and (taken := supply.take()) is not None:
                     waiting.append(_Entry(*taken))
-            if not waiting or not self._has_room(waiting[0].item, newcomers):
+            if not waiting:
+                break
+            if not self._has_room(waiting[0].item, newcomers):
+                is_filled = True
                 break
             newcomers.append(waiting.popleft())
         if not newcomers:
             self._num_waited = 0  # those that waited have left
             return
         self._num_waited += len(newcomers)
-        waits = self._num_waited < WAITED_SHARE * len(self._inside)
-        if waits and not is_window and not self._is_ending:
+        least_waited = min(MOST_WAITED, WAITED_SHARE * len(self._inside))
+        if self._num_waited < least_waited and not is_filled and not supply.is_text:
             waiting.extendleft(reversed(newcomers))
         else:
             self._num_waited = 0
@@ -279,18 +259,19 @@ class Driver(Generic[Ticket, Item]):
     def _has_room(self, item: Item, newcomers: Sequence[_Entry[Ticket, Item]]) -> bool:
         """Return whether ``item`` may join together with ``newcomers``."""
         if self._search is not None and not self._search.accepts(item):
-            self._is_ending = True
+            self._admits_no_more = True
+            return False
+        begins = self._search is None and newcomers
+        if begins and not self._may_begin_with(newcomers[0].item, item):
             return False
         tokens = self._tokens_of(item)
         longest = max(self._longest, tokens)
         if self._is_full(longest, len(newcomers)):
-            if self._supply.is_window:
-                return False
             # Would twice as many fit if the search began anew?
             present = [entry.item for entry in (*self._inside.values(), *newcomers)]
             present_longest = max(tokens, *map(self._tokens_of, present))
             num_slots = self.size.num_slots
-            self._is_ending = num_slots(present_longest) >= 2 * num_slots(self._longest)
+            self._admits_no_more = num_slots(present_longest) >= 2 * num_slots(self._longest)
             return False
         self._longest = longest
         return True
@@ -302,31 +283,35 @@ class Driver(Generic[Ticket, Item]):
             return False
         most = self.size.num_slots(longest)
         if self._search is not None:
-            is_window = self._supply.is_window
-            most = self._search.num_slots if is_window else self._search.slots_within(most)
+            most = self._search.slots_within(most)
         is_refilled = most - num_inside >= most * REFILLED_SHARE
         return num_inside + num_newcomers >= most or not is_refilled
 
     def _admit(self, newcomers: Sequence[_Entry[Ticket, Item]], waiting: _Waiting) -> None:
         """Put ``newcomers`` into slots, or back into ``waiting`` if the search has too few."""
         self._suspects |= dict.fromkeys(newcomers)
-        is_window, most = self._supply.is_window, self.size.num_slots(self._longest)
+        num_slots = self.size.num_slots
+        most = num_slots(self._longest)
         if self._search is None:
-            comes_no_more = is_window or self._supply.take is _none
+            comes_no_more = self._supply.take is _none
             items = [entry.item for entry in newcomers]
             self._search = self._start(items, len(items) if comes_no_more else most)
         search = self._search
         if search.num_slots > most and self._inside:
             self._leave(search.drop_free_slots())
         missing = len(self._inside) + len(newcomers) - search.num_slots
-        if missing > 0 and not is_window:
+        if missing > 0 and self._inside:
             self._leave(search.add_slots(missing, most))
         number = search.num_slots - len(self._inside)
         joining = newcomers[:number]
         waiting.extendleft(reversed(newcomers[number:]))
-        # The sentences of a window that wait are prepared in batches as large as the search.
-        entries = (*joining, *waiting) if is_window else joining
-        unprepared = [entry for entry in entries if entry.prepared is None]
+        unprepared = [entry for entry in joining if entry.prepared is None]
+        if self._supply.is_text:  # those that wait for this search are prepared together
+            unprepared += [
+                entry
+                for entry in waiting
+                if entry.prepared is None and num_slots(self._tokens_of(entry.item)) < 2 * most
+            ]
         self._suspects |= dict.fromkeys(unprepared)
         of_each = search.prepare([entry.item for entry in unprepared])
         for entry, prepared in zip(unprepared, of_each, strict=True):
@@ -339,12 +324,12 @@ class Driver(Generic[Ticket, Item]):
         self._found += [(self._inside.pop(found.number), found) for found in founds]
 
     def _finished(self, search: SlotSearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
-        """Return the sentences that are done; in a window, ``finish`` gets many at once."""
+        """Return the sentences that are done; in a text, ``finish`` gets many at once."""
         finish, done, self._found = self._finish, self._found, []
         if finish is not None:
             needing = [each for each in done if finish.needs(each[0].item)]
             done = [each for each in done if not finish.needs(each[0].item)]
-            collects = self._supply.is_window and self._inside
+            collects = self._supply.is_text and self._inside
             if collects and len(needing) < search.num_slots:
                 self._found = needing
             elif needing:
@@ -383,7 +368,7 @@ def search_all(
     """
     size = SearchSize(num_slots)
     driver = Driver[int, Item](lambda items, _: start(len(items)), size, lambda sentence: 1)
-    return driver.founds(sentences)
+    return driver.found_for(sentences)
 
 
 def _none() -> None:

@@ -13,10 +13,11 @@ from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.compiled_model import CompiledTransformer
-from nmt_cli.search.driver import Driver, Finish, SearchSize
+from nmt_cli.search.driver import Driver, Finish
 from nmt_cli.search.ensemble import Ensemble
 from nmt_cli.search.rules.rule import Rule
 from nmt_cli.search.search import BeamSearch, Search, StepModel
+from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ CACHED_ON_CPU = 192 << 20
 LEAST_SENTENCES = 8
 
 
-Searched = tuple[Any, Sentence]  # a sentence, and what its line recognizes it by
+TicketedSentence = tuple[Any, Sentence]  # with what its line recognizes it by
 
 
 class PreparedModels(NamedTuple):
@@ -99,6 +100,9 @@ class SearchEngine:
             self._tokens_of,
             give_up=self._end_after_failure,
             finish=finish_of(self.model),
+            may_begin_with=lambda one, other: (
+                self._graphed is None or one.has_rules == other.has_rules
+            ),
         )
 
     @contextmanager
@@ -123,18 +127,16 @@ class SearchEngine:
         """Free the memory of caches; no search may continue."""
         self._model.reset(0, 1)
 
-    def groups(self, searched: list[Searched]) -> list[list[Searched]]:
-        """Return ``searched`` in groups to be searched one after another.
+    def in_order(self, sentences: list[TicketedSentence]) -> list[TicketedSentence]:
+        """Return the sentences of a text in the order in which they are searched: longest first.
 
-        Sentences without rules are one group if there are CUDA graphs for them.
+        If there are CUDA graphs for sentences without rules, these come before the others.
         """
-        if self._graphed is None:
-            return [searched]
-        groups = [
-            [each for each in searched if each[1].has_rules == has_rules]
-            for has_rules in (False, True)
-        ]
-        return [group for group in groups if group]
+        are_split = self._graphed is not None
+        return sorted(
+            sentences,
+            key=lambda each: (are_split and each[1].has_rules, -len(each[1].tokens)),
+        )
 
     def _start(self, sentences: Sequence[Sentence], most: int) -> BeamSearch[Any]:
         """Return a search for ``sentences`` which may get ``most`` slots.

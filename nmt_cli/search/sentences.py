@@ -6,14 +6,13 @@ Nothing here needs torch, so that lines are prepared without it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from nmt_cli.messages.errors import LinesFailedError, NoTextError, means_full_memory
+from nmt_cli.messages.errors import NoTextError, means_full_memory
 from nmt_cli.search.beams import Found, Hypothesis
 
 if TYPE_CHECKING:
@@ -74,26 +73,8 @@ def outcome_of(found: Found) -> Outcome:
     return found.hypotheses or IMPOSSIBLE
 
 
-class BugError(Exception):
-    """``bug`` was raised while the texts at ``places`` were translated; they did not cause it."""
-
-    def __init__(self, places: Sequence[Any], bug: Exception) -> None:
-        super().__init__(places, bug)
-        self.places, self.bug = places, bug
-
-
-@contextmanager
-def naming_lines(line_of: Callable[[Any], int]) -> Iterator[None]:
-    """Turn a BugError into LinesFailedError; ``line_of`` returns the line at one of its places."""
-    try:
-        yield
-    except BugError as error:
-        failed = [line_of(place) for place in error.places]
-        raise LinesFailedError(min(failed), max(failed)) from error.bug
-
-
-def own_failure(error: Exception) -> Failure | None:
-    """Return why a line cannot be translated, or None if ``error`` is a bug.
+def failure_of(error: Exception) -> Failure | None:
+    """Return why a line cannot be translated; None if ``error`` is a bug.
 
     An error is not a bug if it is caused by the line itself or by full memory.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of the histogram
 
 
-class Figures:
+class RequestFigures:
     """Counts of requests, and what is read from the service when somebody asks."""
 
     def __init__(self) -> None:

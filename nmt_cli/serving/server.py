@@ -20,8 +20,7 @@ from nmt_cli.serving.models import Models, ServedGlossary
 from nmt_cli.serving.patterns import Patterns
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.service import Service
-from nmt_cli.serving.workers import ModelWorkers
-from nmt_cli.translating.workers.pool import WorkerStarter
+from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerStarter
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at connections without a request in progress
 
@@ -112,7 +111,8 @@ async def serve(
     async with AsyncExitStack() as stack:
         limits, glossaries, patterns, keys, origins, drain_seconds, logs_text = options
         workers = {
-            name: ModelWorkers(each, num_workers, limits.seconds) for name, each in starters.items()
+            name: Dispatcher(each, num_workers, seconds=limits.seconds)
+            for name, each in starters.items()
         }
         for each in workers.values():
             stack.callback(each.close)

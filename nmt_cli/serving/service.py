@@ -17,8 +17,9 @@ from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Choice, Model, Models, ServedGlossary, UnknownModelError
-from nmt_cli.serving.operation import Figures
+from nmt_cli.serving.operation import RequestFigures
 from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
+from nmt_cli.serving.request_batch import RequestBatch, Translating
 from nmt_cli.serving.requests import (
     REQUEST_ID,
     SMALL_REQUEST,
@@ -32,11 +33,9 @@ from nmt_cli.serving.requests import (
     json_object,
     query_fields,
 )
-from nmt_cli.serving.worker import Batch
-from nmt_cli.serving.workers import Figures as WorkerFigures
-from nmt_cli.serving.workers import Translating
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
 
 KEY_FIELDS = ("api_key", "auth_key")
@@ -81,7 +80,7 @@ class Service:
         self.state, self.detector = "starting", Detector(models.languages)
         self.num_characters = self.num_inside = 0  # requests that are being translated
         self.logs_text = False
-        self.figures = Figures()
+        self.figures = RequestFigures()
         self.figures.read_from(self)
         self._translating = translating
         self.aside = Aside(limits.seconds)
@@ -252,9 +251,11 @@ class Service:
         for place, model in enumerate(models):
             places.setdefault(model.name, []).append(place)
         batches = {
-            name: self._translating[name].submit([lines[place] for place in of_model])
+            name: RequestBatch([lines[place] for place in of_model])
             for name, of_model in places.items()
         }
+        for name, batch in batches.items():
+            self._translating[name].submit(batch)
         self.num_inside += 1
         try:
             await self._wait(http, [batch.done for batch in batches.values()])
@@ -314,12 +315,12 @@ def _digest(key: str) -> bytes:
 
 
 def _in_order(
-    places: Mapping[str, Sequence[int]], batches: Mapping[str, Batch]
+    places: Mapping[str, Sequence[int]], batches: Mapping[str, RequestBatch]
 ) -> list[Translation]:
     """Return the translations of all batches, each at its place."""
     found: dict[int, Translation] = {}
     for name, of_model in places.items():
-        found.update(zip(of_model, batches[name].found(), strict=True))
+        found.update(zip(of_model, batches[name].translations(), strict=True))
     return [found[place] for place in range(len(found))]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.messages.figures import counted
-from nmt_cli.search.sentences import Outcome, Sentence
-from nmt_cli.translating.line_jobs import Entry, LineJob, LineJobs, Ticket
+from nmt_cli.search.engine import SearchEngine
+from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.line_jobs import LineJob, LineJobs, Ticket, TicketedSentence
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
@@ -24,114 +23,104 @@ MOST_DIVIDED_LINES = 32
 # When sentences of divided lines fill this share of the room, no further ones of these join: a long
 # one takes seconds, and a line that comes meanwhile needs room.
 DIVIDED_SHARE = 3 / 4
+# The same as a number of sentences, by the device: a step on a CPU takes the longer the more are
+# inside, and 24 take no more time for each than 128.
+MOST_DIVIDED = {"cpu": 24, "cuda": 384}
 
-Key = TypeVar("Key")  # identifies a line
-
-
-class SentenceDriver(Protocol):
-    """Searches sentences; ``search.driver.Driver`` documents it."""
-
-    def run(  # noqa: D102
-        self,
-        take: Callable[[], Entry | None],
-        watch: Callable[[Iterable[Ticket]], Iterable[Ticket] | None],
-    ) -> Iterator[tuple[Ticket, Outcome]]: ...
-
-    def most_like(self, item: Sentence) -> int: ...  # noqa: D102
+LineKey = TypeVar("LineKey")  # identifies a line
 
 
-class Engine(Protocol):
-    """What searches, such as ``SearchEngine``."""
-
-    @property
-    def driver(self) -> SentenceDriver:
-        """What is used within ``computing``."""
-        ...
-
-    def computing(self, *, of_single_lines: bool = False) -> AbstractContextManager[None]:
-        """Return the context in which sentences are searched."""
-        ...
-
-    def free_caches(self) -> None:
-        """Free the memory that searches of single lines keep for the next ones."""
-        ...
-
-
-class LineSource(Protocol[Key]):
+class LineSource(Protocol[LineKey]):
     """Where lines come from, and where their translations go."""
 
-    def take(self) -> tuple[Key, Request] | None:
+    @property
+    def is_text(self) -> bool:
+        """Whether nobody waits for a single line.
+
+        Then all sentences that are known are searched longest first, and the memory of the search
+        is freed when none is left. Otherwise lines take turns, so that none waits for a long one.
+        """
+        ...
+
+    def take(self) -> tuple[LineKey, Request] | None:
         """Return the next line; None if there is none now."""
         ...
 
-    def take_withdrawn(self, inside: Collection[Key]) -> Collection[Key]:
+    def take_withdrawn(self, inside: Collection[LineKey]) -> Collection[LineKey]:
         """Return the lines that leave the search without an answer; others are ignored.
 
         This is called after each step, with the lines ``inside``.
         """
         ...
 
-    def answer(self, line: Key, answer: Translation | BaseException) -> None:
+    def answer(self, line: LineKey, answer: Translation | BaseException) -> None:
         """Take the translation of a line, or the bug that it met."""
         ...
 
-    def report(self, line: Key, what: str) -> None:
+    def report(self, line: LineKey, what: str) -> None:
         """Log that a line takes long: its name, and ``what``."""
         ...
 
 
-class ContinuousSearch(Generic[Key]):
+class ContinuousSearch(Generic[LineKey]):
     """Translates lines in one search, which each joins when it comes (continuous batching).
 
     Not to be shared between threads.
     """
 
-    def __init__(self, jobs: LineJobs, engine: Engine, lines: LineSource[Key]) -> None:
+    def __init__(self, jobs: LineJobs, engine: SearchEngine, lines: LineSource[LineKey]) -> None:
         """Translate ``lines`` in ``run``."""
         self._jobs, self._engine, self._lines = jobs, engine, lines
-        self._inside: dict[LineJob, Key] = {}  # lines that were taken, and have no answer yet
+        self._inside: dict[LineJob, LineKey] = {}  # lines that were taken, and have no answer yet
 
     def run(self) -> None:
         """Translate until there is no line to take, and all that were taken are answered.
 
-        An error that ends the search becomes the answer of all lines inside.
+        An error that ends the search becomes the answer of all lines inside, and is raised.
         """
         try:
-            with self._engine.computing(of_single_lines=True):
+            with self._engine.computing(of_single_lines=not self._lines.is_text):
                 self._translate()
         except BaseException as error:
             while self._inside:
                 _, line = self._inside.popitem()
                 with suppress(BaseException):  # ``answer`` may run a caller's code
                     self._lines.answer(line, error)
+            raise
 
     def free_caches(self) -> None:
         """Free the memory that is kept for the next ``run``."""
         self._engine.free_caches()
 
     def _translate(self) -> None:
-        driver, slow_lines = self._engine.driver, SlowLines(report=self._report)
-        turns = _Turns(self._next_line, driver.most_like)
+        driver, slow_lines = self._engine.driver, SlowLines(self._report)
+        is_text = self._lines.is_text
+        order: _LongestFirst | _Turns
+        if is_text:
+            order = _LongestFirst(self._next_lines)
+        else:
+            most_divided = MOST_DIVIDED[self._engine.chosen["device"]]
+            order = _Turns(self._next_line, driver.most_like, most_divided)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             tickets = list(inside)
             slow_lines.look(tickets)
-            unwanted = [ticket for job in self._withdraw() for ticket, _ in job.entries()]
+            unwanted = [ticket for job in self._withdraw() for ticket, _ in job.ticketed()]
             if unwanted:
-                turns.remove(unwanted)
+                order.remove(unwanted)
             # After a failure halves are searched, and a line may have been withdrawn while its
             # sentences were in the other half.
             return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
 
-        for ticket, outcome in driver.run(turns.take, watch):
-            turns.leave(ticket)
+        for ticket, outcome in driver.run(order.take, watch, is_text=is_text):
+            order.leave(ticket)
             job, place = ticket
             if job not in self._inside:  # it was withdrawn while a search failed
                 continue
             job.outcomes[place] = outcome
             if job.is_done:
-                if again := self._jobs.again(job):
-                    turns.add(again)
+                if retried := self._jobs.without_copies(job):
+                    order.add(retried)
                 else:
                     self._answer(job)
 
@@ -149,33 +138,71 @@ class ContinuousSearch(Generic[Key]):
             del self._inside[job]
         return jobs
 
-    def _next_line(self) -> list[Entry]:
+    def _next_line(self) -> list[TicketedSentence]:
         """Return the sentences of the next line that has some; none if there is no such line."""
         while (taken := self._lines.take()) is not None:
-            if entries := self._begun(*taken):
-                return entries
+            if sentences := self._begun([taken]):
+                return sentences
         return []
 
-    def _begun(self, line: Key, request: Request) -> list[Entry]:
-        """Return the sentences of ``line``; answer it if it has none."""
+    def _next_lines(self) -> list[TicketedSentence]:
+        """Return the sentences of all lines that are known now, the longest first."""
+        while lines := list(iter(self._lines.take, None)):
+            if sentences := self._begun(lines):
+                return self._engine.in_order(sentences)
+        return []
+
+    def _begun(self, lines: Sequence[tuple[LineKey, Request]]) -> list[TicketedSentence]:
+        """Return the sentences of ``lines``; answer those that have none."""
         try:
-            (job,) = self._jobs.prepare([request])
+            jobs = self._jobs.prepare([request for _, request in lines])
         except Exception as error:
-            self._lines.answer(line, _bug_of(error))
+            if len(lines) > 1:  # find the line that meets the bug
+                return [sentence for line in lines for sentence in self._begun([line])]
+            self._lines.answer(lines[0][0], error)
             return []
-        self._inside[job] = line
-        if not job.sentences:
-            self._answer(job)
-        return job.entries()
+        self._inside |= zip(jobs, (line for line, _ in lines), strict=True)
+        for job in jobs:
+            if not job.sentences:
+                self._answer(job)
+        return [sentence for job in jobs for sentence in job.ticketed()]
 
     def _answer(self, job: LineJob) -> None:
         line = self._inside.pop(job)
         try:
-            (translation,) = self._jobs.answers([job])
-        except LinesFailedError as error:
-            self._lines.answer(line, _bug_of(error))
-        else:
-            self._lines.answer(line, translation)
+            answer: Translation | Exception = self._jobs.answer(job)
+        except Exception as error:
+            answer = error
+        self._lines.answer(line, answer)
+
+
+class _LongestFirst:
+    """Which sentence joins next: the longest of all lines that were known when the last had joined.
+
+    So no line waits for more than those that were known with it.
+    """
+
+    def __init__(self, next_lines: Callable[[], list[TicketedSentence]]) -> None:
+        """``next_lines`` returns the sentences of the next lines, longest first; maybe none."""
+        self._next_lines = next_lines
+        self._waiting = deque[TicketedSentence]()
+
+    def take(self) -> TicketedSentence | None:
+        """Return the next sentence; None if there is none now."""
+        if not self._waiting:
+            self._waiting.extend(self._next_lines())
+        return self._waiting.popleft() if self._waiting else None
+
+    def add(self, sentences: Iterable[TicketedSentence]) -> None:
+        """Let sentences wait that were searched before."""
+        self._waiting.extendleft(sentences)
+
+    def leave(self, ticket: Ticket) -> None:
+        """Know that a sentence has left the search."""
+
+    def remove(self, unwanted: Collection[Ticket]) -> None:
+        """Let sentences with these tickets wait no longer."""
+        self._waiting = deque(each for each in self._waiting if each[0] not in unwanted)
 
 
 class _Turns:
@@ -186,34 +213,41 @@ class _Turns:
     """
 
     def __init__(
-        self, next_line: Callable[[], list[Entry]], most_like: Callable[[Sentence], int]
+        self,
+        next_line: Callable[[], list[TicketedSentence]],
+        most_like: Callable[[Sentence], int],
+        most_divided: int,
     ) -> None:
         """``next_line`` returns the sentences of a new line; none if there is none now.
 
-        ``most_like`` returns how many sentences as long as one are searched at a time.
+        ``most_like`` returns how many sentences as long as one are searched at a time. Of lines of
+        several sentences at most ``most_divided`` are.
         """
+        self._most_divided = most_divided
         self._next_line, self._most_like = next_line, most_like
-        self._waiting = deque[deque[Entry]]()  # of each line whose first sentence was taken
+        self._waiting = deque[
+            deque[TicketedSentence]
+        ]()  # of each line whose first sentence was taken
         self._divided = dict[Ticket, int]()  # pieces of sentences that were taken
         self._is_turn_of_new = True
 
-    def take(self) -> Entry | None:
+    def take(self) -> TicketedSentence | None:
         """Return the next sentence; None if there is none now."""
         for is_new in (self._is_turn_of_new, not self._is_turn_of_new):
-            entries = self._new() if is_new else self._oldest()
-            if entries:
+            sentences = self._new() if is_new else self._oldest()
+            if sentences:
                 self._is_turn_of_new = not is_new
-                ticket, sentence = entries.popleft()
-                if entries or not is_new:
+                ticket, sentence = sentences.popleft()
+                if sentences or not is_new:
                     self._divided[ticket] = len(sentence.tokens)
-                if entries:
-                    self._waiting.append(entries)
+                if sentences:
+                    self._waiting.append(sentences)
                 return ticket, sentence
         return None
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, sentences: Iterable[TicketedSentence]) -> None:
         """Let sentences of a line wait that were searched before."""
-        self._waiting.appendleft(deque(entries))
+        self._waiting.appendleft(deque(sentences))
 
     def leave(self, ticket: Ticket) -> None:
         """Know that a sentence has left the search."""
@@ -226,16 +260,16 @@ class _Turns:
         lines = [[entry for entry in line if entry[0] not in unwanted] for line in self._waiting]
         self._waiting = deque(deque(line) for line in lines if line)
 
-    def _new(self) -> deque[Entry]:
+    def _new(self) -> deque[TicketedSentence]:
         return deque(self._next_line() if len(self._waiting) < MOST_DIVIDED_LINES else ())
 
-    def _oldest(self) -> deque[Entry]:
+    def _oldest(self) -> deque[TicketedSentence]:
         most = math.inf  # pieces of a sentence that may overtake those before it
-        for number, entries in enumerate(self._waiting):
-            sentence = entries[0][1]
+        for number, sentences in enumerate(self._waiting):
+            sentence = sentences[0][1]
             if len(sentence.tokens) < most and self._has_room(sentence):
                 del self._waiting[number]
-                return entries
+                return sentences
             most = min(most, len(sentence.tokens) / 2)
         return deque()
 
@@ -247,12 +281,8 @@ class _Turns:
         """
         shortest = len(sentence.tokens) / 2
         num_divided = sum(num_pieces >= shortest for num_pieces in self._divided.values())
-        return num_divided < max(1, int(DIVIDED_SHARE * self._most_like(sentence)))
-
-
-def _bug_of(error: Exception) -> BaseException:
-    """Return what a LinesFailedError was raised from; any other error itself."""
-    return (isinstance(error, LinesFailedError) and error.__cause__) or error
+        share = int(DIVIDED_SHARE * self._most_like(sentence))
+        return num_divided < max(1, min(share, self._most_divided))
 
 
 class SlowLines:
@@ -263,11 +293,11 @@ class SlowLines:
 
     def __init__(
         self,
+        report: Callable[[LineJob, str], None],
         clock: Callable[[], float] = time.monotonic,
-        report: Callable[[LineJob, str], None] | None = None,
     ) -> None:
-        """``report`` gets the line, and what is said of it; by default it is logged."""
-        self._clock, self._report = clock, report or _log
+        """``report`` gets the line, and what goes on behind its name in the log."""
+        self._clock, self._report = clock, report
         self._job: LineJob | None = None
         self._since = self._next_look = clock()
         self._next_report = FIRST_REPORT_SECONDS
@@ -286,10 +316,6 @@ class SlowLines:
             self._next_report *= 2
             seconds = now - self._since
             self._report(job, f"{_described(job)} takes long, {seconds:.0f} s by itself so far.")
-
-
-def _log(job: LineJob, what: str) -> None:
-    logs.info(f"line {job.wanted.line:,} {what}")
 
 
 def _described(job: LineJob) -> str:

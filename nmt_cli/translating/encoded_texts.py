@@ -15,7 +15,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces, tag_id
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import INVISIBLE, SELECTORS
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.sentences import BugError, Failure, own_failure
+from nmt_cli.search.sentences import Failure, failure_of
 
 _NEVER_SEEN = re.compile(f"[{INVISIBLE}{SELECTORS}]+")
 # Also full-width signs, which are usual in Chinese, and accents behind their letters.
@@ -84,25 +84,16 @@ class KnownText:
 def encode_each(
     tokenizer: Tokenizer, texts: Sequence[str], side: Side = "source"
 ) -> list[list[int] | Failure]:
-    """Return the tokens of each text, or why it cannot be encoded. Raises BugError for a bug."""
+    """Return the tokens of each text, or why it cannot be encoded. Raises a bug."""
     try:
         return [*tokenizer.encode_batch(texts, side=side)]
     except Exception as error:
-        failure = error
-    encoded = [_encoded_alone(tokenizer, place, text, side) for place, text in enumerate(texts)]
-    if own_failure(failure) is None:  # a bug, but each text alone could be encoded
-        raise BugError(range(len(texts)), failure)
-    return encoded
-
-
-def _encoded_alone(tokenizer: Tokenizer, place: int, text: str, side: Side) -> list[int] | Failure:
-    try:
-        return tokenizer.encode_batch([text], side=side)[0]
-    except Exception as error:
-        own = own_failure(error)
-        if own is None:
-            raise BugError([place], error) from error
-        return own
+        failure = failure_of(error)
+        if len(texts) > 1:
+            return [each for text in texts for each in encode_each(tokenizer, [text], side)]
+        if failure is None:
+            raise
+        return [failure]
 
 
 def tag_pieces(tag: str | None, tokenizer: Tokenizer) -> Sequence[int]:

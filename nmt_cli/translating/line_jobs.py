@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
-from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.search.beams import Hypothesis
 from nmt_cli.search.sampling import gathered
 from nmt_cli.search.sentences import (
@@ -18,8 +16,7 @@ from nmt_cli.search.sentences import (
     Failure,
     Outcome,
     Sentence,
-    naming_lines,
-    own_failure,
+    failure_of,
 )
 from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
@@ -56,27 +53,19 @@ class LineJob:
     words: Sequence[str] = ()  # the leaves of the tree, if the model parses
     sentences: Sequence[Sentence] = ()
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by the place of the sentence
-    translation: Translation | None = None  # when it was answered
 
     @property
     def is_done(self) -> bool:
         """Whether all its sentences have an outcome."""
         return len(self.outcomes) == len(self.sentences)
 
-    def entries(self) -> list[Entry]:
+    def ticketed(self) -> list[TicketedSentence]:
         """Return its sentences as the driver of the search takes them."""
         return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]
 
 
 Ticket = tuple[LineJob, int]  # a line, and which of its sentences
-Entry = tuple[Ticket, Sentence]  # as the driver of the search takes it
-
-
-def longest_first(
-    entries: Iterable[Entry],
-) -> list[Entry]:
-    """Return the sentences of lines, the longest one first."""
-    return sorted(entries, key=lambda entry: len(entry[1].tokens), reverse=True)
+TicketedSentence = tuple[Ticket, Sentence]  # as the driver of the search takes it
 
 
 class LineJobs:
@@ -102,12 +91,12 @@ class LineJobs:
         self._too_long, self._words_of = too_long, words_of
 
     def prepare(self, requests: Sequence[Request]) -> list[LineJob]:
-        """Return a job for each line. Raises LinesFailedError for a bug."""
+        """Return a job for each line. Raises a bug."""
         if self._soft_glossary is not None:
             requests = list(map(self._soft_glossary.marked, requests))
         jobs = [LineJob(self._outputs.wanted(request)) for request in requests]
         texts = {
-            number: self._texts(number, *each)
+            number: self._texts(*each)
             for number, each in enumerate(zip(jobs, requests, strict=True))
         }
         if self._words_of is not None:
@@ -116,22 +105,20 @@ class LineJobs:
                 jobs[number].words = words
                 texts[number] = [" ".join(words)] if words else []
                 jobs[number].sources = list(map(ProtectedText, texts[number]))
-        owners = [number for number, of_line in texts.items() for _ in of_line]
         known_text = self._answers.known_text
         every_text = [known_text(text) for of_line in texts.values() for text in of_line]
-        with naming_lines(owners.__getitem__):
-            encoded = iter(encode_each(self._tokenizer, every_text))
-        for (number, of_line), job in zip(texts.items(), jobs, strict=True):
+        encoded = iter(encode_each(self._tokenizer, every_text))
+        for of_line, job in zip(texts.values(), jobs, strict=True):
             tokens = list(islice(encoded, len(of_line)))
             if not tokens:
                 continue
             try:
                 self._complete(job, tokens)
             except Exception as error:
-                job.error = _own_failure_of(number, error).reason
+                job.error = _failure_unless_bug(error).reason
         return jobs
 
-    def _texts(self, number: int, job: LineJob, request: Request) -> Sequence[str]:
+    def _texts(self, job: LineJob, request: Request) -> Sequence[str]:
         """Return the texts of the segments of a line; none if there is nothing to translate."""
         job.error = why_not_unicode(request.text) or job.wanted.error
         if job.error is not None:
@@ -149,7 +136,7 @@ class LineJobs:
         except SegmentsError as error:
             job.error = str(error)
         except Exception as error:
-            job.error = _own_failure_of(number, error).reason
+            job.error = _failure_unless_bug(error).reason
         return ()
 
     def _sources(self, segments: Sequence[str], wanted: Wanted) -> list[ProtectedText]:
@@ -173,31 +160,14 @@ class LineJobs:
         has_terms = is_kept and wanted.glossary and wanted.glossary.found_in(source.source)
         return is_kept and not has_terms
 
-    def put(self, ticket: Ticket, outcome: Outcome) -> None:
-        """Give a line the outcome of one of its sentences; answer it if this was the last one.
-
-        So lines are answered while the device searches others. Lines with a failed sentence may be
-        searched again, so only ``answers`` answers them. Where ``answer`` raises an error here,
-        ``answers`` calls it again and reports the error.
-        """
-        job, place = ticket
-        job.outcomes[place] = outcome
-        if job.is_done and not any(isinstance(each, Failure) for each in job.outcomes.values()):
-            with suppress(Exception):
-                job.translation = self.answer(job)
-
-    def answers(self, jobs: Sequence[LineJob]) -> list[Translation]:
-        """Return the translation of each line. Raises LinesFailedError for a bug."""
-        translations: list[Translation] = []
-        for number, job in enumerate(jobs):
-            try:
-                translations.append(job.translation or self.answer(job))
-            except Exception as error:
-                translations.append(Translation(error=_own_failure_of(number, error).reason))
-        return translations
-
     def answer(self, job: LineJob) -> Translation:
-        """Return the translation of a line whose sentences have outcomes; raises a bug."""
+        """Return the translation of a line whose sentences have outcomes. Raises a bug."""
+        try:
+            return self._answer(job)
+        except Exception as error:
+            return Translation(error=_failure_unless_bug(error).reason)
+
+    def _answer(self, job: LineJob) -> Translation:
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
         are_samples = len(outcomes) > len(job.parts)
         if are_samples:
@@ -234,8 +204,8 @@ class LineJobs:
             are_samples=are_samples,
         )
 
-    def again(self, job: LineJob) -> list[Entry]:
-        """Return sentences to search again: those without any output that copies their text."""
+    def without_copies(self, job: LineJob) -> list[TicketedSentence]:
+        """Return the sentences that have no output with what is to be copied, now without that."""
         places = {
             place
             for place, outcome in job.outcomes.items()
@@ -254,7 +224,7 @@ class LineJobs:
             for place, part in enumerate(job.parts)
         ]
         job.sentences = self._sentences(job, ())
-        return [entry for entry in job.entries() if entry[0][1] in places]
+        return [each for each in job.ticketed() if each[0][1] in places]
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
         """Return why a line has no translation; rules may be why no output is possible."""
@@ -353,9 +323,9 @@ def strict(translation: Translation) -> Translation:
     return translation._replace(alternatives=tuple(others), **best._asdict())
 
 
-def _own_failure_of(number: int, error: Exception) -> Failure:
-    """Return why line ``number`` could not be translated. Raises LinesFailedError for a bug."""
-    own = own_failure(error)
-    if own is None:
-        raise LinesFailedError(number, number) from error
-    return own
+def _failure_unless_bug(error: Exception) -> Failure:
+    """Return why a line could not be translated. Raises ``error`` if it is a bug."""
+    failure = failure_of(error)
+    if failure is None:
+        raise error
+    return failure

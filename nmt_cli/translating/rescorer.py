@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
@@ -12,15 +13,16 @@ from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
-from nmt_cli.search.driver import Driver, SearchSize
+from nmt_cli.search.driver import Driver
 from nmt_cli.search.members import Member, load_models
-from nmt_cli.search.sentences import Failure, Outcome, SlotSearch, naming_lines
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import Failure, Outcome, SlotSearch
 from nmt_cli.search.teacher_forcing import (
     SentencePair,
     TeacherForcing,
@@ -149,9 +151,12 @@ class Rescorer:
             else:
                 results[number] = pair
         longest_first = sorted(encoded.items(), key=lambda item: _tokens_of(item[1]), reverse=True)
-        with naming_lines(int):
-            for number, outcome in self._driver.run_window(longest_first):
-                results[number] = self._answer(outcome)
+        take = partial(next, iter(longest_first), None)
+        outcomes = dict(self._driver.run(take, is_text=True))
+        for number, outcome in sorted(outcomes.items()):
+            if isinstance(outcome, Failure) and outcome.bug is not None:
+                raise LinesFailedError(number, number) from outcome.bug
+            results[number] = self._answer(outcome)
         return [results[number] for number in sorted(results)]
 
     def _texts(self, source: str, target: str) -> tuple[str, str]:
@@ -169,14 +174,26 @@ class Rescorer:
     def _encoded(self, texts: Mapping[int, tuple[str, str]]) -> dict[int, SentencePair | Rescored]:
         """Return the tokens of each pair, or its result if the model reads nothing."""
         sides: list[list[list[int] | Failure]] = []
-        with naming_lines(list(texts).__getitem__):
-            for number, side in enumerate(SIDES):
-                of_side = [pair[number] for pair in texts.values()]
+        for place, side in enumerate(SIDES):
+            of_side = [pair[place] for pair in texts.values()]
+            try:
                 sides.append(encode_each(self._tokenizer, of_side, side))
+            except Exception as error:
+                number = self._first_failing(texts, place)
+                raise LinesFailedError(number, number) from error
         return {
             number: self._pair(source, target)
             for number, source, target in zip(texts, *sides, strict=True)
         }
+
+    def _first_failing(self, texts: Mapping[int, tuple[str, str]], side: int) -> int:
+        """Return the number of the first text with which encoding this side meets a bug."""
+        for number, pair in texts.items():
+            try:
+                encode_each(self._tokenizer, [pair[side]], SIDES[side])
+            except Exception:
+                return number
+        return min(texts)
 
     def _pair(
         self, source: list[int] | Failure, target: list[int] | Failure

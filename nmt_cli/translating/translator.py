@@ -17,16 +17,16 @@ from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_B
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.members import load_models
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import naming_lines
 from nmt_cli.translating.answers import AnswerOptions, Answers
-from nmt_cli.translating.continuous_search import ContinuousSearch, Key, LineSource, SlowLines
+from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_jobs import LineJobs, TooLong, longest_first
+from nmt_cli.translating.line_jobs import LineJobs, TooLong
+from nmt_cli.translating.lines_of_a_window import LinesOfAWindow
 from nmt_cli.translating.model_search import engine_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.service import Service
+from nmt_cli.translating.submitted_lines import SubmittedLines
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 
@@ -163,7 +163,7 @@ class Translator:
         self._jobs = LineJobs(
             tokenizer, outputs, answers, segmenter, lengths.source, too_long, words_of
         )
-        self._service = Service(self._jobs, self._engine)
+        self._submitted = SubmittedLines(self._jobs, self._engine)
         self._settings, self._tokenizer = settings, tokenizer
 
     @classmethod
@@ -216,17 +216,10 @@ class Translator:
         Raises LinesFailedError for a bug; the error holds the translations of the lines before.
         """
         require_lines(lines)
-        failure, requests = None, list(numbered(lines))
-        while True:
-            try:
-                with self._service.paused():
-                    finished = self._translate_together(requests)
-                break
-            except LinesFailedError as error:
-                failure, requests = error, requests[: error.first]
-        if failure is not None:
-            raise LinesFailedError(failure.first, failure.last, finished) from failure.__cause__
-        return finished
+        window = LinesOfAWindow(numbered(lines))
+        with self._submitted.paused():
+            self.continuous_search(window).run()
+        return window.finished()
 
     def submit(
         self, line: str | Request, *, most_waiting: int | None = None, timeout: float | None = None
@@ -243,9 +236,9 @@ class Translator:
 
         Raises queue.Full if ``most_waiting`` lines wait, and RuntimeError after ``close``.
         """
-        return self._service.submit(line, most_waiting, timeout)
+        return self._submitted.submit(line, most_waiting, timeout)
 
-    def continuous_search(self, lines: LineSource[Key]) -> ContinuousSearch[Key]:
+    def continuous_search(self, lines: LineSource[LineKey]) -> ContinuousSearch[LineKey]:
         """Return what translates ``lines`` as they come, while nothing else uses the translator."""
         return ContinuousSearch(self._jobs, self._engine, lines)
 
@@ -260,7 +253,7 @@ class Translator:
 
         settings, tokenizer = self._settings, self._tokenizer
         tokens = tokenizer.encode(target, "target")
-        with self._service.paused(), self._engine.computing():
+        with self._submitted.paused(), self._engine.computing():
             return attention_between(
                 settings,
                 tokenizer,
@@ -276,26 +269,13 @@ class Translator:
 
         At the end of a ``with`` block they are cancelled if it ends with an error.
         """
-        self._service.close(cancel_futures=cancel_futures)
+        self._submitted.close(cancel_futures=cancel_futures)
 
     def __enter__(self) -> Translator:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(cancel_futures=kind is not None)
-
-    def _translate_together(self, requests: Sequence[Request]) -> list[Translation]:
-        jobs = self._jobs.prepare(requests)
-        entries = longest_first(entry for job in jobs for entry in job.entries())
-        slow_lines = SlowLines()
-        with naming_lines(lambda ticket: jobs.index(ticket[0])), self._engine.computing():
-            while entries:
-                for group in self._engine.groups(entries):
-                    found = self._engine.driver.run_window(group, slow_lines.look)
-                    for ticket, outcome in found:
-                        self._jobs.put(ticket, outcome)
-                entries = longest_first(entry for job in jobs for entry in self._jobs.again(job))
-        return self._jobs.answers(jobs)
 
 
 def _search_settings(

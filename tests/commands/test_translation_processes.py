@@ -201,26 +201,33 @@ def test_the_processes_that_options_ask_for(monkeypatch):
         choose_processes("auto", 2, None)
 
 
-SHARED = Processes(2, True, False, is_automatic=True, adapts=True)
+SHARED = Processes(2, True, False, is_automatic=True)
 ALONE = Processes(1, False, False)
 LONG = 2 * translation_processes.BYTES_FOR_A_PROCESS
+CAPTIONS = 300_000  # bytes of 5,000 captions
 
 
 @pytest.mark.parametrize(
     ("coming", "is_steady", "expected"),
     [
         (Coming(LONG, True), False, SHARED),
-        (Coming(LONG, True), True, SHARED._replace(adapts=False)),
+        (Coming(CAPTIONS, True), True, SHARED),
         (Coming(LONG - 1, True), False, ALONE),
         (Coming(10, False), False, SHARED),  # an open pipe: its lines will show
         (Coming(10, False), True, ALONE),
-        (Coming(1 << 16, False), True, SHARED._replace(adapts=False)),
+        (Coming(1 << 16, False), True, SHARED),
     ],
 )
 def test_the_length_of_a_text_decides(monkeypatch, coming, is_steady, expected):
     monkeypatch.setattr(cpu, "cores", lambda: Cores(2))
     monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
     assert processes_that_pay("cpu", coming, is_steady=is_steady) == expected
+
+
+def test_a_text_that_is_too_short_for_all_cores_is_shared_by_fewer_processes(monkeypatch):
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(64))
+    monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
+    assert processes_that_pay("cpu", Coming(3 * LONG // 2, True), is_steady=True).number == 3
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,11 @@ from nmt_cli.training import attention_choice, gradient, starting, trainer
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
+from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, MostLines
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop
 from tests.benchmarks.shapes import Setup, Shape
@@ -414,19 +416,20 @@ def share_a_text(
         partial.facts["kind"] = "average"
     (run_dir / "in").write_text("".join(f"{line}\n" for line in lines))
     mode.invent = _ending_soon(mode, tokenizer.eos_id)
-    all_have_one = multiprocessing.get_context("fork").Barrier(2)  # so that each gets a window
-    whole, seen = Translator.translate_window, list[list[str]]()
+    all_have_one = multiprocessing.get_context("fork").Barrier(2)  # so that each gets lines
+    LINES_OF_A_TEXT["cuda"] = MostLines(2, 2)
+    whole, seen = LineJobs.prepare, list[str]()
 
-    def noting(translator: Translator, requests: Any) -> Any:
+    def noting(jobs: LineJobs, requests: Any) -> Any:
         if not seen:
             all_have_one.wait(timeout=60)
-        seen.append([request.text for request in requests])
-        translations = whole(translator, requests)
+        seen.extend(request.text for request in requests)
+        prepared = whole(jobs, requests)
         noted = {"lines": seen, "devices": sorted(mode.devices), "illegal": mode.illegal}
         (run_dir / f"worker-{os.getpid()}").write_text(json.dumps(noted))
-        return translations
+        return prepared
 
-    Translator.translate_window = noting  # type: ignore[method-assign, assignment]
+    LineJobs.prepare = noting  # type: ignore[method-assign, assignment]
     output = run_dir / "out"
     status = translate_command.run(
         run_dir / "model",

@@ -62,5 +62,4 @@ def test_two_devices_share_a_text(rehearse):
     workers = report.result["workers"]
     assert sorted(worker["devices"] for worker in workers) == [["cuda:0"], ["cuda:1"]]
     assert [worker["illegal"] for worker in workers] == [[], []]
-    windows = [lines[first : first + 2] for first in range(0, len(lines), 2)]
-    assert sorted(window for worker in workers for window in worker["lines"]) == sorted(windows)
+    assert sorted(line for worker in workers for line in worker["lines"]) == sorted(lines)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.search.driver import Driver, SearchSize
+from nmt_cli.search.driver import Driver
 from nmt_cli.search.search import Search
+from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS, TableModel
 from tests.table_search import random_table, search, settings
@@ -96,7 +97,7 @@ def test_the_slots_follow_the_number_of_sentences():
     assert list(line.outcomes) == [*range(10), "first"]
 
 
-@pytest.mark.parametrize(("num_inside", "together"), [(1, 1), (4, 1), (5, 2), (12, 2), (13, 3)])
+@pytest.mark.parametrize(("num_inside", "together"), [(1, 1), (4, 1), (5, 2), (12, 2), (100, 2)])
 def test_newcomers_wait_for_each_other_the_longer_the_more_they_stop(num_inside, together):
     line, joined = Line(counts_down), list[int]()
     line.waiting.extend((number, lasting(40)) for number in range(num_inside))
@@ -110,6 +111,31 @@ def test_newcomers_wait_for_each_other_the_longer_the_more_they_stop(num_inside,
     assert joined[: together + 1] == [0] * together + [together]
     assert line.model.num_started == [num_inside, together]
     assert len(line.outcomes) == num_inside + together
+
+
+def test_newcomers_that_fill_the_room_wait_for_no_others():
+    line, steps = Line(counts_down, max_tokens=40), list[int]()
+    line.waiting.extend((number, lasting(40 if number < 37 else 2)) for number in range(60))
+    line.run(lambda: steps.append(len(line.inside)))
+    # Three slots of 40 are free after each second step, and are filled before the next one.
+    assert steps[:6] == [40, 37, 40, 37, 40, 37]
+
+
+def test_the_sentences_of_a_text_that_wait_are_prepared_together(monkeypatch):
+    line, encoded = Line(counts_down, max_tokens=32), list[int]()
+    encode = line.model.encode
+
+    def counting(sentences, start_mark):
+        encoded.append(len(sentences))
+        return encode(sentences, start_mark)
+
+    monkeypatch.setattr(line.model, "encode", counting)
+    waiting = deque((number, Sentence((5 + number % 7, number), 60)) for number in range(100))
+    take = lambda: waiting.popleft() if waiting else None  # noqa: E731
+    assert len(dict(line.driver.run(take, is_text=True))) == 100
+    assert sum(encoded) == 100
+    assert max(encoded) >= 16  # as many as the search has slots
+    assert len(encoded) < 10 < len(line.model.num_started)
 
 
 def test_a_slot_is_kept_for_a_newcomer_that_waits():
@@ -145,16 +171,11 @@ def test_a_long_sentence_waits_until_few_enough_are_left():
     line = Line(counts_down, max_tokens=100)
     line.waiting.extend((number, lasting(3 + number, length=5)) for number in range(8))
     line.waiting.append(("long", lasting(2, length=50)))
-    before: list[list[Any]] = []
-
-    def after_step():
-        if "long" in line.inside:
-            assert len(line.inside) == 2  # with the long one only two fit
-        elif "long" not in line.outcomes:
-            before.append(line.inside)
-
-    line.run(after_step)
-    assert len(before[-1]) == 1
+    together: list[list[Any]] = []
+    line.run(lambda: together.append(line.inside))
+    joined = next(step for step, inside in enumerate(together) if "long" in inside)
+    assert [len(inside) for inside in together[joined - 2 : joined]] == [2, 1]
+    assert all(len(inside) <= 2 for inside in together[joined:])  # only two fit with it
     assert 2 * BEAM in line.model.num_rows
     assert len(line.outcomes) == 9
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fake_models import copying
-from tests.translating.test_service import SECONDS, submitted, untrained
+from tests.translating.test_submitted_lines import SECONDS, submitted, untrained
 
 BUG = TypeError("a bug of ours")
 
@@ -62,7 +62,7 @@ def test_a_callback_that_exits_leaves_no_line_without_an_answer(monkeypatch, num
         raise SystemExit
 
     translator, _ = copying(monkeypatch, fails_once)
-    with translator._service.paused():
+    with translator._submitted.paused():
         futures = [translator.submit(f"line {number}") for number in range(4)]
         for future in futures[:num_exits]:
             future.add_done_callback(callback)

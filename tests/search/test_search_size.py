@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.search import search_size
 from nmt_cli.search.attention_cache import HeadShape
-from nmt_cli.search.driver import SearchSize
 from nmt_cli.search.engine import default_max_tokens
+from nmt_cli.search.search_size import SearchSize
 
 MEBIBYTE = 1 << 20
 
@@ -49,3 +50,21 @@ def test_some_sentences_are_searched_together_however_long_they_are():
     assert size.num_slots(4_000) == 8
     size.lower_to(8_000)  # the memory was full
     assert size.num_slots(4_000) == 2
+
+
+def test_more_are_searched_again_when_many_sentences_have_found_room():
+    size, number = SearchSize(1_000, least=8), search_size.SENTENCES_UNTIL_RAISED
+    assert size.num_slots(1_000) == 8
+    size.lower_to(300)
+    size.lower_to(200)
+    size.note_searched(number - 1)
+    assert size.max_tokens == 200
+    for raised in (400, 800, 1_000, 1_000):
+        size.note_searched(number)
+        assert size.max_tokens == raised
+    assert size.num_slots(1_000) == 8
+    size.lower_to(500)  # full again: it takes twice as many until the next time
+    size.note_searched(2 * number - 1)
+    assert size.max_tokens == 500
+    size.note_searched(1)
+    assert size.max_tokens == 1_000

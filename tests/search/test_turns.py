@@ -3,11 +3,12 @@
 import threading
 import time
 
-from nmt_cli.translating import service as service_module
+from nmt_cli.translating import submitted_lines as service_module
+from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.service import SubmittedLine
+from nmt_cli.translating.submitted_lines import SubmittedLine
 from tests.fake_models import copying
-from tests.translating.test_service import SECONDS, Gate, texts_of
+from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 
 SOON = 10  # seconds; a call that takes longer waits for ever
 
@@ -69,7 +70,7 @@ def test_a_call_comes_before_the_lines_that_are_submitted_after_it(monkeypatch):
         translator.submit("first")
         assert gate.reached.wait(SECONDS)
         call = calling(translator, "call")
-        while not translator._service._pauses:
+        while not translator._submitted._pauses:
             time.sleep(0.001)
         translator.submit("second")
         gate.opened.set()
@@ -80,7 +81,7 @@ def test_a_call_comes_before_the_lines_that_are_submitted_after_it(monkeypatch):
 def test_lines_that_wait_for_a_call_are_translated_after_it(monkeypatch):
     monkeypatch.setattr(service_module, "IDLE_SECONDS", 0.0)
     translator, _ = copying(monkeypatch)
-    with translator._service.paused():
+    with translator._submitted.paused():
         future = translator.submit("a line")
         closing = threading.Thread(target=translator.close, daemon=True)
         closing.start()
@@ -93,7 +94,7 @@ def test_lines_that_wait_for_a_call_are_translated_after_it(monkeypatch):
 def test_a_forked_process_submits_and_translates(monkeypatch):
     # There the thread has ended, whatever it did in the parent.
     translator, _ = copying(monkeypatch)
-    service, ended = translator._service, threading.Thread()
+    service, ended = translator._submitted, threading.Thread()
     ended.start()
     ended.join()
     line_of_parent = SubmittedLine(Request("of the parent"))
@@ -106,3 +107,38 @@ def test_a_forked_process_submits_and_translates(monkeypatch):
     assert translator.submit("a line").result(SOON).text == "a line"
     assert not line_of_parent.future.done()
     translator.close()
+
+
+def test_threads_may_share_a_translator(monkeypatch):
+    """What is not to be shared between threads is used by one at a time, in any order of calls."""
+    translator, _ = copying(monkeypatch)
+    using, found = threading.Lock(), list[list[str]]()
+
+    def alone(call):
+        def calling_alone(*arguments):
+            assert using.acquire(blocking=False), "two threads prepare lines at the same time"
+            try:
+                time.sleep(0)  # lets another thread go on
+                return call(*arguments)
+            finally:
+                using.release()
+
+        return calling_alone
+
+    for name in ("prepare", "answer", "without_copies"):
+        monkeypatch.setattr(LineJobs, name, alone(getattr(LineJobs, name)))
+    lines = [f"line {number}" for number in range(20)]
+
+    def translate():
+        found.append([each.text for each in translator.translate(lines)])
+
+    def submit():
+        found.append([each.result(SECONDS).text for each in map(translator.submit, lines)])
+
+    threads = [threading.Thread(target=call, daemon=True) for call in 3 * (translate, submit)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(SECONDS)
+    translator.close()
+    assert found == 6 * [lines]

@@ -13,15 +13,15 @@ import pytest
 
 from nmt_cli.serving.app import app_of
 from nmt_cli.serving.models import Models, glossaries_of, models_of
+from nmt_cli.serving.request_batch import RequestBatch
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.server import Server, listening_socket
 from nmt_cli.serving.service import Service
-from nmt_cli.serving.worker import Batch
-from nmt_cli.serving.workers import Figures
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
-from nmt_cli.translating.workers.process import attention_page
+from nmt_cli.translating.workers.worker_main import attention_page
 
 REVERSING = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
 LIMITS = Limits(1 << 20, characters=100_000, lines=10_000, waiting_lines=20_000, seconds=60.0)
@@ -34,57 +34,54 @@ class TranslatorHere:
     def __init__(self, translator: Translator) -> None:
         self.translator, self.num_waiting = translator, 0
         self.drawing = ThreadPoolExecutor(1)
-        self.withdrawn: list[Batch] = []
+        self.withdrawn: list[RequestBatch] = []
 
-    def submit(self, requests):
-        batch, loop = Batch(requests), asyncio.get_running_loop()
+    def submit(self, batch):
+        loop = asyncio.get_running_loop()
 
         def answered(place, future):
             loop.call_soon_threadsafe(batch.answer, place, future.result())
 
-        for place, request in enumerate(requests):
+        for place, request in enumerate(batch.requests):
             if isinstance(request, AttentionOf):
                 future = self.drawing.submit(attention_page, self.translator, request)
             else:
                 future = self.translator.submit(request)
             future.add_done_callback(partial(answered, place))
-        return batch
 
     def withdraw(self, batch):
         self.withdrawn.append(batch)
 
     def figures(self):
-        return Figures()
+        return WorkerFigures()
 
 
 class Silent:
     """Takes the lines of requests, and answers those of a batch when ``answer`` is called."""
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.withdrawn: list[Batch] = []
+        self.batches: list[RequestBatch] = []
+        self.withdrawn: list[RequestBatch] = []
         self.num_waiting = 0
 
-    def submit(self, requests):
-        self.batches.append(Batch(requests))
-        return self.batches[-1]
+    def submit(self, batch):
+        self.batches.append(batch)
 
     def withdraw(self, batch):
         batch.done.cancel()
         self.withdrawn.append(batch)
 
     def figures(self):
-        return Figures(num_waiting=self.num_waiting)
+        return WorkerFigures(num_waiting=self.num_waiting)
 
 
 class Instant(Silent):
     """Answers at once that a line is not its text."""
 
-    def submit(self, requests):
-        batch = super().submit(requests)
-        for place, request in enumerate(requests):
+    def submit(self, batch):
+        super().submit(batch)
+        for place, request in enumerate(batch.requests):
             batch.answer(place, Translation(f"not {request.text}", -1.0))
-        return batch
 
 
 class Naming(Silent):
@@ -94,11 +91,10 @@ class Naming(Silent):
         super().__init__()
         self.name = name
 
-    def submit(self, requests):
-        batch = super().submit(requests)
-        for place, request in enumerate(requests):
+    def submit(self, batch):
+        super().submit(batch)
+        for place, request in enumerate(batch.requests):
             batch.answer(place, Translation(f"{request.text} by {self.name}", -1.0))
-        return batch
 
 
 class Running:

@@ -56,8 +56,8 @@ def test_the_others_go_on_while_a_stopped_worker_is_replaced(serving):
     assert metric(command, "nmt_cli_worker_deaths_total") == 1
     assert metric(command, "nmt_cli_worker_lines") == 0
     message = (
-        f"worker process {victim} has answered nothing for 4 s and is killed; it has lines of the "
-        f"requests {lost.result().headers['X-Request-ID']}."
+        f"worker process {victim} has answered nothing for 4 s and is killed; it has lines of "
+        f"request {lost.result().headers['X-Request-ID']}."
     )
     command.wait_for(re.escape(message))
 

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.serving.workers import ModelWorkers
 from nmt_cli.translating.translator import Translator
+from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.messages import Refused
 from tests.serving.conftest import REVERSING
 
@@ -252,7 +252,7 @@ def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
             pass
 
     async def open_workers():
-        workers = ModelWorkers(Starter(), 2)
+        workers = Dispatcher(Starter(), 2)
         with pytest.raises(UserError, match="the GPU is too small"):
             await workers.opened()
         await asyncio.sleep(0.05)  # enough to start another one

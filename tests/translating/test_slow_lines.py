@@ -1,6 +1,5 @@
 """A line that takes long by itself is named while it does."""
 
-from nmt_cli.messages import logs
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.continuous_search import SlowLines
 from nmt_cli.translating.line_jobs import LineJob
@@ -18,23 +17,23 @@ def job_of(line, *lengths):
     return LineJob(Wanted(line=line), sentences=[Sentence(range(length), 9) for length in lengths])
 
 
-def reports(monkeypatch, inside_at):
-    """Return {second: message}; ``inside_at(second)`` are the entries in the search."""
+def reports(inside_at):
+    """Return {second: message}; ``inside_at(second)`` are the sentences in the search."""
     found, clock = dict[int, str](), Clock()
-    monkeypatch.setattr(logs, "info", lambda text: found.setdefault(round(clock.now - 100), text))
-    slow = SlowLines(clock)
+
+    def report(job, what):
+        found.setdefault(round(clock.now - 100), f"line {job.wanted.line:,} {what}")
+
+    slow = SlowLines(report, clock)
     for second in range(60):
         clock.now = 100.0 + second
         slow.look(ticket for ticket, _ in inside_at(second))
     return found
 
 
-def test_a_line_in_parts_is_named_after_10_seconds_by_itself_and_then_less_and_less_often(
-    monkeypatch,
-):
-    own, other = job_of(1_207, 5, 7, 3).entries(), job_of(1_208, 4).entries()
+def test_a_line_in_parts_is_named_after_10_seconds_by_itself_and_then_less_and_less_often():
+    own, other = job_of(1_207, 5, 7, 3).ticketed(), job_of(1_208, 4).ticketed()
     found = reports(
-        monkeypatch,
         lambda second: [*own[second // 20 :], *(other if second < 5 else [])],
     )
     assert found == {
@@ -44,15 +43,14 @@ def test_a_line_in_parts_is_named_after_10_seconds_by_itself_and_then_less_and_l
     }
 
 
-def test_lines_that_are_searched_together_are_not_named(monkeypatch):
-    two = [*job_of(1, 5).entries(), *job_of(2, 7).entries()]
-    assert reports(monkeypatch, lambda second: two) == {}
+def test_lines_that_are_searched_together_are_not_named():
+    two = [*job_of(1, 5).ticketed(), *job_of(2, 7).ticketed()]
+    assert reports(lambda second: two) == {}
 
 
-def test_each_line_has_its_own_time_and_samples_are_no_parts(monkeypatch):
-    first, samples = job_of(3, 5).entries(), job_of(4, 6, 6).entries()
+def test_each_line_has_its_own_time_and_samples_are_no_parts():
+    first, samples = job_of(3, 5).ticketed(), job_of(4, 6, 6).ticketed()
     found = reports(
-        monkeypatch,
         lambda second: first if second < 9 else samples if second < 30 else [],
     )
     assert found[19] == "line 4 with 6 pieces takes long, 10 s by itself so far."

@@ -8,6 +8,7 @@ import torch
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.translating import request as request_module
@@ -270,19 +271,19 @@ def test_the_first_of_several_lines_that_meet_a_bug_is_named(monkeypatch):
     assert (error.first, error.last) == (3, 3)
 
 
-def test_a_bug_that_no_line_meets_alone_names_the_lines_that_met_it_together(monkeypatch):
+def test_a_bug_that_no_line_meets_alone_is_logged(monkeypatch):
     def fails(sources):
         texts = {ByteTokenizer().decode(source) for source in sources}
         if {"line 12", "line 40"} <= texts:
             raise ValueError("these two")
 
+    warnings: list[str] = []
+    monkeypatch.setattr(logs, "warning", warnings.append)
     translator, _ = copying(monkeypatch, fails=fails)
     lines = [f"line {number}" for number in range(64)]
-    found, error = failure_of(translator, lines)
-    assert found == lines[: error.first]
-    assert error.first <= 12
-    assert error.last >= 40
-    assert f"lines {error.first + 1} to {error.last + 1} could not" in str(error)
+    assert [each.text for each in translator.translate(lines)] == lines
+    assert warnings
+    assert all("ValueError: these two" in each for each in warnings)
 
 
 def test_a_bug_that_meets_every_line_ends_translation_soon(monkeypatch):
@@ -318,7 +319,7 @@ def test_a_bug_in_the_tokenizer_names_its_line(monkeypatch, method):
     assert str(error.__cause__) == "a bug of ours"
 
 
-def test_a_bug_in_encoding_that_no_line_meets_alone_names_all_of_them(monkeypatch):
+def test_lines_that_cannot_be_encoded_together_are_encoded_alone(monkeypatch):
     translator, _ = copying(monkeypatch)
     original = ByteTokenizer.encode_batch
 
@@ -328,9 +329,8 @@ def test_a_bug_in_encoding_that_no_line_meets_alone_names_all_of_them(monkeypatc
         return original(self, texts, side)
 
     monkeypatch.setattr(ByteTokenizer, "encode_batch", broken)
-    found, error = failure_of(translator, ["", *[f"line {number}" for number in range(64)]])
-    assert found == [""]
-    assert (error.first, error.last) == (1, 64)
+    lines = ["", *[f"line {number}" for number in range(64)]]
+    assert [each.text for each in translator.translate(lines)] == lines
 
 
 def test_pieces_without_text_are_an_error_of_the_line(monkeypatch):

@@ -3,18 +3,22 @@
 import gc
 import threading
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import Pipe
 from typing import Any
+
+import pytest
+import torch
 
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import MOST_KEPT
-from nmt_cli.translating.workers import process
+from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Bug, Ready, Shared, TextOf
-from nmt_cli.translating.workers.process import work_for_service
+from nmt_cli.translating.workers.worker_main import work
 from tests.fake_models import copying
-from tests.translating.test_service import SECONDS, Gate, texts_of
+from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 
 PAGE = AttentionOf("a", "b", "model", "en", "de")
 
@@ -23,8 +27,8 @@ PAGE = AttentionOf("a", "b", "model", "en", "de")
 def worker_of(translator):
     """Run a worker in a thread; the value is the command's end of the connection to it."""
     ours, theirs = Pipe()
-    arguments = theirs, lambda: translator
-    worker = threading.Thread(target=work_for_service, args=arguments, daemon=True)
+    run = partial(work, theirs, lambda: translator, of_service=True)
+    worker = threading.Thread(target=run, daemon=True)
     worker.start()
     try:
         assert isinstance(ours.recv(), Ready)
@@ -118,7 +122,7 @@ def test_what_lines_share_is_not_kept_when_it_is_withdrawn(monkeypatch):
 
 def test_a_page_is_drawn_between_the_lines_before_it_and_those_after_it(monkeypatch):
     translator, gate, _ = gated(monkeypatch, step=1)
-    monkeypatch.setattr(process, "attention_page", lambda _, wanted: Translation(wanted.model))
+    monkeypatch.setattr(worker_main, "attention_page", lambda _, wanted: Translation(wanted.model))
     with worker_of(translator) as connection:
         connection.send([(1, Request("first"))])
         assert gate.reached.wait(SECONDS)
@@ -149,7 +153,7 @@ def test_a_bug_is_the_answer_of_the_line_or_the_page_that_meets_it(monkeypatch):
     def attention_page(translator, wanted):
         raise ValueError("another bug")
 
-    monkeypatch.setattr(process, "attention_page", attention_page)
+    monkeypatch.setattr(worker_main, "attention_page", attention_page)
     with worker_of(copying(monkeypatch, fails)[0]) as connection:
         connection.send([(1, Request("bad")), (2, Request("good")), (3, PAGE)])
         found = dict(answers_from(connection, 3))
@@ -159,8 +163,22 @@ def test_a_bug_is_the_answer_of_the_line_or_the_page_that_meets_it(monkeypatch):
         assert error in found[number].traceback
 
 
+def test_a_worker_whose_device_has_failed_ends_without_an_answer(monkeypatch):
+    def fails(sources):
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    ours, theirs = Pipe()
+    ours.send([(1, Request("a line"))])
+    with pytest.raises(torch.AcceleratorError):
+        work(theirs, lambda: copying(monkeypatch, fails)[0], of_service=True)
+    theirs.close()
+    assert isinstance(ours.recv(), Ready)
+    with pytest.raises(EOFError):
+        ours.recv()
+
+
 def test_an_idle_worker_frees_its_caches_and_goes_on(monkeypatch):
-    monkeypatch.setattr(process, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(worker_main, "IDLE_SECONDS", 0.0)
     translator, _ = copying(monkeypatch)
     freed = threading.Event()
     monkeypatch.setattr(translator._engine, "is_compiled", True)  # else each search frees them
@@ -176,7 +194,7 @@ def test_an_idle_worker_frees_its_caches_and_goes_on(monkeypatch):
 def test_a_worker_whose_command_has_ended_ends_after_the_step(monkeypatch):
     translator, gate, steps = gated(monkeypatch, step=2)
     pages: list[Any] = []
-    monkeypatch.setattr(process, "attention_page", lambda *asked: pages.append(asked))
+    monkeypatch.setattr(worker_main, "attention_page", lambda *asked: pages.append(asked))
     with worker_of(translator) as connection:
         connection.send([(1, Request("a line of many pieces")), (2, PAGE), (3, Request("c"))])
         assert gate.reached.wait(SECONDS)

@@ -3,29 +3,25 @@
 import os
 import signal
 import subprocess
+import threading
 import time
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from nmt_cli.launch.node_workers import PARENT, die_with_parent
-from nmt_cli.translating.translation import Translation
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.request import numbered
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.workers import process
+from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import WorkerModel
-from nmt_cli.translating.workers.pool import WorkerPool
 from nmt_cli.translating.workers.starter import Starter
+from nmt_cli.translating.workers.text_workers import TextWorkers
+from tests.translating.fake_workers import FakeTranslator
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-
-
-class Echo:
-    def __init__(self, chosen=None):
-        self.chosen = chosen or {"precision": "fp32"}
-
-    def translate_window(self, lines):
-        return [Translation(line) for line in lines]
 
 
 class Forked:
@@ -40,7 +36,7 @@ class Forked:
             try:
                 os.environ.pop(PARENT, None)
                 die_with_parent()
-                process._serve(Connection(os.dup(pass_fds[0])))
+                worker_main._serve(Connection(os.dup(pass_fds[0])))
             finally:
                 os._exit(1)
 
@@ -54,22 +50,41 @@ class Forked:
 @pytest.mark.parametrize("num_workers", [1, 3])
 def test_a_killed_starter_and_its_workers_are_replaced_once(monkeypatch, num_workers):
     monkeypatch.setattr(Forked, "num_started", 0)
-    monkeypatch.setattr(Translator, "load", lambda *_, **__: Echo())
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: FakeTranslator(Path()))
     monkeypatch.setattr(subprocess, "Popen", Forked)
     windows = [[f"line {number}"] * 5 for number in range(40)]
     found = []
-    with Starter() as of_workers:
-        of_workers.load(WorkerModel(Path("none"), {}, 1, on_gpus=False, quiet=True))
-        pool = WorkerPool(of_workers, num_workers)
-        pool.open()
-        for window in pool.translate_windows(iter(windows)):
-            found.append([translation.text for translation in window])
-            if len(found) == 3:
-                assert of_workers._process is not None
-                pid = of_workers._process.pid
-                of_workers._process.kill()
-                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-                time.sleep(0.05)  # its workers end, too
-        pool.close()
+    with Starter() as starter:
+        starter.load(WorkerModel(Path("none"), {}, 1, on_gpus=False, quiet=True))
+        with closing(TextWorkers(starter, num_workers)) as workers:
+            workers.open()
+            for window in workers.translate_windows(list(numbered(each)) for each in windows):
+                found.append([translation.text for translation in window])
+                if len(found) == 3:
+                    assert starter._process is not None
+                    pid = starter._process.pid
+                    starter._process.kill()
+                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                    time.sleep(0.05)  # its workers end, too
     assert found == windows
     assert Forked.num_started == 2
+
+
+def test_a_starter_that_is_closed_while_the_model_loads_begins_no_other_load(monkeypatch):
+    monkeypatch.setattr(Forked, "num_started", 0)
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: time.sleep(100))
+    monkeypatch.setattr(subprocess, "Popen", Forked)
+    starter, errors = Starter(), list[str]()
+    starter.load(WorkerModel(Path("none"), {}, 1, on_gpus=False, quiet=True))
+
+    def start():
+        with pytest.raises(UserError) as caught:
+            starter.start(0)
+        errors.append(str(caught.value))
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    starter.close()
+    thread.join(10)
+    assert errors == ["the command ends."]
+    assert Forked.num_started == 1

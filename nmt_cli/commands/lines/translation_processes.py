@@ -12,7 +12,7 @@ import stat
 import struct
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -37,12 +37,13 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import WorkerModel
-from nmt_cli.translating.workers.pool import WorkerPool
 from nmt_cli.translating.workers.starter import Starter
+from nmt_cli.translating.workers.text_workers import TextWorkers
 
-# Processes share a text only if there is work for all cores: at least two windows for each, as the
-# last window keeps only one busy. 1,024 lines of news, a window, have some 120 KB.
-BYTES_FOR_A_PROCESS = 1 << 18
+# Two threads of a process wait for each other at each step, which takes a quarter more CPU time
+# than one thread does for the same lines. A process that gets 16 KiB, some 250 captions, saves more
+# than its start takes.
+BYTES_FOR_A_PROCESS = 1 << 14
 LEAST_WAITING = 1 << 15  # bytes in a pipe whose writer is faster than a translation; it holds 64 KB
 # Bytes beside the weights, which processes share. With base a worker took 0.4 GB; larger models,
 # ensembles and long lines take more.
@@ -56,11 +57,9 @@ class Processes(NamedTuple):
     are_workers: bool  # processes beside that of the command
     on_gpus: bool  # a GPU for each
     is_automatic: bool = False  # no option says how many
-    adapts: bool = False  # one process is used as long as few lines wait
-    divides: bool = False  # processes share a window if no other waits for them
 
 
-class Engine(NamedTuple):
+class TextTranslator(NamedTuple):
     """What translates, and what its options became."""
 
     translate: Callable[[Iterator[Sequence[Request]]], Iterator[list[Translation]]]
@@ -104,17 +103,15 @@ def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Proce
 
     With ``is_steady``, the output file records the number of threads, which must not change later.
     """
-    # Two threads of a process wait for each other at each step, which took a quarter more CPU time
-    # than one thread did for the same lines. A further process starts in a tenth of a second, less
-    # than a dozen lines take, so only the length of the text decides, not the time of starting.
     number = min(usable_cores(), free_memory() // MEMORY_OF_A_PROCESS)
     if coming.is_all:
-        is_long = coming.num_bytes >= number * BYTES_FOR_A_PROCESS
+        number = min(number, coming.num_bytes // BYTES_FOR_A_PROCESS)
+        is_long = number > 1
     else:
         is_long = not is_steady or coming.num_bytes >= LEAST_WAITING
     if number < 2 or not is_long or num_gpus(device):
         return Processes(1, False, False)
-    return Processes(number, True, False, is_automatic=True, adapts=not is_steady)
+    return Processes(number, True, False, is_automatic=True)
 
 
 def num_gpus(device: str) -> int:
@@ -149,7 +146,7 @@ def opened_engine(
     device: str,
     threads: int | None,
     options: Mapping[str, Any],
-) -> AbstractContextManager[Engine]:
+) -> AbstractContextManager[TextTranslator]:
     """Return what translates with ``model`` in this process, or in workers that end with the block.
 
     Entering the block raises UserError if the model, the device or an option is wrong.
@@ -162,7 +159,7 @@ def opened_engine(
 @contextmanager
 def _opened_translator(
     model: Path, device: str, threads: int | None, options: Mapping[str, Any]
-) -> Iterator[Engine]:
+) -> Iterator[TextTranslator]:
     if (chosen_device := device_name(device)) != "cpu":
         keep_freed_memory()
     set_num_threads(threads)
@@ -172,7 +169,7 @@ def _opened_translator(
         translator = Translator.load(model, device=chosen_device, **options)
     num_threads = useful_threads(chosen_device)
     with following_load(num_threads):
-        yield Engine(
+        yield TextTranslator(
             lambda windows: map(translator.translate_window, windows),
             translator.chosen,
             num_threads,
@@ -183,33 +180,20 @@ def _opened_translator(
 @contextmanager
 def _opened_workers(
     model: Path, processes: Processes, device: str, threads: int, options: Mapping[str, Any]
-) -> Iterator[Engine]:
-    number, _, on_gpus, is_automatic, adapts, divides = processes
+) -> Iterator[TextTranslator]:
+    number, _, on_gpus, is_automatic = processes
     meter = LoadMeter()
     with Starter() as starter:
         options = {**options, "device": device if on_gpus else "cpu"}
-        of_each = None if adapts else threads
-        starter.load(WorkerModel(model, options, of_each, on_gpus, quiet=logs.are_quiet()))
+        starter.load(WorkerModel(model, options, threads, on_gpus, quiet=logs.are_quiet()))
         loaded = starter.loaded()
-        advice = None
+        if is_automatic:
+            logs.info(f"{number} processes of one thread each share the text (see --workers).")
         if not on_gpus:
             others = meter.others(loaded.cpu_seconds)
             advice = advice_on_load(others, cores(), threads, number, option="--workers")
-
-        def report() -> None:
-            if is_automatic:
-                logs.info(f"{number} processes of one thread each share the text (see --workers).")
             if advice is not None:
                 logs.warning(advice)
-
-        if not adapts:
-            report()
-        all_threads = loaded.all_threads if adapts else None
-        pool = WorkerPool(
-            starter, number, all_threads=all_threads, when_shared=report, divides=divides
-        )
-        try:
-            pool.open()
-            yield Engine(pool.translate_windows, pool.chosen, threads, on_gpus)
-        finally:
-            pool.close()
+        with closing(TextWorkers(starter, number)) as workers:
+            workers.open()
+            yield TextTranslator(workers.translate_windows, workers.chosen, threads, on_gpus)

@@ -18,11 +18,11 @@ class WorkerModel(NamedTuple):
     threads: int | None  # None: as many as a process uses that is alone
     on_gpus: bool  # worker n uses GPU n
     quiet: bool
-    of_service: bool = False  # workers get numbered lines, at any time, in place of windows
+    of_service: bool = False  # lines come at any time, and none waits longer than it must
 
 
 class AttentionOf(NamedTuple):
-    """Asks a worker of a service for a page, which shows the attention of a sentence pair."""
+    """Asks a worker for a page, which shows the attention of a sentence pair."""
 
     text: str
     translation: str
@@ -32,7 +32,7 @@ class AttentionOf(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What several lines of a service ask for beside their texts; a worker gets it once."""
+    """What several lines ask for beside their texts; a worker gets it once."""
 
     request: Request  # whose text is empty
 
@@ -42,12 +42,12 @@ class TextOf(NamedTuple):
 
     shared: int
     text: str
+    line: int | None = None  # its number in a text
 
 
 class Loaded(NamedTuple):
     """The starter has loaded the model, unless each worker loads it onto a GPU."""
 
-    all_threads: int  # as many as a process uses that is alone
     cpu_seconds: float  # that this took
 
 
@@ -64,25 +64,16 @@ class Refused(NamedTuple):
     exit_status: int
 
 
-class Done(NamedTuple):
-    """The translations of the lines that a worker was given."""
-
-    translations: list[Translation]
-
-
 class SlowLine(NamedTuple):
-    """A line of a service takes long; it is answered later."""
+    """A line takes long; it is answered later."""
 
     what: str  # goes on behind the name of the line
 
 
 class Bug(NamedTuple):
-    """A bug that a worker met: what LinesFailedError holds."""
+    """A bug that a worker met with a line."""
 
-    first: int
-    last: int
-    finished: list[Translation]
     traceback: str
 
 
-Answer = Translation | Bug | SlowLine | None  # of a worker of a service; None: it is withdrawn
+Answer = Translation | Bug | SlowLine | None  # to a line; None: it is withdrawn

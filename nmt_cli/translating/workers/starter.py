@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -20,7 +21,7 @@ MOST_STARTS = 2
 PROGRAM = """
 from nmt_cli.launch.python_process import without_collections
 with without_collections():
-    from nmt_cli.translating.workers.process import main
+    from nmt_cli.translating.workers.worker_main import main
 main()
 """
 
@@ -39,6 +40,9 @@ class Starter:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Connection | None = None
         self._workers: set[int] = set()  # the processes that it forked and was not asked about
+        # ``close`` may be called while another thread waits for a worker, which begins no other
+        # process then.
+        self._beginning, self._is_closed = threading.Lock(), False
         self._begin()
 
     def load(self, model: WorkerModel) -> None:
@@ -69,13 +73,20 @@ class Starter:
         return None
 
     def close(self) -> None:
-        """Kill the starter; the kernel then kills its workers."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        if self._control is not None:
-            self._control.close()
-        self._process = self._control = self._loaded = None
+        """Kill the starter, also while another thread uses it; the kernel kills its workers."""
+        with self._beginning:
+            self._is_closed = True
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+        self._loaded = None
         self._workers.clear()
 
     def __enter__(self) -> Starter:
@@ -101,11 +112,15 @@ class Starter:
 
     def _answered(self, ask: Callable[[], T]) -> T:
         for _ in range(MOST_STARTS):
-            if self._process is None:
-                self._begin()
+            with self._beginning:
+                if self._is_closed:
+                    raise UserError("the command ends.")
+                if self._process is None:
+                    self._begin()
             with suppress(EOFError, OSError):  # the process was killed
                 return ask()
-            self.close()
+            with self._beginning:
+                self._end()
         raise UserError(
             "the process that holds the model for the workers was killed while it started; if the "
             "memory is full, give --workers 1."
@@ -126,9 +141,10 @@ class Starter:
         ours, theirs = Pipe()
         with theirs:
             self._send(("start", number))
-            assert self._control is not None
-            assert self._process is not None
-            send_handle(self._control, theirs.fileno(), self._process.pid)
+            control, holder = self._control, self._process
+            if control is None or holder is None:
+                raise EOFError
+            send_handle(control, theirs.fileno(), holder.pid)
             process = int(self._received())
             self._workers.add(process)
             return ours, process

@@ -1,4 +1,4 @@
-"""The lines that a worker of a service translates."""
+"""The lines that a worker translates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,15 @@ class WorkerLines:
     step of the search, so that one thread is enough.
     """
 
-    def __init__(self, connection: Connection, draw: Callable[[AttentionOf], Translation]) -> None:
-        """``draw`` returns a page."""
+    def __init__(
+        self,
+        connection: Connection,
+        draw: Callable[[AttentionOf], Translation],
+        *,
+        is_text: bool = False,
+    ) -> None:
+        """``draw`` returns a page. ``is_text`` is as in ``LineSource``."""
+        self.is_text = is_text
         self.is_closed = False  # the other end was closed
         self._connection, self._draw = connection, draw
         # ``Connection.poll`` makes such an object each time: 30 µs a step.
@@ -64,7 +71,7 @@ class WorkerLines:
         """Send the translation of a line after this step."""
         if isinstance(answer, BaseException):
             report = "".join(traceback.format_exception(answer))
-            self._answers.append((line, Bug(0, 0, [], report)))
+            self._answers.append((line, Bug(report)))
         else:
             self._answers.append((line, answer))
 
@@ -109,7 +116,9 @@ class WorkerLines:
         if isinstance(item, Shared):
             self._shared[number] = _with_terms(item.request)
         elif isinstance(item, TextOf):
-            self._waiting[number] = self._shared[item.shared]._replace(text=item.text)
+            self._waiting[number] = self._shared[item.shared]._replace(
+                text=item.text, line=item.line
+            )
         elif item is not None:
             self._waiting[number] = item
         else:

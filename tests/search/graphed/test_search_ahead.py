@@ -13,13 +13,14 @@ import torch
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
-from nmt_cli.search.driver import Driver, SearchSize, beam_search, search_all
+from nmt_cli.search.driver import Driver, beam_search, search_all
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.graphed.search import SearchAhead
 from nmt_cli.search.graphed.step import GraphedStep, Storage
 from nmt_cli.search.incremental import CachedTransformer
+from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import BOS, EOS, tiny_recipe
 from tests.search.graphed.replayed_steps import ReplayingRecorder

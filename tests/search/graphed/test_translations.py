@@ -238,12 +238,11 @@ def test_a_model_may_be_converted_between_calls():
 
 def test_a_failure_gives_up_all_graphs(monkeypatch):
     translator = running_ahead()
-    list(translator.translate(LINES[:3]))
+    expected = list(translator.translate(LINES[:3]))
     graphed = translator._engine._graphed
     assert graphed._steps
     monkeypatch.setattr(GraphedTransformer, "steps", never)
-    with pytest.raises(Exception, match="because of a bug"):
-        list(translator.translate(LINES[:3]))
+    assert_same(list(translator.translate(LINES[:3])), expected)  # each line without graphs
     assert not graphed._steps
 
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 
 from nmt_cli.messages import logs
-from nmt_cli.translating.continuous_search import ContinuousSearch, Engine
+from nmt_cli.search.engine import SearchEngine
+from nmt_cli.translating.continuous_search import ContinuousSearch
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
@@ -51,7 +52,7 @@ class Pause:
     num_lines_before = 0
 
 
-class Service:
+class SubmittedLines:
     """Takes lines from any thread, and translates them in a thread of its own.
 
     The thread starts with the first line. It ends if no line comes for ``IDLE_SECONDS``, and the
@@ -61,7 +62,9 @@ class Service:
     Submitted lines and callers of ``paused`` use the model in the order in which they came.
     """
 
-    def __init__(self, jobs: LineJobs, engine: Engine) -> None:
+    is_text = False
+
+    def __init__(self, jobs: LineJobs, engine: SearchEngine) -> None:
         self._jobs, self._engine = jobs, engine
         self._cancellations = Cancellations()
         self._changed = threading.Condition()  # guards what follows
@@ -117,7 +120,7 @@ class Service:
         """Let no submitted line use the model in this block.
 
         Waits until the lines that were submitted before are answered; no other line joins them.
-        Raises RuntimeError in a callback of a future, which the thread of the service runs.
+        Raises RuntimeError in a callback of a future, which that thread runs.
         """
         if threading.current_thread() is self._thread:
             raise RuntimeError(
@@ -202,7 +205,8 @@ class Service:
     def _run(self) -> None:
         search = ContinuousSearch(self._jobs, self._engine, self)
         while self._wait():
-            search.run()
+            with suppress(BaseException):  # it is the answer of the lines inside
+                search.run()
             with self._changed:
                 self._is_translating = False
                 self._changed.notify_all()

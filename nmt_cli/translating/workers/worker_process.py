@@ -1,93 +1,55 @@
-"""A process that translates, as the event loop of the HTTP process sees it, and its lines."""
+"""A process that translates, as the event loop of the command sees it."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nmt_cli.serving.requests import REQUEST_ID
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.batch import Batch, Line
 from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Shared, TextOf
 
-# Lines that a worker has at one time: as many as its search takes, so that the rest can still be
-# given to any worker, and a short request need not wait behind all lines of a long one.
-LINES_OF_A_WORKER = {"cpu": 128, "cuda": 512}
-DEATHS_UNTIL_ALONE = 2  # of workers with the same line, until it is translated alone
 SILENT_LOOKS = 5  # without an answer, until a worker counts as silent
 LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
 
 
-class Batch:
-    """The lines of one request, and their translations so far."""
+class MostLines(NamedTuple):
+    """How many lines a worker has at most, and how many of one batch if there are several."""
 
-    def __init__(self, requests: Sequence[Request | AttentionOf]) -> None:
-        self.requests, self.request_id = requests, REQUEST_ID.get()
-        self.shared = _shared(requests)  # None: each line is sent as a whole
-        self.translations: list[Translation | None] = [None] * len(requests)
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.num_taken = self.num_answered = 0
-        if not requests:
-            self.done.set_result(None)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether lines of it wait that no worker has had."""
-        return self.num_taken < len(self.requests) and not self.done.done()
-
-    def found(self) -> list[Translation]:
-        """Return the translation of each line, in order; the batch is done."""
-        return [translation for translation in self.translations if translation is not None]
-
-    def answer(self, place: int, translation: Translation) -> None:
-        """Note the translation of a line."""
-        self.translations[place] = translation
-        self.num_answered += 1
-        if self.num_answered == len(self.requests) and not self.done.done():
-            self.done.set_result(None)
+    of_all: int
+    of_a_batch: int
 
 
-def _shared(requests: Sequence[Request | AttentionOf]) -> Request | None:
-    """Return the phrases and other wishes of lines, if there are any and all lines have them."""
-    first = requests[0] if len(requests) > 1 else None
-    if not isinstance(first, Request) or first.own_rules is None:
-        return None
-    wishes = first._replace(text="")
-    return wishes if all(each[1:] == wishes[1:] for each in requests) else None
+# By the device. A search on a CPU takes 128 short sentences. In a service the rest of a batch waits
+# in the command, so that it can still be given to any worker. The time of a step on a CPU is in
+# proportion to the sentences inside, so a short line beside 24 of a long batch needs a fifth of the
+# time that it needs beside 128. For each sentence a search of 24 takes no more time than the other.
+LINES_OF_A_SERVICE = {"cpu": MostLines(128, 24), "cuda": MostLines(512, 384)}
+# A text keeps the searches full while the command writes its output.
+LINES_OF_A_TEXT = {"cpu": MostLines(192, 192), "cuda": MostLines(1024, 1024)}
 
 
-class Line(NamedTuple):
-    """A line of a batch; ``deaths`` counts the workers that died while they had it."""
-
-    batch: Batch
-    place: int
-    deaths: int = 0
-
-    def __str__(self) -> str:
-        """Return what the log calls it."""
-        place, number = self.place + 1, len(self.batch.requests)
-        return f"request {self.batch.request_id}: line {place:,} of {number:,}"
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether no other line may be translated beside it."""
-        return self.deaths >= DEATHS_UNTIL_ALONE
-
-
-class Worker(asyncio.Protocol):
+class WorkerProcess(asyncio.Protocol):
     """A worker process; it is starting until it has sent its first message.
 
     This is the end of its connection that never blocks; the worker has a ``Connection``.
     """
 
     def __init__(
-        self, number: int, process: int, hear: Callable[[Worker, Sequence[Any] | None], None]
+        self,
+        number: int,
+        process: int,
+        hear: Callable[[WorkerProcess, Sequence[Any] | None], None],
+        most: Mapping[str, MostLines],
     ) -> None:
-        """``hear`` gets the messages that have come, or None when the worker has died."""
-        self.number, self.process, self._hear = number, process, hear
+        """``hear`` gets the messages that have come, or None when the worker has died.
+
+        ``most`` lines are for it, by the device.
+        """
+        self.number, self.process, self._hear, self._most = number, process, hear, most
         self._transport: asyncio.WriteTransport | None = None
         self._received = bytearray()
         self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
@@ -95,6 +57,7 @@ class Worker(asyncio.Protocol):
         # By the numbers under which they were sent; withdrawn ones until it has confirmed that.
         self.lines: dict[int, Line] = {}
         self.is_starting = True
+        self.has_suspects = False  # and no other lines
         self.silent_looks = 0  # in a row, since the worker was asked and has sent nothing
         self._is_asked = False
         self.device = "cpu"
@@ -116,15 +79,22 @@ class Worker(asyncio.Protocol):
             self._is_asked = True
             self.send(NO_LINE, None)
 
-    def has_room(self, line: Line | None) -> bool:
-        """Return whether it may get ``line``, or any new line if that is None."""
-        if self.is_starting or self.is_silent:
-            return False
-        if len(self.lines) == 1 and next(iter(self.lines.values())).is_alone:
-            return False
-        if line is not None and line.is_alone:
-            return not self.lines
-        return len(self.lines) < LINES_OF_A_WORKER[self.device]
+    @property
+    def is_free(self) -> bool:
+        """Whether it may get lines."""
+        return not (self.is_starting or self.is_silent)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many lines as it may have."""
+        return len(self.lines) >= self._most[self.device].of_all
+
+    def has_room(self, batch: Batch) -> bool:
+        """Return whether it may get a line of ``batch``, if it is not full."""
+        most = self._most[self.device].of_a_batch
+        if len(self.lines) < most:
+            return True
+        return sum(line.batch is batch for line in self.lines.values()) < most
 
     def give(self, number: int, line: Line) -> None:
         """Let it have a line; before the first one of a batch it gets what all of them share."""
@@ -137,7 +107,7 @@ class Worker(asyncio.Protocol):
             self._shared[batch] = -number
             self.send(-number, Shared(batch.shared))
             batch.done.add_done_callback(lambda _: self.send(self._shared.pop(batch), None))
-        self.send(number, TextOf(self._shared[batch], request.text))
+        self.send(number, TextOf(self._shared[batch], request.text, request.line))
 
     def send(self, number: int, request: Request | AttentionOf | Shared | TextOf | None) -> None:
         """Send a line, or None to withdraw it; nobody gets it if the worker has died.

@@ -14,27 +14,23 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
-from typing import Protocol, TypeVar
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import LinesFailedError, UserError, reporting_full_memory
+from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.page import as_html
-from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import (
     AttentionOf,
-    Bug,
-    Done,
     Loaded,
     Ready,
     Refused,
@@ -42,68 +38,26 @@ from nmt_cli.translating.workers.messages import (
 )
 from nmt_cli.translating.workers.worker_lines import WorkerLines
 
-IDLE_SECONDS = 5.0  # without a line, until a worker of a service frees its caches
+IDLE_SECONDS = 5.0  # without a line, until a worker frees its caches
 
 
-class LineTranslator(Protocol):
-    """What a worker needs of a translator."""
-
-    chosen: dict[str, str]
-
-    def translate_window(self, lines: Sequence[str | Request]) -> list[Translation]:
-        """Return the translation of each line."""
-        ...
-
-
-AnyTranslator = TypeVar("AnyTranslator", bound=LineTranslator)
-
-
-def _announced(connection: Connection, load: Callable[[], AnyTranslator]) -> AnyTranslator | None:
-    """Load a translator and send that it is ready, or why it cannot be; return it."""
-    try:
-        with reporting_full_memory():
-            translator = load()
-    except UserError as error:
-        connection.send(Refused(str(error), error.exit_status))
-        return None
-    connection.send(Ready(translator.chosen))
-    return translator
-
-
-def work(connection: Connection, load: Callable[[], LineTranslator]) -> None:
-    """Translate the lists of lines that come, until the other end is closed.
-
-    With each list comes the number of threads to use from now on; None leaves it as it is.
-    """
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        translator = _announced(connection, load)
-        if translator is None:
-            return
-        while True:
-            lines, threads = connection.recv()
-            if threads is not None:
-                set_num_threads(threads)
-            connection.send(_answer(translator, lines))
-
-
-def _answer(translator: LineTranslator, lines: Sequence[str | Request]) -> Done | Bug:
-    try:
-        return Done(translator.translate_window(lines))
-    except LinesFailedError as error:
-        report = "".join(traceback.format_exception(error.__cause__ or error))
-        return Bug(error.first, error.last, list(error.finished), report)
-
-
-def work_for_service(connection: Connection, load: Callable[[], Translator]) -> None:
+def work(
+    connection: Connection, load: Callable[[], Translator], *, of_service: bool = False
+) -> None:
     """Translate lines and draw pages until the other end is closed.
 
-    Each line joins the search in progress. ``WorkerLines`` documents the messages.
+    Each line joins the search in progress. ``WorkerLines`` documents the messages. An error that is
+    no answer to a line, such as that of a GPU that has failed, ends the worker.
     """
     with suppress(BrokenPipeError, ConnectionResetError):
-        translator = _announced(connection, load)
-        if translator is None:
+        try:
+            with reporting_full_memory():
+                translator = load()
+        except UserError as error:
+            connection.send(Refused(str(error), error.exit_status))
             return
-        lines = WorkerLines(connection, partial(attention_page, translator))
+        connection.send(Ready(translator.chosen))
+        lines = WorkerLines(connection, partial(attention_page, translator), is_text=not of_service)
         search = translator.continuous_search(lines)
         while not lines.is_closed:
             if not lines.wait(IDLE_SECONDS):
@@ -130,7 +84,7 @@ def _serve(control: Connection) -> None:
     logs.configure(quiet=model.quiet)
     keep_freed_memory()
     set_num_threads(None)
-    all_threads = num_threads()
+    all_threads = num_threads()  # as many as a process uses that is alone
     set_num_threads(1)  # threads of a pool would be missing in the workers
     loaded: Translator | None = None
     if not model.on_gpus:
@@ -140,7 +94,7 @@ def _serve(control: Connection) -> None:
         except UserError as error:
             control.send(Refused(str(error), error.exit_status))
             return
-    control.send(Loaded(all_threads, time.process_time()))
+    control.send(Loaded(time.process_time()))
     gc.freeze()  # collecting garbage would copy the pages that workers share
     with suppress(EOFError, ConnectionResetError):
         while True:
@@ -173,7 +127,7 @@ def _be_worker(
             return Translator.load(model.path, **{**model.options, "device": f"cuda:{number}"})
 
         with following_load(num_threads(), warns=False):
-            (work_for_service if model.of_service else work)(connection, load)
+            work(connection, load, of_service=model.of_service)
         status = 0
     except BaseException:  # os._exit skips the interpreter's own traceback
         traceback.print_exc()

@@ -1,0 +1,339 @@
+"""The processes that translate with one model, and the lines that each has.
+
+Everything here runs in an event loop of the command, which imports no torch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple, Protocol
+
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.batch import Batch, Line
+from nmt_cli.translating.workers.messages import Answer, Ready, Refused, SlowLine
+from nmt_cli.translating.workers.suspects import Suspects
+from nmt_cli.translating.workers.worker_process import (
+    LINES_OF_A_SERVICE,
+    MostLines,
+    WorkerProcess,
+)
+
+MOST_FAILED_STARTS = 3
+SECONDS_BETWEEN_LOOKS = 1.0  # at workers, or a tenth of what a request may take if that is less
+LEAST_SECONDS = 2.0  # without an answer, until a worker is killed: a step may take as long
+SHOWN_BATCHES = 10  # of a worker that is killed
+
+
+class WorkerStarter(Protocol):
+    """What starts worker processes."""
+
+    def start(self, number: int) -> tuple[Connection, int]:
+        """Start worker ``number``; return the connection to it and its process."""
+        ...
+
+    def status_of(self, process: int) -> int | None:
+        """Return the exit status of a worker that has ended; None if it is unknown."""
+        ...
+
+    def close(self) -> None:
+        """Kill all workers."""
+        ...
+
+
+class WorkerFigures(NamedTuple):
+    """What the workers of a model have done, and have to do."""
+
+    num_lines: int = 0  # translated
+    num_pieces: int = 0  # of the translations
+    num_invisible: int = 0  # lines without some characters that nobody sees
+    num_deaths: int = 0  # of workers
+    num_waiting: int = 0  # lines
+    num_inside: int = 0  # lines that workers have
+    num_silent: int = 0  # workers that have lines and have not answered for a while
+    is_stuck: bool = False  # no worker answers
+    busy_seconds: Mapping[int, float] = {}  # by the number of the worker
+    processes: Mapping[int, int] = {}
+
+
+class Dispatcher:
+    """Gives lines to the workers of one model, from ``opened`` to ``close``.
+
+    Lines of several batches take turns, unless these are parts of a text. A worker that dies is
+    replaced, and its lines are given to others; those with which two workers have died are
+    ``Suspects``. A worker that has lines and answers nothing for as long as a request may take is
+    killed.
+    """
+
+    def __init__(
+        self,
+        starter: WorkerStarter,
+        num_workers: int,
+        *,
+        seconds: float = math.inf,
+        most_lines: Mapping[str, MostLines] = LINES_OF_A_SERVICE,
+        takes_turns: bool = True,
+        most_deaths_in_a_row: float = math.inf,
+    ) -> None:
+        """``seconds`` a request may take; ``most_lines`` are for a worker, by its device.
+
+        Without ``takes_turns``, batches are translated in the order in which they were submitted.
+        It breaks when more than ``most_deaths_in_a_row`` workers have died with no answer between.
+        """
+        self.workers: list[WorkerProcess] = []
+        self.chosen: dict[str, str] = {}  # of the workers' translators
+        self._starter, self._num_workers, self._most_lines = starter, num_workers, most_lines
+        self._seconds = max(seconds, LEAST_SECONDS)
+        self._takes_turns, self._most_deaths_in_a_row = takes_turns, most_deaths_in_a_row
+        # The starter waits for the model, and is not to be shared between threads.
+        self._thread = ThreadPoolExecutor(1, "starter")
+        self._waiting: deque[Batch] = deque()  # those with lines that no worker has
+        self._suspects = Suspects(has_other_workers=num_workers > 1)
+        self._numbers = count(1)  # of lines, which reports of slow lines name
+        self._failed_starts = self._deaths_in_a_row = 0
+        self._num_lines = self._num_pieces = self._num_invisible = self._num_deaths = 0
+        self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self.broken: asyncio.Future[None] = loop.create_future()  # has the error if no more start
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def num_waiting(self) -> int:
+        """The lines that no worker has."""
+        return sum(batch.num_waiting for batch in self._waiting)
+
+    def opened(self) -> asyncio.Future[None]:
+        """Start the workers; the future is done when the first one is ready, or has its error."""
+        for number in range(self._num_workers):
+            self._do(self._started(number))
+        self._do(self._watch())
+        return self._ready
+
+    def figures(self) -> WorkerFigures:
+        """Return what was done, and what is to be done."""
+        now, busy = time.monotonic(), dict(self._busy_seconds)
+        for worker in self.workers:
+            if worker.busy_since is not None:
+                busy[worker.number] += now - worker.busy_since
+        return WorkerFigures(
+            self._num_lines,
+            self._num_pieces,
+            self._num_invisible,
+            self._num_deaths,
+            self.num_waiting,
+            sum(len(worker.lines) for worker in self.workers),
+            sum(worker.is_silent for worker in self.workers),
+            all(worker.is_starting or worker.is_silent for worker in self.workers),
+            busy,
+            {worker.number: worker.process for worker in self.workers},
+        )
+
+    def close(self) -> None:
+        """Kill the workers."""
+        for worker in list(self.workers):
+            self._leave(worker)
+        for task in self._tasks:
+            task.cancel()
+        self._starter.close()
+        self._thread.shutdown(wait=False)
+
+    def submit(self, batch: Batch) -> None:
+        """Let lines join the searches; ``done`` of the batch is set when all are answered."""
+        if batch.num_waiting:
+            self._waiting.append(batch)
+            self._assign()
+
+    def withdraw(self, batch: Batch) -> None:
+        """Translate no more of the batch."""
+        batch.done.cancel()
+        with suppress(ValueError):
+            self._waiting.remove(batch)
+        for worker in self.workers:
+            for number in [n for n, line in worker.lines.items() if line.batch is batch]:
+                worker.send(number, None)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        """Replace workers that are silent for too long.
+
+        Looks are counted, not seconds: after a pause of this process all workers look silent.
+        """
+        seconds = min(SECONDS_BETWEEN_LOOKS, self._seconds / 10)
+        while True:
+            await asyncio.sleep(seconds)
+            for worker in list(self.workers):
+                worker.look()
+                if worker.silent_looks * seconds >= self._seconds:
+                    self._kill(worker)
+
+    def _kill(self, worker: WorkerProcess) -> None:
+        names = list(dict.fromkeys(line.batch.name for line in worker.lines.values()))
+        more = ", ..." if len(names) > SHOWN_BATCHES else ""
+        logs.warning(
+            f"worker process {worker.process} has answered nothing for {self._seconds:g} s and is "
+            f"killed; it has lines of {', '.join(names[:SHOWN_BATCHES])}{more}."
+        )
+        with suppress(ProcessLookupError):
+            os.kill(worker.process, signal.SIGKILL)
+        self._replace(worker)
+        self._assign()
+
+    async def _started(self, number: int) -> None:
+        """Start a worker."""
+        loop = asyncio.get_running_loop()
+        try:
+            start = self._starter.start
+            connection, process = await loop.run_in_executor(self._thread, start, number)
+        except UserError as error:
+            self._fail(error)
+            return
+        with connection:
+            end = socket.socket(fileno=os.dup(connection.fileno()))
+        worker = WorkerProcess(number, process, self._hear, self._most_lines)
+        self.workers.append(worker)
+        await loop.create_unix_connection(lambda: worker, sock=end)
+
+    async def _replaced(self, dead: WorkerProcess, lines: Sequence[Line]) -> None:
+        """Start a worker in place of a dead one, whose ``lines`` are given to others."""
+        loop = asyncio.get_running_loop()
+        status = await loop.run_in_executor(self._thread, self._starter.status_of, dead.process)
+        reason = reason_of(status)
+        if self._failed_starts >= MOST_FAILED_STARTS:
+            self._fail(UserError(f"worker processes end before they can begin ({reason})."))
+            return
+        if self._deaths_in_a_row > self._most_deaths_in_a_row:
+            what = f"{self._deaths_in_a_row} worker processes in a row have died ({reason})"
+            advice = "give fewer --workers or a lower --max-tokens-per-device"
+            self._fail(UserError(f"{what}; if the memory is full, {advice}."))
+            return
+        logs.warning(f"a worker process has died ({reason}); its lines are translated again.")
+        error = f"the worker processes that translated it have died ({reason})"
+        again, guilty = self._suspects.left_by(dead, lines)
+        for line in guilty:
+            line.batch.answer(line.place, Translation(error=error))
+        for line in again:
+            line.batch.put_back(line)
+            if line.batch not in self._waiting:
+                self._waiting.appendleft(line.batch)
+        self._assign()
+        await self._started(dead.number)
+
+    def _fail(self, error: UserError) -> None:
+        if not self._ready.done():
+            self._ready.set_exception(error)
+        elif not (self._ready.cancelled() or self._ready.exception() or self.broken.done()):
+            self.broken.set_exception(error)
+
+    def _hear(self, worker: WorkerProcess, messages: Sequence[Any] | None) -> None:
+        if messages is None:
+            self._replace(worker)
+        else:
+            for message in messages:
+                self._take(worker, message)
+        self._assign()
+
+    def _take(self, worker: WorkerProcess, message: Any) -> None:
+        if isinstance(message, Refused):
+            self._leave(worker)  # another one would refuse too
+            error = UserError(message.message)
+            error.exit_status = message.exit_status
+            self._fail(error)
+        elif isinstance(message, Ready):
+            worker.is_starting, self._failed_starts = False, 0
+            self.chosen = message.chosen
+            worker.device = message.chosen.get("device", "cpu")
+            if not self._ready.done():
+                self._ready.set_result(None)
+        else:
+            for number, answer in message:
+                self._note(worker, number, answer)
+        self._note_work(worker)
+
+    def _note(self, worker: WorkerProcess, number: int, answer: Answer) -> None:
+        if number not in worker.lines:  # it was answered while it was withdrawn
+            return
+        if isinstance(answer, SlowLine):
+            logs.info(f"{worker.lines[number]} {answer.what}")
+            return
+        line, self._deaths_in_a_row = worker.lines.pop(number), 0
+        if answer is None:  # it is withdrawn
+            return
+        self._num_lines += 1
+        if isinstance(answer, Translation):
+            self._num_pieces += len(answer.tokens)
+            self._num_invisible += answer.drops_invisible
+        line.batch.answer(line.place, answer)
+
+    def _note_work(self, worker: WorkerProcess) -> None:
+        """Note when a worker begins to have lines, and when it has none any more."""
+        if worker.lines and worker.busy_since is None:
+            worker.busy_since = time.monotonic()
+        elif not worker.lines and worker.busy_since is not None:
+            self._busy_seconds[worker.number] += time.monotonic() - worker.busy_since
+            worker.busy_since = None
+
+    def _replace(self, dead: WorkerProcess) -> None:
+        self._leave(dead)
+        lines, dead.lines = dead.lines, {}
+        self._note_work(dead)
+        self._num_deaths += 1
+        self._deaths_in_a_row += 1
+        self._failed_starts += dead.is_starting
+        self._do(self._replaced(dead, [line for line in lines.values() if line.is_wanted]))
+
+    def _leave(self, worker: WorkerProcess) -> None:
+        worker.close()
+        self.workers.remove(worker)
+
+    def _assign(self) -> None:
+        """Give lines to workers, each to the one that has the fewest, as long as one has room."""
+        for line in self._suspects.next_test(self.workers, others_wait=bool(self._waiting)):
+            self._give(next(w for w in self.workers if w.has_suspects), line)
+        allowed = [each for each in self.workers if each.is_free and self._suspects.allows(each)]
+        num_without_room = 0  # batches in a row
+        while num_without_room < len(self._waiting):
+            allowed = [worker for worker in allowed if not worker.is_full]
+            if not allowed:
+                break
+            batch = self._waiting.popleft()
+            free = [worker for worker in allowed if worker.has_room(batch)]
+            if free and batch.num_waiting:
+                self._give(min(free, key=lambda each: len(each.lines)), batch.take())
+            num_without_room = 0 if free else num_without_room + 1
+            if batch.num_waiting and self._takes_turns:
+                self._waiting.append(batch)
+            elif batch.num_waiting:
+                self._waiting.appendleft(batch)
+        self._suspects.end_turn(self.workers)
+
+    def _give(self, worker: WorkerProcess, line: Line) -> None:
+        worker.give(next(self._numbers), line)
+        self._note_work(worker)
+
+
+def reason_of(status: int | None) -> str:
+    """Return why a process has ended, from its exit status; None if that is unknown."""
+    if status is None:
+        return "status unknown"
+    if status >= 0:
+        return f"status {status}"
+    with suppress(ValueError):  # a real-time signal has no name
+        return f"signal {signal.Signals(-status).name}"
+    return f"signal {-status}"
