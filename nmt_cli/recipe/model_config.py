@@ -4,10 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nmt_cli.recipe.model_values import DROPOUTS, Architecture, ModelShape, table
+from nmt_cli.recipe.model_values import Architecture, ModelShape, table
 from nmt_cli.recipe.values import DECLARED, Count, Flag, Number, Pieces, Rate, Section, Width
-
-NO_DROPOUT = dict.fromkeys(DROPOUTS, 0.0)
 
 
 class PaperModel(Section):
