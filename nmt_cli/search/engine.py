@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -195,13 +196,15 @@ _warned_of = set[str]()  # why there is no library
 def kernels_for(device: str) -> Kernels | None:
     """Return the library for CPUs; None on a GPU, and where there is none, with one warning.
 
-    Raises UserError if it was built from other sources.
+    Raises UserError if it was built from other sources, or if there is no torch in its place.
     """
     if device != "cpu":
         return None
     try:
         return load_kernels()
     except NoKernelsError as error:
+        if find_spec("torch") is None:
+            raise
         if str(error) not in _warned_of:
             _warned_of.add(str(error))
             logs.warning(f"torch translates, several times as slowly, because {error}")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
+from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.compiled.sentences import Sentences
@@ -218,3 +219,6 @@ def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
         assert all(each.error is None for each in translator.translate(["a b"]))
     (record,) = caplog.records  # once
     assert record.message.endswith("library.so was not built. Install a compiler")
+    monkeypatch.setattr(engine, "find_spec", lambda package: None)
+    with pytest.raises(UserError, match=r"^library.so was not built. Install a compiler$"):
+        engine.kernels_for("cpu")
