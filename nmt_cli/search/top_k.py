@@ -58,24 +58,6 @@ def _maxima_of_blocks(rows: Tensor) -> Tensor:
     return torch.cat([maxima, rows[:, whole:].amax(dim=1, keepdim=True)], dim=1).float()
 
 
-def sorted_entries(rows: Tensor) -> Tensor:
-    """Return the entries of each row [R, V] in fp32, in the order of ``top_k``."""
-    return _values(~(~_keys(rows.float())).sort(dim=1).values)
-
-
-def indices_at(rows: Tensor, ordered: Tensor, places: Tensor) -> Tensor:
-    """Return the index in its row [R, V] of the entry at each of ``places`` [R].
-
-    ``ordered`` are the ``sorted_entries`` of the rows.
-    """
-    wanted = _keys(ordered.gather(1, places[:, None]))
-    places_among_equal = places - (_keys(ordered) > wanted).sum(dim=1)
-    equal = _keys(rows.float()) == wanted  # R V
-    counts = equal.sum(dim=1)
-    indices = equal.nonzero()[:, 1]  # by row, then by index
-    return indices[counts.cumsum(dim=0) - counts + places_among_equal]
-
-
 def log_normalizers(logits: Tensor) -> Tensor:
     """Return log(sum(exp(row))) [R] of ``logits`` in fp32, in fixed shapes.
 

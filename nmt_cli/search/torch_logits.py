@@ -15,8 +15,7 @@ from nmt_cli.hardware.device import sent_to
 from nmt_cli.search.beams import Array, Candidates
 from nmt_cli.search.logits import Permitted, Restrictions
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.top_k import log_normalizers, top_k
-from nmt_cli.search.torch_draws import TorchDraws
+from nmt_cli.search.top_k import log_normalizers, rows_at_once, top_k
 
 
 class TorchLogits:
@@ -75,9 +74,11 @@ class TorchLogits:
     def draw(self, sampling: Sampling, uniforms: Array) -> tuple[Array, Array]:
         """Return a token [R] for each row, drawn by its number in [0, 1), and log-probabilities."""
         drawn = sent_to(self.values.device, torch.from_numpy(uniforms))
-        tokens = TorchDraws(sampling).tokens(self.values, drawn)[:, None]
-        values = self.values.gather(1, tokens)[:, 0].float() - self._normalizers
-        return _read(tokens[:, 0]), _read(values)
+        at_once = rows_at_once(self.values)
+        chunks = zip(self.values.split(at_once), drawn.split(at_once), strict=True)
+        tokens = torch.cat([drawn_tokens(*chunk, sampling) for chunk in chunks])
+        values = self.values.gather(1, tokens[:, None])[:, 0].float() - self._normalizers
+        return _read(tokens), _read(values)
 
     def select(self, rows: Array) -> "TorchLogits":
         """Return a copy of ``rows``, with their restrictions."""
@@ -99,6 +100,28 @@ class TorchLogits:
         """Return whole numbers on the device of the logits, as places there."""
         device = self.values.device
         return tuple(sent_to(device, torch.from_numpy(each.astype(np.int64))) for each in arrays)
+
+
+def drawn_tokens(logits: Tensor, drawn: Tensor, sampling: Sampling) -> Tensor:
+    """Return a token [R] for each row of ``logits`` [R, V], decided by ``drawn`` [R] in [0, 1).
+
+    It is the first token where the share of the weights so far exceeds the number; never one
+    without weight. The tokens are in their own order, or the best come first if some are left out.
+    A row without weights, or with NaN, gives the first.
+    """
+    values, order = logits.float(), None
+    if sampling.top_k is not None or sampling.top_p < 1:
+        values, order = values.sort(dim=1, descending=True, stable=True)
+        values = values[:, : sampling.top_k]
+    # Smaller temperatures are 0 in fp32; with this one only the largest logits count already.
+    temperature = max(sampling.temperature, torch.finfo(torch.float32).tiny)
+    weights = ((values - values.amax(dim=1, keepdim=True)) / temperature).exp()
+    sums = weights.cumsum(dim=1, dtype=torch.float64)
+    num_outside = (sums - weights >= sampling.top_p * sums[:, -1:]).sum(dim=1, keepdim=True)
+    totals = sums.gather(1, (sums.shape[1] - 1 - num_outside).clamp(min=0))
+    places = (sums <= drawn[:, None] * totals).sum(dim=1)
+    places = places.minimum((sums < totals).sum(dim=1))  # rounding may lead behind the last weight
+    return places if order is None else order.gather(1, places[:, None])[:, 0]
 
 
 def _read(tensor: Tensor) -> Any:

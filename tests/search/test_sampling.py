@@ -18,7 +18,7 @@ from nmt_cli.search.logits import Banned, Permitted, Restrictions
 from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling, gathered, key_of, uniforms
 from nmt_cli.search.sentences import IMPOSSIBLE, NO_MEMORY, Sentence
-from nmt_cli.search.torch_draws import TorchDraws
+from nmt_cli.search.torch_logits import drawn_tokens
 from tests.fake_models import BOS, EOS
 from tests.table_search import log_probability, random_table, search, settings
 
@@ -151,7 +151,7 @@ def test_a_token_is_that_of_a_sorted_list_of_the_nucleus(dtype, spread):
     rows = (1 + spread * torch.randn(30, 500, generator=generator)).to(dtype)
     drawn = torch.rand(30, generator=generator, dtype=torch.float64)
     sampling = Sampling(temperature=1.3, top_p=0.9)
-    tokens = TorchDraws(sampling).tokens(rows, drawn)
+    tokens = drawn_tokens(rows, drawn, sampling)
     for row, share, token in zip(rows.tolist(), drawn.tolist(), tokens.tolist(), strict=True):
         kept = kept_probabilities(dict(enumerate(row)), sampling)
         ends = accumulate(kept.values())
@@ -160,7 +160,7 @@ def test_a_token_is_that_of_a_sorted_list_of_the_nucleus(dtype, spread):
 
 
 @pytest.mark.usefixtures("searched_by")
-def test_a_nucleus_larger_than_the_first_guess_is_found():
+def test_of_equal_pieces_the_lowest_numbers_are_in_the_nucleus():
     """Of 299 equal pieces, the 150 with the lowest numbers make half; <s> is none of them."""
     flat = torch.zeros(300)
     drawn = samples(lambda *_: flat, Sentence((1,), 1), Sampling(top_p=0.5), 1500)
