@@ -3,7 +3,6 @@
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -109,56 +108,7 @@ def additive_mask(is_kept: Tensor, num_heads: int, like: Tensor) -> Tensor:
     return mask[:, None].expand(-1, num_heads, -1, -1).flatten(0, 1)
 
 
-class DecoderState(ABC):
-    """What the first sub-layer of each decoder layer keeps of the past of every hypothesis.
-
-    A sub-layer that attends to the past keeps keys and values (``Past``). Another kind of
-    sub-layer, such as a recurrent one, needs another subclass, and nothing else in the search.
-    """
-
-    @staticmethod
-    @abstractmethod
-    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what ``sublayer`` makes of first tokens ``rows`` [B, any], and what to keep."""
-
-    @abstractmethod
-    def start(self, slots: Sequence[int], kept: Tensor) -> None:
-        """Let one token each be the past of all hypotheses in ``slots``.
-
-        ``kept`` [B, layers, any] is what ``first`` returned.
-        """
-
-    @abstractmethod
-    def advance(self, parents: Any, is_free: Any) -> None:
-        """Begin a step: each hypothesis inherits the past of its parent.
-
-        The place of the parent in the beam is in ``parents`` [S, K]. Hypotheses of slots with
-        ``is_free`` [S] have no past. Both are arrays of numpy, or tensors on the device where a
-        step is recorded.
-        """
-
-    @abstractmethod
-    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
-        """Return what ``sublayer`` of a layer makes of the newest tokens ``rows`` [S*K, any]."""
-
-    @abstractmethod
-    def forget(self, slots: Sequence[int]) -> None:
-        """Set all that is kept for ``slots`` to 0, so that NaN does not reach their next ones."""
-
-
-class GrowingState(DecoderState):
-    """A state that makes the room that it needs at each step."""
-
-    @abstractmethod
-    def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
-        """Make an empty state with the dtype and device of ``like``."""
-
-    @abstractmethod
-    def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these, at least one; ``slots[i]`` becomes slot i."""
-
-
-class Past(DecoderState):
+class Past:
     """The past of every hypothesis: its entries, and which of them are in whose past.
 
     Each step writes the K new entries of a slot into places that are free: those whose entry is in
@@ -193,13 +143,19 @@ class Past(DecoderState):
 
     @staticmethod
     def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return attention of first tokens to themselves, and their keys and values."""
+        """Return attention of first tokens ``rows`` [B, any] to themselves, and what to keep.
+
+        These are their keys and values [B, any].
+        """
         assert isinstance(sublayer, SelfAttention)
         _, keys, values = sublayer.project(rows)
         return sublayer.output(values), torch.cat([keys, values], dim=1)
 
     def start(self, slots: Sequence[int], kept: Tensor) -> None:
-        """Let one entry each be the past of all hypotheses in ``slots``."""
+        """Let one entry each be the past of all hypotheses in ``slots``.
+
+        ``kept`` [B, layers, any] is what ``first`` returned.
+        """
         at = sent_to(self._device, slots)
         self.is_past[at] = False
         self.is_past[at, :, 0] = True
@@ -211,7 +167,8 @@ class Past(DecoderState):
     def advance(self, parents: Any, is_free: Any) -> None:
         """Find places for an entry of each hypothesis; there must be K free ones in each slot.
 
-        Both are tensors on the device.
+        It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K].
+        Hypotheses of slots with ``is_free`` [S] have no past. Both are tensors on the device.
         """
         room, beam_size = len(self._ends), parents.shape[1]
         inherited = self.is_past.gather(1, parents[:, :, None].expand(-1, -1, room))
@@ -248,8 +205,12 @@ class Past(DecoderState):
         _set_to_0(self.layers, sent_to(self._device, slots))
 
 
-class GrowingPast(Past, GrowingState):
-    """A past that has the room which its sentences need."""
+class GrowingPast(Past):
+    """A past that has the room which its sentences need.
+
+    A first sub-layer that keeps something else of the past, such as a recurrent one, needs another
+    class with these methods, and nothing else in the search.
+    """
 
     def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
         """Make an empty past with the dtype and device of ``like``."""

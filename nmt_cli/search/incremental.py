@@ -21,10 +21,8 @@ from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import (
-    DecoderState,
     GrowingMemory,
     GrowingPast,
-    GrowingState,
     HeadShape,
     KeysValues,
     Memory,
@@ -60,7 +58,7 @@ class IncrementalTransformer:
         model: Transformer,
         first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = Past.first,
     ) -> None:
-        """``first`` is that of the ``DecoderState`` which suits the decoder's layers."""
+        """``first`` is that of the past which suits the decoder's layers."""
         shape = model.config.decoder
         self._model, self._first = model, first
         self._shape = HeadShape(
@@ -85,7 +83,7 @@ class IncrementalTransformer:
         self,
         slots: Sequence[int],
         encoded: Sequence[Encoded],
-        past: DecoderState,
+        past: Past,
         memory: Memory,
     ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
@@ -107,7 +105,7 @@ class IncrementalTransformer:
         tokens: Tensor,
         positions: Tensor,
         num_positions: int,
-        past: DecoderState,
+        past: Past,
         memory: Memory,
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
@@ -186,7 +184,7 @@ def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
 class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
-    def __init__(self, model: Transformer, state_kind: type[GrowingState] = GrowingPast) -> None:
+    def __init__(self, model: Transformer, state_kind: type[GrowingPast] = GrowingPast) -> None:
         """``state_kind`` is what suits the first sub-layer of the model's decoder layers."""
         super().__init__(model, state_kind.first)
         self._state_kind = state_kind

@@ -13,7 +13,7 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import compiled_model
-from nmt_cli.search.attention_cache import GrowingPast, GrowingState
+from nmt_cli.search.attention_cache import GrowingPast
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import beam_search
@@ -262,7 +262,7 @@ class Averaging(nn.Module):
         return self.output(torch.cat(means))
 
 
-class AveragedPast(GrowingState):
+class AveragedPast(GrowingPast):
     """The sum of the rows of each hypothesis, and their number."""
 
     def __init__(self, num_slots, beam_size, shape, like):
