@@ -17,15 +17,13 @@ from nmt_cli.messages.errors import means_full_memory
 from nmt_cli.search.beams import Found, SearchSettings
 from nmt_cli.search.choice import Choice
 from nmt_cli.search.rules.rule import Rule
-from nmt_cli.search.search import Search, StepModel
+from nmt_cli.search.search import BeamSearch, Search, StepModel
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import (
     Cause,
     Failure,
-    Item,
     Outcome,
     Sentence,
-    SlotSearch,
     failure_of,
     outcome_of,
 )
@@ -41,29 +39,29 @@ WAITED_SHARE = 1 / 4
 MOST_WAITED = 3
 PASSED_BUG = "several sentences met a bug that halves of them did not meet; please report it"
 
-Ticket = TypeVar("Ticket")  # what the caller recognizes an item by
+Ticket = TypeVar("Ticket")  # what the caller recognizes a sentence by
 # Gets the tickets of the sentences inside after a step; may return some that are to leave.
 Watch = Callable[[Iterable[Ticket]], Iterable[Ticket] | None]
 
 
 @dataclass(frozen=True)
-class Finish(Generic[Item]):
-    """Completes what was found for some items, such as by the attention of their tokens."""
+class Finish:
+    """Completes what was found for some sentences, such as by the attention of their tokens."""
 
-    needs: Callable[[Item], bool]  # whether an item is to be completed
-    complete: Callable[[list[Found], list[Item]], Iterable[Found]]
+    needs: Callable[[Sentence], bool]  # whether a sentence is to be completed
+    complete: Callable[[list[Found], list[Sentence]], Iterable[Found]]
 
 
 @dataclass(eq=False)
-class _Entry(Generic[Ticket, Item]):
+class _Entry(Generic[Ticket]):
     """A sentence that was taken, and what the search has prepared of it."""
 
     ticket: Ticket
-    item: Item
+    sentence: Sentence
     prepared: Any = None
 
 
-_Waiting = deque[_Entry[Any, Any]]
+_Waiting = deque[_Entry[Any]]
 
 
 class _Supply(NamedTuple):
@@ -76,7 +74,7 @@ class _Supply(NamedTuple):
     is_text: bool
 
 
-class Driver(Generic[Ticket, Item]):
+class Driver(Generic[Ticket]):
     """Runs searches, one at a time. Not to be shared between threads.
 
     A search begins with the first sentences and ends when none is left in it. The caches may keep
@@ -91,15 +89,15 @@ class Driver(Generic[Ticket, Item]):
 
     def __init__(
         self,
-        start: Callable[[Sequence[Item], int], SlotSearch[Item]],
+        start: Callable[[Sequence[Sentence], int], BeamSearch[Any]],
         size: SearchSize,
-        tokens_of: Callable[[Item], int],
+        tokens_of: Callable[[Sentence], int],
         *,
         give_up: Callable[[], None] = lambda: None,
-        finish: Finish[Item] | None = None,
-        may_begin_with: Callable[[Item, Item], bool] = lambda one, other: True,
+        finish: Finish | None = None,
+        may_begin_with: Callable[[Sentence, Sentence], bool] = lambda one, other: True,
     ) -> None:
-        """``start(items, most)`` begins a search for ``items``, which may grow to ``most`` of them.
+        """``start(sentences, most)`` begins a search for these, which may grow to ``most``.
 
         All of them may begin a search together with the first by ``may_begin_with``.
 
@@ -113,7 +111,7 @@ class Driver(Generic[Ticket, Item]):
 
     def run(
         self,
-        take: Callable[[], tuple[Ticket, Item] | None],
+        take: Callable[[], tuple[Ticket, Sentence] | None],
         watch: Watch[Ticket] = lambda inside: None,
         *,
         is_text: bool = False,
@@ -129,11 +127,11 @@ class Driver(Generic[Ticket, Item]):
         """
         return self._run(deque(), _Supply(take, watch, is_text))
 
-    def most_like(self, item: Item) -> int:
-        """Return how many sentences as long as ``item`` are searched at a time."""
-        return self.size.num_slots(self._tokens_of(item))
+    def most_like(self, sentence: Sentence) -> int:
+        """Return how many sentences as long as ``sentence`` are searched at a time."""
+        return self.size.num_slots(self._tokens_of(sentence))
 
-    def found_for(self, sentences: Iterable[Item]) -> Iterator[Found]:
+    def found_for(self, sentences: Iterable[Sentence]) -> Iterator[Found]:
         """Yield what is found for ``sentences``, by their numbers, until an error is raised."""
         take = partial(next, enumerate(sentences), None)
         self._supply = _Supply(take, lambda inside: None, is_text=True)
@@ -141,11 +139,11 @@ class Driver(Generic[Ticket, Item]):
             yield found._replace(number=cast(int, entry.ticket))
 
     def _clear(self) -> None:
-        self._search: SlotSearch[Item] | None = None
-        self._inside: dict[int, _Entry[Ticket, Item]] = {}  # by their numbers in the search
-        self._found: list[tuple[_Entry[Ticket, Item], Found]] = []  # without an outcome yet
+        self._search: BeamSearch[Any] | None = None
+        self._inside: dict[int, _Entry[Ticket]] = {}  # by their numbers in the search
+        self._found: list[tuple[_Entry[Ticket], Found]] = []  # without an outcome yet
         # The sentences that the search has taken and that have no outcome, in the order of taking.
-        self._suspects: dict[_Entry[Ticket, Item], None] = {}
+        self._suspects: dict[_Entry[Ticket], None] = {}
         self._longest = 0  # tokens of a slot
         self._admits_no_more = False
         self._num_waited = 0  # steps, of all newcomers that could join
@@ -161,7 +159,7 @@ class Driver(Generic[Ticket, Item]):
             except Exception as error:
                 suspects = list(self._suspects)
                 self._give_up()
-                if _ends_the_device(error) or not suspects:
+                if ends_the_device(error) or not suspects:
                     raise  # searching again would not help
                 # A failure is kept without its error, unless this is a bug: a traceback would keep
                 # the tensors of the failed step in memory.
@@ -173,7 +171,7 @@ class Driver(Generic[Ticket, Item]):
             yield from self._search_again(suspects, failure, supply)
 
     def _search_again(
-        self, suspects: Sequence[_Entry[Ticket, Item]], failure: Failure, supply: _Supply
+        self, suspects: Sequence[_Entry[Ticket]], failure: Failure, supply: _Supply
     ) -> Iterator[tuple[Ticket, Outcome]]:
         was_alone = len(suspects) == 1 and supply.take is _none
         if was_alone:
@@ -183,19 +181,19 @@ class Driver(Generic[Ticket, Item]):
         for part in (suspects[:half], suspects[half:]):
             # Some may have been withdrawn while the other half was searched.
             unwanted = set(supply.watch(entry.ticket for entry in part) or ())
-            anew = deque(_Entry(e.ticket, e.item) for e in part if e.ticket not in unwanted)
+            anew = deque(_Entry(e.ticket, e.sentence) for e in part if e.ticket not in unwanted)
             for ticket, outcome in self._run(anew, supply._replace(take=_none)):
                 all_well = all_well and not isinstance(outcome, Failure)
                 yield ticket, outcome
         if not all_well:
             return
         if failure.bug is not None and len(suspects) > 1:
-            logs.warning(f"{PASSED_BUG}:\n{''.join(traceback.format_exception(failure.bug))}")
+            warn_of_passed(failure.bug)
         if failure.cause is Cause.NO_MEMORY and len(suspects) > 1:
-            longest = max(self._tokens_of(entry.item) for entry in suspects)
+            longest = max(self._tokens_of(entry.sentence) for entry in suspects)
             self.size.lower_to(half * longest)
 
-    def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket, Item], Found]]:
+    def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket], Found]]:
         """Search until no sentence waits and none comes; yield each sentence that is done."""
         while True:
             self._fill(waiting)
@@ -217,7 +215,7 @@ class Driver(Generic[Ticket, Item]):
                 self._clear()
 
     def _withdraw(
-        self, search: SlotSearch[Item], unwanted: Collection[Ticket], waiting: _Waiting
+        self, search: BeamSearch[Any], unwanted: Collection[Ticket], waiting: _Waiting
     ) -> None:
         """Let sentences leave without an outcome, from the search or from ``waiting``."""
         numbers = [n for n, entry in self._inside.items() if entry.ticket in unwanted]
@@ -233,7 +231,7 @@ class Driver(Generic[Ticket, Item]):
         """Let sentences join while there is room."""
         supply, search = self._supply, self._search
         at_once = search.num_slots if search is not None and supply.is_text else 1
-        newcomers: list[_Entry[Ticket, Item]] = []
+        newcomers: list[_Entry[Ticket]] = []
         is_filled = False
         while not self._admits_no_more:
             if not waiting:
@@ -241,7 +239,7 @@ class Driver(Generic[Ticket, Item]):
                     waiting.append(_Entry(*taken))
             if not waiting:
                 break
-            if not self._has_room(waiting[0].item, newcomers):
+            if not self._has_room(waiting[0].sentence, newcomers):
                 is_filled = True
                 break
             newcomers.append(waiting.popleft())
@@ -256,19 +254,19 @@ class Driver(Generic[Ticket, Item]):
             self._num_waited = 0
             self._admit(newcomers, waiting)
 
-    def _has_room(self, item: Item, newcomers: Sequence[_Entry[Ticket, Item]]) -> bool:
-        """Return whether ``item`` may join together with ``newcomers``."""
-        if self._search is not None and not self._search.accepts(item):
+    def _has_room(self, sentence: Sentence, newcomers: Sequence[_Entry[Ticket]]) -> bool:
+        """Return whether ``sentence`` may join together with ``newcomers``."""
+        if self._search is not None and not self._search.accepts(sentence):
             self._admits_no_more = True
             return False
         begins = self._search is None and newcomers
-        if begins and not self._may_begin_with(newcomers[0].item, item):
+        if begins and not self._may_begin_with(newcomers[0].sentence, sentence):
             return False
-        tokens = self._tokens_of(item)
+        tokens = self._tokens_of(sentence)
         longest = max(self._longest, tokens)
         if self._is_full(longest, len(newcomers)):
             # Would twice as many fit if the search began anew?
-            present = [entry.item for entry in (*self._inside.values(), *newcomers)]
+            present = [entry.sentence for entry in (*self._inside.values(), *newcomers)]
             present_longest = max(tokens, *map(self._tokens_of, present))
             num_slots = self.size.num_slots
             self._admits_no_more = num_slots(present_longest) >= 2 * num_slots(self._longest)
@@ -287,15 +285,15 @@ class Driver(Generic[Ticket, Item]):
         is_refilled = most - num_inside >= most * REFILLED_SHARE
         return num_inside + num_newcomers >= most or not is_refilled
 
-    def _admit(self, newcomers: Sequence[_Entry[Ticket, Item]], waiting: _Waiting) -> None:
+    def _admit(self, newcomers: Sequence[_Entry[Ticket]], waiting: _Waiting) -> None:
         """Put ``newcomers`` into slots, or back into ``waiting`` if the search has too few."""
         self._suspects |= dict.fromkeys(newcomers)
         num_slots = self.size.num_slots
         most = num_slots(self._longest)
         if self._search is None:
             comes_no_more = self._supply.take is _none
-            items = [entry.item for entry in newcomers]
-            self._search = self._start(items, len(items) if comes_no_more else most)
+            sentences = [entry.sentence for entry in newcomers]
+            self._search = self._start(sentences, len(sentences) if comes_no_more else most)
         search = self._search
         if search.num_slots > most and self._inside:
             self._leave(search.drop_free_slots())
@@ -310,31 +308,31 @@ class Driver(Generic[Ticket, Item]):
             unprepared += [
                 entry
                 for entry in waiting
-                if entry.prepared is None and num_slots(self._tokens_of(entry.item)) < 2 * most
+                if entry.prepared is None and num_slots(self._tokens_of(entry.sentence)) < 2 * most
             ]
         self._suspects |= dict.fromkeys(unprepared)
-        of_each = search.prepare([entry.item for entry in unprepared])
+        of_each = search.prepare([entry.sentence for entry in unprepared])
         for entry, prepared in zip(unprepared, of_each, strict=True):
             entry.prepared = prepared
         numbers = search.admit([entry.prepared for entry in joining])
         for number, entry in zip(numbers, joining, strict=True):
             self._inside[number], entry.prepared = entry, None  # the caches hold it now
 
-    def _leave(self, founds: Iterable[Found]) -> None:
-        self._found += [(self._inside.pop(found.number), found) for found in founds]
+    def _leave(self, done: Iterable[Found]) -> None:
+        self._found += [(self._inside.pop(found.number), found) for found in done]
 
-    def _finished(self, search: SlotSearch[Item]) -> list[tuple[_Entry[Ticket, Item], Found]]:
+    def _finished(self, search: BeamSearch[Any]) -> list[tuple[_Entry[Ticket], Found]]:
         """Return the sentences that are done; in a text, ``finish`` gets many at once."""
         finish, done, self._found = self._finish, self._found, []
         if finish is not None:
-            needing = [each for each in done if finish.needs(each[0].item)]
-            done = [each for each in done if not finish.needs(each[0].item)]
+            needing = [each for each in done if finish.needs(each[0].sentence)]
+            done = [each for each in done if not finish.needs(each[0].sentence)]
             collects = self._supply.is_text and self._inside
             if collects and len(needing) < search.num_slots:
                 self._found = needing
             elif needing:
-                entries, founds = [each for each, _ in needing], [each for _, each in needing]
-                completed = finish.complete(founds, [entry.item for entry in entries])
+                entries, found = [each for each, _ in needing], [each for _, each in needing]
+                completed = finish.complete(found, [entry.sentence for entry in entries])
                 done += zip(entries, completed, strict=True)
         for entry, _ in done:
             del self._suspects[entry]
@@ -354,28 +352,24 @@ def beam_search(
     ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
     ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
     """
-    return search_all(
-        lambda number: Search(model, number, settings, rules, choice), sentences, num_slots
+    driver = Driver[int](
+        lambda first, _: Search(model, len(first), settings, rules, choice),
+        SearchSize(num_slots),
+        lambda sentence: 1,
     )
-
-
-def search_all(
-    start: Callable[[int], SlotSearch[Item]], sentences: Iterable[Item], num_slots: int
-) -> Iterator[Found]:
-    """Yield what a search of ``num_slots`` finds for each sentence; an error ends it.
-
-    ``start`` begins the search of so many slots.
-    """
-    size = SearchSize(num_slots)
-    driver = Driver[int, Item](lambda items, _: start(len(items)), size, lambda sentence: 1)
     return driver.found_for(sentences)
+
+
+def warn_of_passed(bug: Exception) -> None:
+    """Warn of a bug that did not come back when the sentences were searched in halves."""
+    logs.warning(f"{PASSED_BUG}:\n{''.join(traceback.format_exception(bug))}")
 
 
 def _none() -> None:
     """Return no sentence."""
 
 
-def _ends_the_device(error: Exception) -> bool:
+def ends_the_device(error: Exception) -> bool:
     """Return whether every later use of the GPU will fail too."""
     torch = sys.modules.get("torch")  # without it there is no such error
     is_of_gpu = torch is not None and isinstance(error, torch.AcceleratorError)

@@ -75,7 +75,7 @@ class SearchEngine:
         rules: Sequence[Rule],
         choice: Choice,
         computing: Computing,
-        finish_of: Callable[[Any], Finish[Sentence]],
+        finish_of: Callable[[Any], Finish],
     ) -> None:
         """Prepare for searches of all ``models`` together: each packed, or a Transformer.
 
@@ -95,7 +95,7 @@ class SearchEngine:
         else:
             of_model = self.model.config, self.chosen["device"], prepared.bytes_of_number
             size = SearchSize(default_max_tokens(*of_model), LEAST_SENTENCES)
-        self.driver = Driver[Any, Sentence](
+        self.driver = Driver[Any](
             self._start,
             size,
             self._tokens_of,

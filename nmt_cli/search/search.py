@@ -10,6 +10,7 @@ with the encoding of the sentence, and not in a step, which would compute it K t
 Legend: S slots, K beam, R rows, K for each busy slot, V vocabulary, B new sentences.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
@@ -29,7 +30,7 @@ from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import NOTHING, Logits
 from nmt_cli.search.rules.rule import LongestOutput, NeverStart, Rule, SlotStates, rows_of
-from nmt_cli.search.sentences import Sentence, SlotSearch
+from nmt_cli.search.sentences import Sentence
 
 # The number of slots is one of so many between two powers of two, because each change of it copies
 # the slots. The library computes no free slots, so there they are added up to a power of two, and
@@ -109,10 +110,12 @@ class Prepared(NamedTuple):
     first: Candidates | None  # for its first token, B = 1; None: the logits are not numbers
 
 
-class BeamSearch(SlotSearch[Sentence], Generic[Model]):
-    """A search with the hypotheses of all slots on the CPU; a subclass makes the steps.
+class BeamSearch(ABC, Generic[Model]):
+    """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
 
-    A new search resets the model, so an earlier search with the same model must not continue.
+    The hypotheses of all slots are on the CPU; a subclass makes the steps. A new search resets the
+    model, so an earlier search with the same model must not continue. Not to be shared between
+    threads.
     """
 
     def __init__(
@@ -171,6 +174,36 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         """Whether a sentence is not done yet."""
         return bool(self._beams.is_busy.any())
 
+    def accepts(self, sentence: Sentence) -> bool:
+        """Return whether ``sentence`` may join this search now."""
+        del sentence
+        return True
+
+    def slots_within(self, most: int) -> int:
+        """Return how many of ``most`` slots a search can have."""
+        return most
+
+    @abstractmethod
+    def step(self) -> list[Found]:
+        """Make all hypotheses one token longer, new ones two; return the sentences that are done.
+
+        A sentence is also done, with an error, if the model's output for it is not a number.
+        """
+
+    @abstractmethod
+    def add_slots(self, number: int, most: int) -> list[Found]:
+        """Make room for ``number`` more sentences, as far as ``most`` slots allow.
+
+        Returns the sentences that are found to be done meanwhile.
+        """
+
+    @abstractmethod
+    def drop_free_slots(self) -> list[Found]:
+        """Drop free slots, so that steps no longer compute their rows; at least one must be busy.
+
+        Returns the sentences that are found to be done meanwhile.
+        """
+
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
         """Return the sentences as ``admit`` takes them; many at once take less time each.
 
@@ -219,7 +252,10 @@ class BeamSearch(SlotSearch[Sentence], Generic[Model]):
         return numbers
 
     def withdraw(self, numbers: Sequence[int]) -> None:
-        """Free the slots of the sentences with these numbers, which have taken part in a step."""
+        """Free the slots of the sentences with these numbers, which have taken part in a step.
+
+        Nothing is found for them.
+        """
         self._beams.free(np.flatnonzero(np.isin(self._beams.numbers, numbers)))
 
     def _begin(self) -> list[Found]:

@@ -1,16 +1,12 @@
-"""The interface of a search: sentences, their hypotheses or failures, and the slots between.
-
-Nothing here needs torch, so that lines are prepared without it.
-"""
+"""What a search takes and returns: sentences, and their hypotheses or failures."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.messages.errors import NoTextError, means_full_memory
 from nmt_cli.search.beams import Found, Hypothesis
@@ -83,72 +79,3 @@ def failure_of(error: Exception) -> Failure | None:
     if means_full_memory(error):
         return NO_MEMORY
     return None
-
-
-Item = TypeVar("Item")  # what is searched: a sentence, or a sentence pair to score
-
-
-class SlotSearch(ABC, Generic[Item]):
-    """A search in progress: ``prepare`` sentences, ``admit`` them to free slots, ``step`` on.
-
-    Not to be shared between threads.
-    """
-
-    @property
-    @abstractmethod
-    def num_slots(self) -> int:
-        """The number of sentences that can be searched at a time."""
-
-    @property
-    def has_slots_to_drop(self) -> bool:
-        """Whether free slots are to be dropped, if no sentence is waiting for them."""
-        return False
-
-    def accepts(self, sentence: Item) -> bool:
-        """Return whether ``sentence`` may join this search now."""
-        del sentence
-        return True
-
-    def slots_within(self, most: int) -> int:
-        """Return how many of ``most`` slots a search can have."""
-        return most
-
-    @abstractmethod
-    def prepare(self, sentences: Sequence[Item]) -> Sequence[Any]:
-        """Return the sentences as ``admit`` takes them; many at once take less time each."""
-
-    @abstractmethod
-    def admit(self, prepared: Sequence[Any]) -> list[int]:
-        """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
-
-        They are prepared by this search. Raises ValueError if there are more than free slots.
-        """
-
-    @abstractmethod
-    def step(self) -> list[Found]:
-        """Make all hypotheses one token longer, new ones two; return the sentences that are done.
-
-        A sentence is also done, with an error, if the model's output for it is not a number.
-        """
-
-    @abstractmethod
-    def withdraw(self, numbers: Sequence[int]) -> None:
-        """Free the slots of the sentences with these numbers, which have taken part in a step.
-
-        Nothing is found for them.
-        """
-
-    def add_slots(self, number: int, most: int) -> list[Found]:
-        """Make room for ``number`` more sentences, as far as ``most`` slots allow.
-
-        Returns the sentences that are found to be done meanwhile.
-        """
-        del number, most
-        return []
-
-    def drop_free_slots(self) -> list[Found]:
-        """Drop free slots, so that steps no longer compute their rows; at least one must be busy.
-
-        Returns the sentences that are found to be done meanwhile.
-        """
-        return []

@@ -16,7 +16,6 @@ from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix
 from nmt_cli.search.rules.rule import MinimumLength, NoRepeatedNgrams, Rule
 from nmt_cli.search.sampled_candidates import SampledCandidates
-from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.wanted_output import WantedOutputs
 
@@ -41,7 +40,7 @@ def engine_for(
     sentences that need it get what they attend to.
     """
 
-    def finish_of(first: PackedModel | Transformer) -> Finish[Sentence]:
+    def finish_of(first: PackedModel | Transformer) -> Finish:
         tag_length = len(outputs.marks.tag)
         found = AttentionToSource(first, tokenizer, settings, tag_length, of_all=attention_of_all)
         return Finish(found.is_needed, found.with_attention)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -18,14 +18,13 @@ from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
-from nmt_cli.search.beams import NOT_A_NUMBER, Found, Hypothesis, length_penalty
-from nmt_cli.search.driver import Driver
+from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
+from nmt_cli.search.driver import ends_the_device, warn_of_passed
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import Failure, Outcome, SlotSearch
+from nmt_cli.search.sentences import Cause, Failure, failure_of
 from nmt_cli.search.teacher_forcing import (
     SentencePair,
-    TeacherForcing,
     mean_of_models,
     teacher_forcing,
 )
@@ -90,12 +89,8 @@ class Rescorer:
         max_tokens = options.get("max_tokens_per_device")
         precision = options.get("precision", AUTO)
         models = [model, *(each.model for each in ensemble)]
-        forcing = [teacher_forcing(each, tokenizer, precision) for each in models]
-        self._driver = Driver[int, SentencePair](
-            lambda pairs, most: PairScores(len(pairs), forcing, self._alpha),
-            SearchSize(max_tokens or DEFAULT_MAX_TOKENS[forcing[0].device]),
-            _tokens_of,
-        )
+        self._models = [teacher_forcing(each, tokenizer, precision) for each in models]
+        self._size = SearchSize(max_tokens or DEFAULT_MAX_TOKENS[self._models[0].device])
 
     @classmethod
     def load(
@@ -150,14 +145,55 @@ class Rescorer:
                 encoded[number] = pair
             else:
                 results[number] = pair
-        longest_first = sorted(encoded.items(), key=lambda item: _tokens_of(item[1]), reverse=True)
-        take = partial(next, iter(longest_first), None)
-        outcomes = dict(self._driver.run(take, is_text=True))
-        for number, outcome in sorted(outcomes.items()):
-            if isinstance(outcome, Failure) and outcome.bug is not None:
+        for number, outcome in sorted(self._outcomes(encoded), key=itemgetter(0)):
+            if isinstance(outcome, Rescored):
+                results[number] = outcome
+            elif outcome.bug is not None:
                 raise LinesFailedError(number, number) from outcome.bug
-            results[number] = self._answer(outcome)
+            else:
+                results[number] = Rescored(error=outcome.reason)
         return [results[number] for number in sorted(results)]
+
+    def _outcomes(
+        self, pairs: Mapping[int, SentencePair]
+    ) -> Iterator[tuple[int, Rescored | Failure]]:
+        """Yield the number of each pair and its score, or why it has none; longest first."""
+        left = sorted(pairs.items(), key=lambda each: _tokens_of(each[1]), reverse=True)
+        while left:
+            most = self._size.num_slots(_tokens_of(left[0][1]))
+            yield from self._scored(left[:most])
+            left = left[most:]
+
+    def _scored(
+        self, pairs: Sequence[tuple[int, SentencePair]]
+    ) -> list[tuple[int, Rescored | Failure]]:
+        """Return the outcomes of pairs in one pass; if it fails, in one of each half.
+
+        If memory was full and the halves fitted, later passes are as small.
+        """
+        together = [pair for _, pair in pairs]
+        try:
+            scores = mean_of_models([model.token_scores(together) for model in self._models])
+        except Exception as error:
+            if ends_the_device(error):
+                raise  # other passes would fail too
+            failure = failure_of(error) or Failure(Cause.BUG, str(error), error)
+        else:
+            self._size.note_searched(len(pairs))
+            return [
+                (number, self._rescored(pair, of_pair))
+                for (number, pair), of_pair in zip(pairs, scores, strict=True)
+            ]
+        if len(pairs) == 1:
+            return [(pairs[0][0], failure)]
+        half = (len(pairs) + 1) // 2
+        outcomes = [*self._scored(pairs[:half]), *self._scored(pairs[half:])]
+        if all(isinstance(outcome, Rescored) for _, outcome in outcomes):
+            if failure.bug is not None:
+                warn_of_passed(failure.bug)
+            elif failure.cause is Cause.NO_MEMORY:
+                self._size.lower_to(half * _tokens_of(pairs[0][1]))
+        return outcomes
 
     def _texts(self, source: str, target: str) -> tuple[str, str]:
         """Return the two texts that the model reads. Raises UserError if it cannot read them."""
@@ -212,55 +248,13 @@ class Rescorer:
             return Rescored()  # as translate takes such a line for blank
         return SentencePair(source, target)
 
-    def _answer(self, outcome: Outcome) -> Rescored:
-        if isinstance(outcome, Failure):
-            return Rescored(error=outcome.reason)
-        (hypothesis,) = outcome
-        pieces = tuple(self._tokenizer.pieces(hypothesis.tokens))
-        return Rescored(hypothesis.score, pieces, hypothesis.token_scores)
+    def _rescored(self, pair: SentencePair, scores: Sequence[float]) -> Rescored:
+        total = sum(scores)
+        if math.isnan(total):
+            return Rescored(error=NOT_A_NUMBER)
+        score = total / length_penalty(len(scores), self._alpha)
+        return Rescored(score, tuple(self._tokenizer.pieces(pair.target)), tuple(scores))
 
 
 def _tokens_of(pair: SentencePair) -> int:
     return 1 + max(len(pair.source), len(pair.target))
-
-
-class PairScores(SlotSearch[SentencePair]):
-    """A kind of search in which each step scores all sentence pairs that were admitted."""
-
-    num_slots = 0
-
-    def __init__(self, num_slots: int, models: Sequence[TeacherForcing], alpha: float) -> None:
-        """Scores are divided by the length penalty of ``alpha``."""
-        self.num_slots, self._models, self._alpha = num_slots, models, alpha
-        self._pairs: dict[int, SentencePair] = {}  # by their numbers
-        self._num_admitted = 0
-
-    def prepare(self, pairs: Sequence[SentencePair]) -> Sequence[SentencePair]:
-        """Return the pairs; nothing is computed before the step."""
-        return pairs
-
-    def admit(self, pairs: Sequence[SentencePair]) -> list[int]:
-        """Let ``pairs`` take part in the next step; return their numbers."""
-        numbers = list(range(self._num_admitted, self._num_admitted + len(pairs)))
-        self._pairs |= zip(numbers, pairs, strict=True)
-        self._num_admitted += len(pairs)
-        return numbers
-
-    def withdraw(self, numbers: Sequence[int]) -> None:
-        """Let the pairs with these numbers not take part in the next step."""
-        for number in numbers:
-            del self._pairs[number]
-
-    def step(self) -> list[Found]:
-        """Return each pair with its target as the only hypothesis."""
-        pairs, self._pairs = self._pairs, {}
-        together = list(pairs.values())
-        of_models = [model.token_scores(together) for model in self._models]
-        return list(map(self._found, pairs, together, mean_of_models(of_models)))
-
-    def _found(self, number: int, pair: SentencePair, scores: Sequence[float]) -> Found:
-        total = sum(scores)
-        if math.isnan(total):
-            return Found(number, (), NOT_A_NUMBER)
-        score = total / length_penalty(len(scores), self._alpha)
-        return Found(number, (Hypothesis(tuple(pair.target), total, score, tuple(scores)),))

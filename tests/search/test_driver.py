@@ -22,7 +22,7 @@ class Line:
 
     def __init__(self, logits, *, max_tokens=1000, chosen=None):
         self.model, chosen = TableModel(logits), chosen or settings(BEAM)
-        self.driver = Driver[Any, Sentence](
+        self.driver = Driver[Any](
             lambda items, most: Search(self.model, len(items), chosen),
             SearchSize(max_tokens),
             lambda sentence: len(sentence.tokens),

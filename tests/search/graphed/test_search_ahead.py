@@ -13,7 +13,7 @@ import torch
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
-from nmt_cli.search.driver import Driver, beam_search, search_all
+from nmt_cli.search.driver import Driver, beam_search
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
@@ -63,9 +63,16 @@ def settings_of(beam_size, n_best=1, *, token_scores=False, bos_id=BOS):
 
 def search_ahead(model, sentences, num_slots, settings, graphed=None):
     graphed = graphed or GraphedTransformer(model, settings)
-    return sorted(
-        search_all(partial(SearchAhead, graphed, settings=settings), sentences, num_slots)
+    return sorted(begun_ahead(graphed, sentences, num_slots, settings))
+
+
+def begun_ahead(graphed, sentences, num_slots, settings):
+    driver = Driver[int](
+        lambda first, _: SearchAhead(graphed, len(first), settings),
+        SearchSize(num_slots),
+        lambda sentence: 1,
     )
+    return driver.found_for(sentences)
 
 
 def plain_search(model, sentences, num_slots, settings):
@@ -127,7 +134,7 @@ def test_a_sentence_that_leaves_changes_nothing_for_the_others(replayed, monkeyp
 
     monkeypatch.setattr(graphed, "copy_beams", copying)
     search = partial(SearchAhead, graphed, settings=settings)
-    driver = Driver[int, Sentence](lambda _, n: search(n), SearchSize(4), lambda sentence: 1)
+    driver = Driver[int](lambda _, n: search(n), SearchSize(4), lambda sentence: 1)
     waiting = iter(enumerate(sentences))
     found = dict(driver.run(lambda: next(waiting, None), watch))
     assert sorted(found) == [n for n in range(number) if n != 2]
@@ -202,9 +209,7 @@ def test_a_search_that_is_given_up_leaves_nothing_behind():
     model = sharp_model()
     settings = settings_of(4)
     graphed = GraphedTransformer(model, settings)
-    given_up = search_all(
-        partial(SearchAhead, graphed, settings=settings), sentences_of(random.Random(3), 30, 35), 8
-    )
+    given_up = begun_ahead(graphed, sentences_of(random.Random(3), 30, 35), 8, settings)
     next(given_up)
     sentences = sentences_of(random.Random(4), 30)
     expected = plain_search(model, sentences, 8, settings)
