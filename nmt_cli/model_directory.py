@@ -25,8 +25,6 @@ from nmt_cli.model.stored_weights import Array, StoredWeights, as_bytes
 from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
 
 if TYPE_CHECKING:
-    import torch
-
     from nmt_cli.model.transformer import Transformer
 
 Used = TypeVar("Used")
@@ -81,14 +79,14 @@ def open_model(path: Path, use: Callable[[ModelFiles], Used]) -> Used:
     return read_model(path, lambda directory: use(_files_of(directory)))
 
 
-def load_model(path: Path, device: torch.device | str = "cpu") -> LoadedModel:
-    """Return the model of ``path`` in PyTorch; raises as ``open_model`` does."""
+def load_model(path: Path) -> LoadedModel:
+    """Return the model of ``path`` in PyTorch, on the CPU; raises as ``open_model`` does."""
     from nmt_cli.model.transformer import build_transformer  # it imports torch
 
     def load(files: ModelFiles) -> LoadedModel:
         settings, tokenizer, weights, path, manifest = files
         model = build_transformer(settings.architecture, tokenizer.size, weights)
-        return LoadedModel(settings, tokenizer, model.to(device), path, manifest)
+        return LoadedModel(settings, tokenizer, model, path, manifest)
 
     return open_model(path, load)
 

@@ -293,8 +293,8 @@ def test_a_model_of_format_1_is_trained_further(tmp_path, monkeypatch, kind, mod
     Path("tune.yaml").write_text(recipe.replace("max_length: 60", "max_length: 30"))
     preprocess.run(recipe="./tune.yaml")
     train.run("./tune.yaml", **OPTIONS)
-    parent = load_model(run_of_format_1 / model, torch.device("cpu"))
-    child = load_model(Path("runs/tune"), torch.device("cpu"))
+    parent = load_model(run_of_format_1 / model)
+    child = load_model(Path("runs/tune"))
     assert child.settings.architecture == parent.settings.architecture
     assert child.settings.text.type == kind
     # The peak learning rate is 1e-12.

@@ -22,7 +22,6 @@ from multiprocessing.reduction import recv_handle
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import die_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, reporting_full_memory
@@ -126,8 +125,7 @@ def _be_worker(
             logs.configure(quiet=model.quiet or number > 0)  # one worker reports what it loads
             return Translator.load(model.path, **{**model.options, "device": f"cuda:{number}"})
 
-        with following_load(num_threads(), warns=False):
-            work(connection, load, of_service=model.of_service)
+        work(connection, load, of_service=model.of_service)
         status = 0
     except BaseException:  # os._exit skips the interpreter's own traceback
         traceback.print_exc()
