@@ -1,16 +1,14 @@
-"""The lines of a request, and what translates them."""
+"""The lines of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from nmt_cli.messages import logs
 from nmt_cli.serving.requests import REQUEST_ID
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch, Line
-from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf, Bug
 
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
@@ -33,24 +31,3 @@ class RequestBatch(Batch):
     def translations(self) -> list[Translation]:
         """Return the translation of each line, in order; the batch is done."""
         return [each for each in self.answers if isinstance(each, Translation)]
-
-
-class Translating(Protocol):
-    """What translates the lines of requests with one model; ``Dispatcher`` does."""
-
-    @property
-    def num_waiting(self) -> int:
-        """The lines that no worker has."""
-        ...
-
-    def submit(self, batch: RequestBatch) -> None:
-        """Let lines join the searches; ``done`` of the batch is set when all are answered."""
-        ...
-
-    def withdraw(self, batch: RequestBatch) -> None:
-        """Translate no more of the batch."""
-        ...
-
-    def figures(self) -> WorkerFigures:
-        """Return what was done, and what is to be done."""
-        ...

@@ -20,7 +20,8 @@ from nmt_cli.serving.models import Models, ServedGlossary
 from nmt_cli.serving.patterns import Patterns
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.service import Service
-from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerStarter
+from nmt_cli.translating.workers.dispatcher import Dispatcher
+from nmt_cli.translating.workers.starter import Starter
 
 SECONDS_BETWEEN_LOOKS = 1.0  # at connections without a request in progress
 
@@ -99,7 +100,7 @@ class Options(NamedTuple):
 async def serve(
     listener: socket.socket,
     models: Models,
-    starters: Mapping[str, WorkerStarter],
+    starters: Mapping[str, Starter],
     num_workers: int,
     options: Options,
 ) -> None:

@@ -19,7 +19,7 @@ from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Choice, Model, Models, ServedGlossary, UnknownModelError
 from nmt_cli.serving.operation import RequestFigures
 from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
-from nmt_cli.serving.request_batch import RequestBatch, Translating
+from nmt_cli.serving.request_batch import RequestBatch
 from nmt_cli.serving.requests import (
     REQUEST_ID,
     SMALL_REQUEST,
@@ -35,7 +35,7 @@ from nmt_cli.serving.requests import (
 )
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.dispatcher import WorkerFigures
+from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
 
 KEY_FIELDS = ("api_key", "auth_key")
@@ -64,7 +64,7 @@ class Service:
     def __init__(
         self,
         models: Models,
-        translating: Mapping[str, Translating],
+        translating: Mapping[str, Dispatcher],
         limits: Limits,
         *,
         glossaries: Sequence[ServedGlossary] = (),

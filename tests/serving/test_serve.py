@@ -23,6 +23,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.messages import Refused
+from nmt_cli.translating.workers.starter import Starter
 from tests.serving.conftest import REVERSING
 
 IMPORTED = REVERSING.parents[3] / "format_4/imported_separate/run/average"
@@ -237,7 +238,10 @@ def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
     warnings, started = list[str](), list[int]()
     monkeypatch.setattr(logs, "warning", warnings.append)
 
-    class Starter:
+    class Refusing(Starter):
+        def __init__(self):
+            pass
+
         def start(self, number):
             ours, theirs = Pipe()
             with theirs:
@@ -252,7 +256,7 @@ def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
             pass
 
     async def open_workers():
-        workers = Dispatcher(Starter(), 2)
+        workers = Dispatcher(Refusing(), 2)
         with pytest.raises(UserError, match="the GPU is too small"):
             await workers.opened()
         await asyncio.sleep(0.05)  # enough to start another one

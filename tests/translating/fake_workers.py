@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_main import work
 
 
@@ -56,11 +57,11 @@ class FakeTranslator:
         return FakeSearch(self.folder, lines)
 
 
-class ForkingStarter:
+class ForkingStarter(Starter):
     """Forks workers from this process."""
 
     def __init__(self, load: Any) -> None:
-        self.load = load
+        self._load_model = load
         self.processes = list[int]()
         self.connections = list[Any]()
         self.num_started = 0
@@ -72,7 +73,7 @@ class ForkingStarter:
             for connection in (ours, *self.connections):
                 connection.close()  # so that each worker notices when its other end is closed
             try:
-                work(theirs, self.load)
+                work(theirs, self._load_model)
             finally:
                 os._exit(0)
         theirs.close()

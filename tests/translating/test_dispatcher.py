@@ -15,13 +15,14 @@ from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.messages import Ready
+from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_SERVICE
 
 SECONDS = 60  # a test that needs them has failed
 MOST = LINES_OF_A_SERVICE["cpu"]
 
 
-class Ends:
+class Ends(Starter):
     """In place of the process that starts workers: keeps the other ends of their connections."""
 
     def __init__(self) -> None:

@@ -16,14 +16,14 @@ from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
-from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch, Line
 from nmt_cli.translating.workers.messages import Answer, Ready, Refused, SlowLine
+from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.suspects import Suspects
 from nmt_cli.translating.workers.worker_process import (
     LINES_OF_A_SERVICE,
@@ -35,22 +35,6 @@ MOST_FAILED_STARTS = 3
 SECONDS_BETWEEN_LOOKS = 1.0  # at workers, or a tenth of what a request may take if that is less
 LEAST_SECONDS = 2.0  # without an answer, until a worker is killed: a step may take as long
 SHOWN_BATCHES = 10  # of a worker that is killed
-
-
-class WorkerStarter(Protocol):
-    """What starts worker processes."""
-
-    def start(self, number: int) -> tuple[Connection, int]:
-        """Start worker ``number``; return the connection to it and its process."""
-        ...
-
-    def status_of(self, process: int) -> int | None:
-        """Return the exit status of a worker that has ended; None if it is unknown."""
-        ...
-
-    def close(self) -> None:
-        """Kill all workers."""
-        ...
 
 
 class WorkerFigures(NamedTuple):
@@ -79,7 +63,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        starter: WorkerStarter,
+        starter: Starter,
         num_workers: int,
         *,
         seconds: float = math.inf,

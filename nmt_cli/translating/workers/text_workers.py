@@ -20,8 +20,9 @@ from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch
-from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerStarter
+from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.messages import Bug
+from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT
 
 # Finding one line among 192 takes 8 deaths in a row, and it dies 3 times.
@@ -37,7 +38,7 @@ class WorkerBugError(Exception):
 class TextWorkers:
     """Workers that share a text, from ``open`` to ``close``; not to be shared between threads."""
 
-    def __init__(self, starter: WorkerStarter, num_workers: int) -> None:
+    def __init__(self, starter: Starter, num_workers: int) -> None:
         self._loop = asyncio.new_event_loop()
         self._num_workers = num_workers
         self._dispatcher = self._done(self._made(starter))
@@ -72,7 +73,7 @@ class TextWorkers:
         while (batch := self._done(text.next_finished())) is not None:
             yield _translations_of(batch)
 
-    async def _made(self, starter: WorkerStarter) -> Dispatcher:
+    async def _made(self, starter: Starter) -> Dispatcher:
         return Dispatcher(
             starter,
             self._num_workers,
