@@ -59,11 +59,11 @@ class AttentionToSource:
         return self._of_all or sentence.needs_units or sentence.needs_words
 
     def with_attention(
-        self, founds: Sequence[Found], sentences: Sequence[Sentence]
+        self, results: Sequence[Found], sentences: Sequence[Sentence]
     ) -> Iterator[Found]:
         """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
         batch, pairs, num_tokens = list[tuple[Found, Sentence]](), list[SentencePair](), 0
-        for found, sentence in zip(founds, sentences, strict=True):
+        for found, sentence in zip(results, sentences, strict=True):
             source = without_end(sentence.tokens, self._config)
             own = [SentencePair(source, each.tokens) for each in found.hypotheses]
             batch.append((found, sentence))
@@ -75,13 +75,13 @@ class AttentionToSource:
         yield from self._together(batch, pairs)
 
     def _together(
-        self, founds: Sequence[tuple[Found, Sentence]], pairs: Sequence[SentencePair]
+        self, results: Sequence[tuple[Found, Sentence]], pairs: Sequence[SentencePair]
     ) -> Iterator[Found]:
         if not pairs:
-            yield from (found for found, _ in founds)
+            yield from (found for found, _ in results)
             return
         of_pairs = zip(pairs, self._forcing.attention(pairs, [self._layer]), strict=True)
-        for found, sentence in founds:
+        for found, sentence in results:
             attended = [
                 self._attended(*next(of_pairs), with_units=sentence.needs_units)
                 for _ in found.hypotheses

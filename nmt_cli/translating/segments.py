@@ -159,7 +159,7 @@ def _cut_in_windows(text: str, cut: Callable[[str], list[str]]) -> Iterator[str]
     begin = window = 0  # of the next segment, and of the window
     while window < len(text):
         is_last = window + WINDOW >= len(text)
-        enough = len(text) if is_last else window + WINDOW * 3 // 4
+        last_begin = len(text) if is_last else window + WINDOW * 3 // 4
         part = text[window : window + WINDOW]
         if not is_last and part.count('"') % 2:
             part = part[: part.rindex('"')] or part
@@ -168,7 +168,7 @@ def _cut_in_windows(text: str, cut: Callable[[str], list[str]]) -> Iterator[str]
             window += len(each)
             yield text[begin:window]
             begin = window
-            if window >= enough:
+            if window >= last_begin:
                 break
         if not found:  # the segment may be longer than a window
             window += len(last)

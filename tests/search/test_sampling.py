@@ -14,8 +14,8 @@ import torch
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.beams import Hypothesis
+from nmt_cli.search.choice import SampledCandidates
 from nmt_cli.search.logits import Banned, Permitted, Restrictions
-from nmt_cli.search.sampled_candidates import SampledCandidates
 from nmt_cli.search.sampling import Sampling, gathered, key_of, uniforms
 from nmt_cli.search.sentences import IMPOSSIBLE, NO_MEMORY, Sentence
 from nmt_cli.search.torch_logits import drawn_tokens

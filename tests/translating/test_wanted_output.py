@@ -10,7 +10,7 @@ import torch
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.sampled_candidates import SampledCandidates
+from nmt_cli.search.choice import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.model_search import choice_for, rules_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits

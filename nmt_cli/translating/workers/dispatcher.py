@@ -209,10 +209,10 @@ class Dispatcher:
             return
         logs.warning(f"a worker process has died ({reason}); its lines are translated again.")
         error = f"the worker processes that translated it have died ({reason})"
-        again, guilty = self._suspects.left_by(dead, lines)
+        unsuspected, guilty = self._suspects.left_by(dead, lines)
         for line in guilty:
             line.batch.answer(line.place, Translation(error=error))
-        for line in again:
+        for line in unsuspected:
             line.batch.put_back(line)
             if line.batch not in self._waiting:
                 self._waiting.appendleft(line.batch)

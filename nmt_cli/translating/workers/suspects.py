@@ -15,7 +15,7 @@ DEATHS_OF_A_SUSPECT = 2  # of workers with the same line
 class Left(NamedTuple):
     """What becomes of the lines that a dead worker has left."""
 
-    again: Sequence[Line]  # to be given to any worker
+    unsuspected: Sequence[Line]  # to be given to any worker
     guilty: Sequence[Line]  # with which workers die, also when they are alone
 
 
