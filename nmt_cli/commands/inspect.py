@@ -6,8 +6,8 @@ from typing import Any
 
 from nmt_cli.commands.inspect_figures import (
     THIS_MACHINE,
-    Figures,
     Lengths,
+    ModelFigures,
     TrainingCosts,
     figures_of,
     find_subject,
@@ -29,7 +29,7 @@ NO_STEPS = (
 )
 
 
-def as_json(figures: Figures) -> str:
+def as_json(figures: ModelFigures) -> str:
     """Return the figures as JSON: counts, FLOPs, bytes and seconds."""
     subject, lengths = figures.subject, figures.subject.lengths
     content = {
@@ -87,7 +87,7 @@ def _training_facts(costs: TrainingCosts | None) -> dict[str, Any] | None:
     }
 
 
-def as_report(figures: Figures) -> str:
+def as_report(figures: ModelFigures) -> str:
     """Return the figures as text in sections."""
     sections = [_head(figures), _parameters(figures), _flops(figures)]
     if figures.memory is not None:
@@ -99,7 +99,7 @@ def as_report(figures: Figures) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 
-def _head(figures: Figures) -> list[str]:
+def _head(figures: ModelFigures) -> list[str]:
     subject, config = figures.subject, figures.subject.architecture
     size = config.source_vocabulary_size
     own = "" if size is None else f" of the target, {size:,} of the source"
@@ -120,7 +120,7 @@ def _layers(config: ModelShape) -> str:
     return f"{config.encoder.num_layers}{between}{config.decoder.num_layers} {decoder}"
 
 
-def _parameters(figures: Figures) -> list[str]:
+def _parameters(figures: ModelFigures) -> list[str]:
     parameters = figures.parameters
     matrices = counted(MATRICES[figures.subject.architecture.tied_embeddings], "matrix", "matrices")
     rows = [(f"embeddings ({matrices})", parameters.embeddings)]
@@ -135,7 +135,7 @@ def _parameters(figures: Figures) -> list[str]:
     return ["Parameters", *_indented([(n, f"{c:,}", f"{c / total:.1%}") for n, c in rows])]
 
 
-def _flops(figures: Figures) -> list[str]:
+def _flops(figures: ModelFigures) -> list[str]:
     flops, lengths = figures.flops, figures.subject.lengths
     parts = [row for name in STACKS for row in _parts(name, getattr(flops, name))]
     parts += [("softmax", flops.softmax), ("total", flops.total)]
@@ -169,7 +169,7 @@ def _parts(name: str, stack: StackParameters | StackFlops) -> Iterator[tuple[str
             yield f"  {PARTS.get(part, part.replace('_', ' '))}", count
 
 
-def _memory(figures: Figures, memory: TrainingMemory) -> list[str]:
+def _memory(figures: ModelFigures, memory: TrainingMemory) -> list[str]:
     rows = [
         (MEMORY.get(name, name.replace("_", " ")), with_prefix(size, "B"))
         for name, size in memory._asdict().items()

@@ -217,7 +217,7 @@ class TrainingCosts(NamedTuple):
     papers_estimate: float  # FLOPs as the paper would count them, from the time on its GPUs
 
 
-class Figures(NamedTuple):
+class ModelFigures(NamedTuple):
     """All figures of a subject."""
 
     subject: Subject
@@ -241,7 +241,7 @@ def figures_of(
     subject: Subject,
     max_tokens_per_device: int | None = None,
     target_tokens_per_second: float | None = None,
-) -> Figures:
+) -> ModelFigures:
     """Return the figures of ``subject``.
 
     ``max_tokens_per_device`` is the largest micro-batch, by default a whole step;
@@ -250,7 +250,7 @@ def figures_of(
     config, lengths, training = subject.architecture, subject.lengths, subject.training
     parameters = count_parameters(config, subject.vocabulary_size)
     flops = forward_flops(config, subject.vocabulary_size, lengths.sums)
-    figures = Figures(subject, parameters, flops)
+    figures = ModelFigures(subject, parameters, flops)
     if training is None:
         return figures
     limit = min(max_tokens_per_device or training.tokens_per_step, training.tokens_per_step)

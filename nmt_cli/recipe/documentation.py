@@ -16,7 +16,7 @@ NAMES = {"integer": "whole number", "number": "number", "boolean": "true or fals
 JsonSchema: TypeAlias = dict[str, Any]
 
 
-class Key(NamedTuple):
+class RecipeKey(NamedTuple):
     """One key of a recipe; the keys of a list's entries are named once, as those of entry 0."""
 
     name: str
@@ -25,7 +25,7 @@ class Key(NamedTuple):
     default: str | None  # as YAML; None if the key has no default
 
 
-def described_keys() -> Iterator[Key]:
+def described_keys() -> Iterator[RecipeKey]:
     """Yield every key in the order of a recipe, each section before the keys in it."""
     schema = recipe_schema()
     yield from _keys_in(schema, schema, "")
@@ -53,7 +53,7 @@ def with_comments(recipe: Recipe) -> str:
     return "\n".join(lines)
 
 
-def _comment(key: Key, keys_below: list[str], written: str) -> list[str]:
+def _comment(key: RecipeKey, keys_below: list[str], written: str) -> list[str]:
     """Return the comment above the line ``written``, which holds ``key``."""
     text = key.description
     if not keys_below:
@@ -71,13 +71,13 @@ def _comment(key: Key, keys_below: list[str], written: str) -> list[str]:
     )
 
 
-def limits_of(key: Key) -> str:
+def limits_of(key: RecipeKey) -> str:
     """Return what a key may hold and its default: ``number, at least 0; default 0.6``."""
     default = None if key.default is None else f"default {key.default}"
     return "; ".join(text for text in (key.allowed, default) if text)
 
 
-def _keys_in(section: JsonSchema, schema: JsonSchema, prefix: str) -> Iterator[Key]:
+def _keys_in(section: JsonSchema, schema: JsonSchema, prefix: str) -> Iterator[RecipeKey]:
     for name, prop in section["properties"].items():
         key = _key(f"{prefix}{name}", prop, schema)
         yield key
@@ -87,9 +87,9 @@ def _keys_in(section: JsonSchema, schema: JsonSchema, prefix: str) -> Iterator[K
             yield from _keys_in(inner, schema, f"{key.name}{entry}.")
 
 
-def _key(name: str, prop: JsonSchema, schema: JsonSchema) -> Key:
+def _key(name: str, prop: JsonSchema, schema: JsonSchema) -> RecipeKey:
     default = as_written(prop["default"]) if "default" in prop else None
-    return Key(name, prop["description"], _allowed(prop, schema), default)
+    return RecipeKey(name, prop["description"], _allowed(prop, schema), default)
 
 
 def _section_of(prop: JsonSchema, schema: JsonSchema) -> JsonSchema | None:

@@ -12,9 +12,8 @@ from torch.nn.functional import pad
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
+from nmt_cli.search.search_size import ROOM_STEP, room_for
 
-# The room for the past grows by 16 entries, or by an eighth if that is more.
-ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 SOURCE_STEP = 8  # the room for sources is a multiple of it
 SHRINK_BELOW = 3 / 4  # of the room; products read all of it
 
@@ -222,7 +221,7 @@ class GrowingPast(Past):
         self._most_places += parents.shape[1]
         if self._most_places > self.room:
             self._most_places = int(self.num_places().max()) + parents.shape[1]
-            wanted = _room_for(self._most_places)
+            wanted = room_for(self._most_places)
             if wanted > self.room or wanted < SHRINK_BELOW * self.room:
                 self._replace(wanted, KeysValues.with_room)
         super().advance(*(sent_to(self._device, each) for each in (parents, is_free)))
@@ -232,7 +231,7 @@ class GrowingPast(Past):
         at = sent_to(self._device, slots)
         self.is_past = self.is_past[at]
         self._most_places = int(self.num_places().max())
-        room = _room_for(self._most_places + self.is_past.shape[1])  # by the next step
+        room = room_for(self._most_places + self.is_past.shape[1])  # by the next step
         self._replace(room, lambda layer, room: layer.selected(at, room).with_room(room))
 
     def _replace(self, room: int, change: Callable[[KeysValues, int], KeysValues]) -> None:
@@ -326,9 +325,3 @@ def _changed(
     for number, layer in enumerate(layers):
         layers[number] = change(layer, room)
     return layers
-
-
-def _room_for(num_entries: int) -> int:
-    """Return room for ``num_entries`` and for some of the next steps."""
-    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
-    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP

@@ -13,14 +13,13 @@ from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.search import StepInput
+from nmt_cli.search.search_size import ROOM_STEP, room_for
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
-# The room for the past grows by 16 entries, or by an eighth if that is more.
-ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 MOST_SPARE = 4  # times as much room as is needed stays; the library reads only what is used
 
 
-class Encoded(NamedTuple):
+class EncodedEntries(NamedTuple):
     """What all hypotheses of a sentence attend to, as ``CompiledLayers`` lays out entries."""
 
     source: Array
@@ -71,7 +70,7 @@ class CompiledPast:
         self.is_past[slots] = False
         self.is_past[slots, :, 0] = True
         for slot, start, length in zip(slots, starts, lengths, strict=True):
-            room = _room_for(length + self.is_past.shape[1])
+            room = room_for(length + self.is_past.shape[1])
             entries = self._entries[slot]
             if entries is None or not room <= self.rooms[slot] <= MOST_SPARE * room:
                 entries = self._put(slot, self._layers.new_entries(room))
@@ -91,12 +90,12 @@ class CompiledPast:
         for slot in np.flatnonzero((self._ends > self.rooms) & ~is_free).tolist():
             old = self._entries[slot]
             assert old is not None, "the slot has a sentence"
-            room = _room_for(int(self._ends[slot]))
+            room = room_for(int(self._ends[slot]))
             self._layers.copy_entries(old, self._put(slot, self._layers.new_entries(room)))
         inherited = self._inherited
         room = inherited.shape[2]
-        if not end <= room <= MOST_SPARE * _room_for(end):
-            room = _room_for(end)
+        if not end <= room <= MOST_SPARE * room_for(end):
+            room = room_for(end)
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
@@ -152,18 +151,18 @@ class CompiledTransformer:
 
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
-    ) -> tuple[list[Encoded], CompiledLogits]:
+    ) -> tuple[list[EncodedEntries], CompiledLogits]:
         """Return what each sentence is for ``start``, and the logits [B, V] of its first token."""
-        found, logits = list[Encoded](), []
+        found, logits = list[EncodedEntries](), []
         for group in _groups(sentences):
             given = Sentences.of(group)
             sources = self._layers.entries(self._layers.encode(given), given.lengths)
             starts, of_group = self._layers.first(start_mark, sources)
-            found += map(Encoded, sources, starts)
+            found += map(EncodedEntries, sources, starts)
             logits.append(of_group)
         return found, CompiledLogits(np.concatenate(logits), self._kernels)
 
-    def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
+    def start(self, slots: Sequence[int], encoded: Sequence[EncodedEntries]) -> None:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
         for slot, each in zip(slots, encoded, strict=True):
             self._sources[slot] = each.source
@@ -211,9 +210,3 @@ def _groups(sentences: Sequence[Sequence[int]]) -> Iterator[list[Sequence[int]]]
             group = []
         group.append(sentence)
     yield group
-
-
-def _room_for(num_entries: int) -> int:
-    """Return room for ``num_entries`` and for some of the next steps."""
-    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
-    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP

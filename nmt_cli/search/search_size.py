@@ -1,4 +1,4 @@
-"""How many tokens a search holds, less after memory was full."""
+"""How many tokens a search holds, less after memory was full; and the room for their entries."""
 
 # Without a failure, until more are searched at a time; a failure costs the steps of a search.
 SENTENCES_UNTIL_RAISED = 4096
@@ -38,3 +38,13 @@ class SearchSize:
             self._num_searched, self._was_raised = 0, True
             self.max_tokens = min(highest, 2 * self.max_tokens)
             self._least = least if self.max_tokens == highest else 1
+
+
+# The room for the past grows by 16 entries, or by an eighth if that is more.
+ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
+
+
+def room_for(num_entries: int) -> int:
+    """Return the room for ``num_entries`` of a past, and for some of the next steps."""
+    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
+    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP

@@ -8,7 +8,7 @@ from nmt_cli.messages import logs
 from nmt_cli.serving.requests import REQUEST_ID
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.batch import Batch, Line
+from nmt_cli.translating.workers.batch import Batch, BatchLine
 from nmt_cli.translating.workers.messages import AttentionOf, Bug
 
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
@@ -23,7 +23,7 @@ class RequestBatch(Batch):
     def answer(self, place: int, answer: Translation | Bug) -> None:
         """Note the translation of a line; a bug is logged, and the line gets an error."""
         if isinstance(answer, Bug):
-            line = Line(self, place)
+            line = BatchLine(self, place)
             logs.warning(f"{line} met a bug in a worker process:\n{answer.traceback}")
             answer = Translation(error=BUG)
         super().answer(place, answer)

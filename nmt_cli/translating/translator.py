@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
@@ -21,7 +22,6 @@ from nmt_cli.translating.answers import AnswerOptions, Answers
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong
-from nmt_cli.translating.lines_of_a_window import LinesOfAWindow
 from nmt_cli.translating.model_search import engine_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
@@ -216,7 +216,7 @@ class Translator:
         Raises LinesFailedError for a bug; the error holds the translations of the lines before.
         """
         require_lines(lines)
-        window = LinesOfAWindow(numbered(lines))
+        window = _Window(numbered(lines))
         with self._submitted.paused():
             self.continuous_search(window).run()
         return window.finished()
@@ -276,6 +276,51 @@ class Translator:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(cancel_futures=kind is not None)
+
+
+class _Window:
+    """Lines that are translated together, a ``LineSource``, and their translations."""
+
+    is_text = True
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self._requests = list(requests)
+        self._waiting = iter(enumerate(self._requests))
+        self._answers: dict[int, Translation | BaseException] = {}
+        self._end = len(self._requests)  # behind the first line that met a bug
+
+    def take(self) -> tuple[int, Request] | None:
+        """Return the next line and its place; None at the end, or behind one that met a bug."""
+        place, request = next(self._waiting, (len(self._requests), None))
+        return (place, request) if request is not None and place < self._end else None
+
+    def take_withdrawn(self, inside: Collection[int]) -> Collection[int]:
+        """Return the lines behind one that met a bug, because the error ends before them."""
+        has_bug = self._end < len(self._requests)
+        return [place for place in inside if place >= self._end] if has_bug else ()
+
+    def answer(self, line: int, answer: Translation | BaseException) -> None:
+        """Take the translation of a line, or the bug that it met."""
+        self._answers[line] = answer
+        if isinstance(answer, BaseException):
+            self._end = min(self._end, line + 1)
+
+    def report(self, line: int, what: str) -> None:
+        """Log that a line takes long."""
+        logs.info(f"line {self._requests[line].line:,} {what}")
+
+    def finished(self) -> list[Translation]:
+        """Return the translation of each line, in order.
+
+        Raises LinesFailedError for a bug; it holds the translations of the lines before.
+        """
+        finished: list[Translation] = []
+        for place in range(self._end):
+            answer = self._answers.pop(place)
+            if isinstance(answer, BaseException):
+                raise LinesFailedError(place, place, finished) from answer
+            finished.append(answer)
+        return finished
 
 
 def _search_settings(

@@ -43,7 +43,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         self._launched: deque[_Launched] = deque()
         self._num_launched = 0  # steps
         self._first_steps = np.zeros(self.num_slots, np.int64)  # of the sentence in each slot
-        self._past = _Past(self.num_slots, settings)
+        self._reported = _Reported(self.num_slots, settings)
         self._changed: set[int] = set()  # slots to copy to the device before the next launch
         self._last_read = -1  # the number of a step
         self._num_places = 1  # the highest used place of the past + 1, after that step
@@ -111,7 +111,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         slots = [*kept, *[kept[0]] * num_free]  # what the copies hold does not matter
         self._model.keep_slots(slots)
         self._model.free_from(int(self._beams.is_busy.sum()))
-        self._past.keep(slots)
+        self._reported.keep(slots)
         self._first_steps = self._first_steps[slots]
         self._changed = {slots.index(slot) for slot in self._changed}
         self._beams.keep(kept)
@@ -124,7 +124,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         done = self._begin()
         newcomers = newcomers[beams.is_busy[newcomers]]
         self._first_steps[newcomers] = self._num_launched
-        self._past.begin(newcomers, beams)
+        self._reported.begin(newcomers, beams)
         self._changed.update(newcomers.tolist())
         return done
 
@@ -151,7 +151,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         reports = list(map(StepReport.unpacked, of_steps))
         slots = np.flatnonzero(self._beams.is_busy & (self._first_steps <= first))
         for number, report in enumerate(reports, start=first + 1):
-            self._past.write(slots, number - self._first_steps[slots], report.beams[slots])
+            self._reported.write(slots, number - self._first_steps[slots], report.beams[slots])
         last = reports[-1]
         self._num_places, self._last_read = last.num_places, first + len(reports) - 1
         done = self._fail(slots[last.have_failed[slots]].tolist())
@@ -162,7 +162,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         """Free ``slots``; return what was found, by the hypotheses that ``ended`` [S, K, 3]."""
         beams = self._beams
         found = [
-            Found(int(beams.numbers[slot]), self._past.hypotheses(slot, ended[slot], beams))
+            Found(int(beams.numbers[slot]), self._reported.hypotheses(slot, ended[slot], beams))
             for slot in slots.tolist()
         ]
         beams.free(slots)
@@ -176,7 +176,7 @@ def ahead(
     return SearchAhead(model, min(size_for(number), size_within(most)), settings)
 
 
-class _Past:
+class _Reported:
     """What was reported of the hypotheses in each slot: the scores, parents and tokens."""
 
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:

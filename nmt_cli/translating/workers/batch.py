@@ -21,7 +21,7 @@ class Batch:
         self.answers: list[Translation | Bug | None] = [None] * len(requests)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._num_answered = 0
-        lines = [Line(self, place) for place in range(len(requests))]
+        lines = [BatchLine(self, place) for place in range(len(requests))]
         # Those that no worker has; the next one is the last.
         self._waiting = sorted(lines, key=lambda line: (len(line.text), -line.place))
         if not requests:
@@ -32,11 +32,11 @@ class Batch:
         """How many of its lines no worker has."""
         return 0 if self.done.done() else len(self._waiting)
 
-    def take(self) -> Line:
+    def take(self) -> BatchLine:
         """Return its next line."""
         return self._waiting.pop()
 
-    def put_back(self, line: Line) -> None:
+    def put_back(self, line: BatchLine) -> None:
         """Let a line wait again whose worker has died."""
         self._waiting.append(line)
 
@@ -48,7 +48,7 @@ class Batch:
             self.done.set_result(None)
 
 
-class Line(NamedTuple):
+class BatchLine(NamedTuple):
     """A line of a batch; ``deaths`` counts the workers that died while they had it."""
 
     batch: Batch

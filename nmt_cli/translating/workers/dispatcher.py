@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.batch import Batch, Line
+from nmt_cli.translating.workers.batch import Batch, BatchLine
 from nmt_cli.translating.workers.messages import Answer, Ready, Refused, SlowLine
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.suspects import Suspects
@@ -194,7 +194,7 @@ class Dispatcher:
         self.workers.append(worker)
         await loop.create_unix_connection(lambda: worker, sock=end)
 
-    async def _replaced(self, dead: WorkerProcess, lines: Sequence[Line]) -> None:
+    async def _replaced(self, dead: WorkerProcess, lines: Sequence[BatchLine]) -> None:
         """Start a worker in place of a dead one, whose ``lines`` are given to others."""
         loop = asyncio.get_running_loop()
         status = await loop.run_in_executor(self._thread, self._starter.status_of, dead.process)
@@ -307,7 +307,7 @@ class Dispatcher:
                 self._waiting.appendleft(batch)
         self._suspects.end_turn(self.workers)
 
-    def _give(self, worker: WorkerProcess, line: Line) -> None:
+    def _give(self, worker: WorkerProcess, line: BatchLine) -> None:
         worker.give(next(self._numbers), line)
         self._note_work(worker)
 

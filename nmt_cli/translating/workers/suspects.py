@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nmt_cli.translating.workers.batch import Line
+from nmt_cli.translating.workers.batch import BatchLine
 from nmt_cli.translating.workers.worker_process import WorkerProcess
 
 DEATHS_OF_A_SUSPECT = 2  # of workers with the same line
@@ -15,8 +15,8 @@ DEATHS_OF_A_SUSPECT = 2  # of workers with the same line
 class Left(NamedTuple):
     """What becomes of the lines that a dead worker has left."""
 
-    unsuspected: Sequence[Line]  # to be given to any worker
-    guilty: Sequence[Line]  # with which workers die, also when they are alone
+    unsuspected: Sequence[BatchLine]  # to be given to any worker
+    guilty: Sequence[BatchLine]  # with which workers die, also when they are alone
 
 
 class Suspects:
@@ -29,11 +29,11 @@ class Suspects:
 
     def __init__(self, *, has_other_workers: bool) -> None:
         self.tester: int | None = None  # the number of the worker, while there are groups
-        self._groups: deque[list[Line]] = deque()
+        self._groups: deque[list[BatchLine]] = deque()
         self._has_other_workers = has_other_workers
         self._is_turn_of_others = False
 
-    def left_by(self, dead: WorkerProcess, lines: Sequence[Line]) -> Left:
+    def left_by(self, dead: WorkerProcess, lines: Sequence[BatchLine]) -> Left:
         """Take what is to be tested of the lines of a worker that has died."""
         lines = [line._replace(deaths=line.deaths + 1) for line in lines]
         self._is_turn_of_others = dead.has_suspects and not self._has_other_workers
@@ -56,7 +56,9 @@ class Suspects:
         if any(each.number == self.tester and each.lines for each in workers):
             self._is_turn_of_others = False
 
-    def next_test(self, workers: Sequence[WorkerProcess], *, others_wait: bool) -> Sequence[Line]:
+    def next_test(
+        self, workers: Sequence[WorkerProcess], *, others_wait: bool
+    ) -> Sequence[BatchLine]:
         """Return the lines that the tester of ``workers`` gets now, if it can begin a test."""
         wanted = ([line for line in group if line.is_wanted] for group in self._groups)
         self._groups = deque(group for group in wanted if group)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.workers.batch import Batch, Line
+from nmt_cli.translating.workers.batch import Batch, BatchLine
 from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Shared, TextOf
 
 SILENT_LOOKS = 5  # without an answer, until a worker counts as silent
@@ -55,7 +55,7 @@ class WorkerProcess(asyncio.Protocol):
         self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
         self._shared: dict[Batch, int] = {}  # the number under which it has what lines share
         # By the numbers under which they were sent; withdrawn ones until it has confirmed that.
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, BatchLine] = {}
         self.is_starting = True
         self.has_suspects = False  # and no other lines
         self.silent_looks = 0  # in a row, since the worker was asked and has sent nothing
@@ -96,7 +96,7 @@ class WorkerProcess(asyncio.Protocol):
             return True
         return sum(line.batch is batch for line in self.lines.values()) < most
 
-    def give(self, number: int, line: Line) -> None:
+    def give(self, number: int, line: BatchLine) -> None:
         """Let it have a line; before the first one of a batch it gets what all of them share."""
         self.lines[number] = line
         batch, request = line.batch, line.batch.requests[line.place]
