@@ -238,41 +238,49 @@ static float scale_of(const float *row, long I) {
     return (most > SMALLEST_SCALE ? most : SMALLEST_SCALE) / LARGEST + not_finite;
 }
 
-/* writes an output's weights [I] in a type into its groups, which are BLOCK groups apart; in int8 divided by the
-   scale, and returns their sum */
-INLINE int32_t pack_row(const float *row, long type, long I, float scale, char *block) {
-    long most = GROUPS_AT_ONCE * numbers_of_group(type);
+/* writes ``count`` of an output's weights, of at most GROUPS_AT_ONCE groups, in a type into these groups, which are
+   BLOCK groups apart; in int8 divided by the scale, and returns their sum */
+INLINE int32_t pack_groups(const float *row, long type, long count, float scale, char *block) {
     float inverse = 1.f / scale;
     int32_t sum = 0;
-    for (long first = 0; first < I; first += most, row += most) {
-        long count = I - first < most ? I - first : most;
-        union {
-            char groups[GROUPS_AT_ONCE][GROUP];
-            float floats[GROUPS_AT_ONCE];
-            uint16_t halves[GROUPS_AT_ONCE * 2];
-            int8_t integers[GROUPS_AT_ONCE * 4];
-        } some = {{{0}}};
-        if (type == FP32) memcpy(some.floats, row, count * sizeof(float));
-        for (long i = 0; i < count && type == BF16; i++) some.halves[i] = as_bf16(row[i]);
-        if (type == INT8 && inverse == inverse)
-            for (long i = 0; i < count; i++) some.integers[i] = (int8_t)rintf(row[i] * inverse);
-        for (long i = 0; i < count && type == INT8; i++) sum += some.integers[i];
-        for (long i = 0; i < count; i += numbers_of_group(type), block += BLOCK * GROUP)
-            memcpy(block, some.groups[i / numbers_of_group(type)], GROUP);
-    }
+    union {
+        char groups[GROUPS_AT_ONCE][GROUP];
+        float floats[GROUPS_AT_ONCE];
+        uint16_t halves[GROUPS_AT_ONCE * 2];
+        int8_t integers[GROUPS_AT_ONCE * 4];
+    } some = {{{0}}};
+    if (type == FP32) memcpy(some.floats, row, count * sizeof(float));
+    for (long i = 0; i < count && type == BF16; i++) some.halves[i] = as_bf16(row[i]);
+    if (type == INT8 && inverse == inverse)
+        for (long i = 0; i < count; i++) some.integers[i] = (int8_t)rintf(row[i] * inverse);
+    for (long i = 0; i < count && type == INT8; i++) sum += some.integers[i];
+    for (long i = 0; i < count; i += numbers_of_group(type), block += BLOCK * GROUP)
+        memcpy(block, some.groups[i / numbers_of_group(type)], GROUP);
     return sum;
 }
 
-/* writes a weight [O, I] in fp32 into the blocks of a matrix of a type, which are 0; ``scales`` and ``sums`` [O]
-   are for int8 */
+/* writes the weights [O <= BLOCK, I] of a block's outputs into it, and in int8 their scales and sums [O].
+   GROUPS_AT_ONCE groups of all outputs stay in the first cache while they are written */
+INLINE void pack_block(const float *weight, long type, long I, long O, char *block, float *scales, uint32_t *sums) {
+    for (long o = 0; o < O && type == INT8; o++) scales[o] = scale_of(weight + o * I, I);
+    long most = GROUPS_AT_ONCE * numbers_of_group(type);
+    for (long first = 0; first < I; first += most, block += GROUPS_AT_ONCE * BLOCK * GROUP)
+        for (long o = 0; o < O; o++) {
+            long count = I - first < most ? I - first : most;
+            const float *row = weight + o * I + first;
+            int32_t sum = pack_groups(row, type, count, type == INT8 ? scales[o] : 0.f, block + o * GROUP);
+            if (type == INT8) sums[o] += IS_UNSIGNED * 128 * (uint32_t)sum;
+        }
+}
+
+/* writes a weight [O, I] in fp32 into the blocks of a matrix of a type; ``scales`` and ``sums`` [O] are for int8.
+   Blocks and sums are 0 before */
 void EXPORTED(pack)(const float *weight, long type, long I, long O, char *blocks, float *scales, uint32_t *sums) {
-    for (long o = 0; o < O; o++, weight += I) {
-        char *block = blocks + (o / BLOCK * groups_of(type, I) * BLOCK + o % BLOCK) * GROUP;
-        if (type == FP32) pack_row(weight, FP32, I, 0.f, block);
-        if (type == BF16) pack_row(weight, BF16, I, 0.f, block);
-        if (type != INT8) continue;
-        scales[o] = scale_of(weight, I);
-        sums[o] = IS_UNSIGNED * 128 * (uint32_t)pack_row(weight, INT8, I, scales[o], block);
+    for (long o = 0; o < O; o += BLOCK, blocks += groups_of(type, I) * BLOCK * GROUP) {
+        long few = O - o < BLOCK ? O - o : BLOCK;
+        if (type == FP32) pack_block(weight + o * I, FP32, I, few, blocks, 0, 0);
+        if (type == BF16) pack_block(weight + o * I, BF16, I, few, blocks, 0, 0);
+        if (type == INT8) pack_block(weight + o * I, INT8, I, few, blocks, scales + o, sums + o);
     }
 }
 
