@@ -21,6 +21,7 @@ OF_OTHER_COMMANDS = {
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard"),
     *("requests", "nmt_cli.training", "nmt_cli.runs", "nmt_cli.recipe.schema"),
     *("html.parser", "xml.parsers.expat"),
+    *("multiprocessing", "subprocess", "nmt_cli.translating.workers", "nmt_cli.parsing"),
 }
 EXTRAS = (
     "matplotlib",

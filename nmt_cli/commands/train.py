@@ -19,9 +19,9 @@ from nmt_cli.launch.node_workers import (
     Rendezvous,
     refuse_variables_of_others,
     run_workers,
-    this_worker,
 )
 from nmt_cli.launch.python_process import as_flags, without_collections
+from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -55,7 +55,6 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.messages.figures import counted
-from nmt_cli.parsing.repair import Repairs
 from nmt_cli.translating.translation import Translation
 
 if TYPE_CHECKING:
@@ -272,7 +271,7 @@ class _Tally:
         self._num_replaced = 0  # byte sequences
         self._not_copied = _Numbers()
         self._repaired_trees = _Numbers()
-        self._num_trees, self._repairs = 0, Repairs()
+        self._num_trees, self._repairs = 0, Counter[str]()
         self._started, self._num_before = time.monotonic(), 0
 
     @property
@@ -298,7 +297,7 @@ class _Tally:
                 numbers.add(number)
         if translation.repairs is not None:
             self._num_trees += 1
-            self._repairs += translation.repairs
+            self._repairs.update(vars(translation.repairs))
             if translation.repairs.total():
                 self._repaired_trees.add(number)
         if line.replaced:
@@ -339,8 +338,10 @@ class _Tally:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {self._with_bad_bytes}.")
         if self._num_trees:
-            repaired = self._repaired_trees
-            what = f" in {repaired}: {self._repairs.described()}" if repaired.count else ""
+            from nmt_cli.parsing.repair import Repairs
+
+            repaired, repairs = self._repaired_trees, Repairs(**self._repairs)
+            what = f" in {repaired}: {repairs.described()}" if repaired.count else ""
             trees = counted(self._num_trees, "tree")
             logs.info(f"Repaired {repaired.count:,} of {trees}{what}.")
         seconds = time.monotonic() - self._started
@@ -370,4 +371,4 @@ class _Numbers:
 
 
 def _state_of(value: Any) -> Any:
-    return dict(vars(value)) if isinstance(value, _Numbers | Repairs) else value
+    return dict(vars(value)) if isinstance(value, _Numbers) else value

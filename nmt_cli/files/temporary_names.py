@@ -11,7 +11,6 @@ import hashlib
 import os
 import platform
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ Names = str | re.Pattern[str]  # one name, or all that match and are not too lon
 
 def temporary_path(path: Path, why: Why) -> Path:
     """Return a name beside ``path`` that no other process uses."""
-    origin = f"{_this_host()}-{_this_boot()}-{secrets.token_hex(4)}"
+    origin = f"{_this_host()}-{_this_boot()}-{os.urandom(4).hex()}"
     return path.with_name(f".{why}-{shortened(path.name)}-{origin}")
 
 

@@ -25,7 +25,7 @@ from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.hardware.system_facts import version_of
-from nmt_cli.launch.node_workers import Worker
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 

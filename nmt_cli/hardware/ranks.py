@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nmt_cli.launch.node_workers import Worker
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
 TIMEOUT_SECONDS = 600.0  # how long a rank waits for another, which may still save or validate

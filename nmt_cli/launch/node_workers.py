@@ -1,8 +1,4 @@
-"""torchrun as a child process: one command starts and stops the workers of a node.
-
-A process that torchrun started is a worker, whether this module or the user ran torchrun. A worker
-is recognized by the environment variables that torchrun sets.
-"""
+"""torchrun as a child process: one command starts and stops the workers of a node."""
 
 from __future__ import annotations
 
@@ -26,16 +22,13 @@ from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.launch.python_process import NMT_CLI, python_command
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.launch.stop_signals import STOPPING, handled
+from nmt_cli.launch.worker import LAUNCH_ID, OUTCOME, PLACE_VARIABLES, Worker, this_worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
 AGENT = "from nmt_cli.launch.node_workers import run_torchrun; run_torchrun()"
-# Variables that our own launcher sets for its workers: the monotonic time at which it began, the
-# folder into which they write their outcome, and the process with which they must end.
-LAUNCHED, OUTCOME, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_OUTCOME", "NMT_CLI_PARENT"
-PLACE_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-LAUNCH_ID = "TORCHELASTIC_RUN_ID"  # torchrun always sets it
-# Variables of srun, and those of torch that are equal where srun starts workers, as with enroot.
-OF_SRUN = {"SLURM_PROCID": "RANK", "SLURM_NTASKS": "WORLD_SIZE"}
+# Variables that our own launcher sets for its workers: the monotonic time at which it began, and
+# the process with which they must end.
+LAUNCHED, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_PARENT"
 # Exit statuses of the agent, which is the process that runs torchrun.
 WORKERS_FAILED, NODES_APART = 10, 11
 MAX_RESTARTS = 3
@@ -45,42 +38,12 @@ END_AGENT = signal.SIGUSR2  # ends the agent, and workers that have not set up t
 PR_SET_PDEATHSIG = 1  # prctl.h
 
 
-class Worker(NamedTuple):
-    """The place of this process among the workers, from torchrun's variables."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    launch: str  # the same for all workers and restarts of a launch
-    restarts: int
-    outcome: Path | None  # folder in which our launcher expects the status; None without it
-
-
 class Rendezvous(NamedTuple):
     """torchrun's options for how the nodes of a training find each other."""
 
     num_nodes: int = 1
     endpoint: str = "localhost:0"  # HOST:PORT of one of the nodes; 0 is any free port
     job_id: str | None = None  # the same on all nodes
-
-
-def this_worker() -> Worker | None:
-    """Return this process as a worker; None if neither torchrun nor srun started it as one."""
-    env = os.environ
-    if any(name not in env for name in PLACE_VARIABLES):
-        return None
-    if LAUNCH_ID not in env and any(env.get(own) != env[name] for own, name in OF_SRUN.items()):
-        return None
-    return Worker(
-        int(env["RANK"]),
-        int(env["WORLD_SIZE"]),
-        int(env["LOCAL_RANK"]),
-        int(env.get("LOCAL_WORLD_SIZE", "1")),
-        env.get(LAUNCH_ID, "none"),
-        int(env.get("TORCHELASTIC_RESTART_COUNT", "0")),
-        Path(env[OUTCOME]) if OUTCOME in env else None,
-    )
 
 
 def refuse_variables_of_others() -> None:

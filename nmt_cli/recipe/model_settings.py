@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt_cli.files.file_names import CONFIG, RECIPE
 from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
-from nmt_cli.parsing.labels import Labels
-from nmt_cli.parsing.linearization import Linearization
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
 
-if TYPE_CHECKING:  # other sections of a recipe take time to import, and translating needs none
+if TYPE_CHECKING:  # importing them takes time, and translating needs none
+    from nmt_cli.parsing.labels import Labels
+    from nmt_cli.parsing.linearization import Linearization
     from nmt_cli.recipe.data_config import DataConfig
     from nmt_cli.recipe.schema import Recipe
     from nmt_cli.recipe.tokenizer_config import TokenizerConfig
@@ -192,6 +192,8 @@ def labels_as_json(labels: Labels) -> dict[str, list[str]]:
 
 def labels_from_json(content: Mapping[str, Any]) -> Labels:
     """Return the labels of a JSON file. Raises ValueError or the like if they are not valid."""
+    from nmt_cli.parsing.labels import Labels
+
     lists = (content["constituents"], content["tags"])
     if not all(isinstance(label, str) for labels in lists for label in labels):
         raise ValueError("a label is not text")
@@ -265,6 +267,8 @@ def _head_from_json(content: Mapping[str, Any], model: Architecture) -> Alignmen
 
 
 def _trees_from_json(content: Mapping[str, Any]) -> Linearization:
+    from nmt_cli.parsing.linearization import Linearization
+
     values = dict(content)
     labels = values.pop("labels")
     form = TreeNotation(**values)

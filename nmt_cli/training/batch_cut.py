@@ -29,7 +29,7 @@ from nmt_cli.hardware.memory import (
     noticing_full_memory,
 )
 from nmt_cli.hardware.ranks import Ranks
-from nmt_cli.launch.node_workers import Worker
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, counted

@@ -22,8 +22,9 @@ from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
-from nmt_cli.launch.node_workers import Worker, die_with_parent, started_at, status_of_this_launch
+from nmt_cli.launch.node_workers import die_with_parent, started_at, status_of_this_launch
 from nmt_cli.launch.stop_signals import StopRequest, handled
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, reporting_full_memory
 from nmt_cli.messages.proposals import as_argument, command

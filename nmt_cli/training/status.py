@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nmt_cli.files.atomic_files import is_failed_write
-from nmt_cli.launch.node_workers import Worker, status_of_this_launch
+from nmt_cli.launch.node_workers import status_of_this_launch
 from nmt_cli.launch.run_status import RunStatus, State, write_status
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
 from nmt_cli.runs.run_directory import RunInUseError, ended_at_once

@@ -14,9 +14,6 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
-from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.parsing.repair import Repairs
-from nmt_cli.parsing.tree_output import TreeText, tree_of
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import Hypothesis, length_penalty
 from nmt_cli.translating.copied_outputs import CopiedOutputs
@@ -29,6 +26,9 @@ from nmt_cli.translating.unit_spans import unit_spans
 from nmt_cli.translating.word_links import joined_links, links_of_segments
 
 if TYPE_CHECKING:
+    from nmt_cli.parsing.linearization import Linearization
+    from nmt_cli.parsing.repair import Repairs
+    from nmt_cli.parsing.tree_output import TreeText
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
     from nmt_cli.translating.wanted_output import Wanted
 
@@ -298,6 +298,8 @@ class Answers:
     ) -> tuple[str, Repairs | None]:
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
         if self._form is not None and not self.keep_pieces:
+            from nmt_cli.parsing.tree_output import tree_of
+
             exact = self._exact_tree(self._form, hypotheses, words)
             return exact or tree_of(texts, words, self._form)
         return self._joined(texts, parts), None
@@ -331,6 +333,8 @@ class Answers:
         symbols = self._trees.brackets_and_tags(hypotheses[0].tokens, words)
         if symbols is None:
             return None
+        from nmt_cli.parsing.tree_output import tree_of
+
         without_words = replace(form, words="dropped")
         return tree_of([self._tokenizer.decode(symbols)], words, without_words)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from nmt_cli.files.lines import why_not_unicode
@@ -57,6 +56,6 @@ def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
     if found.not_copied:
         fields["not_copied"] = found.not_copied
     if found.repairs is not None:
-        repairs = asdict(found.repairs).items()
+        repairs = vars(found.repairs).items()
         fields["repairs"] = {rule: count for rule, count in repairs if count}
     return fields

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from nmt_cli.corpus.text.links import Links
-from nmt_cli.parsing.repair import Repairs
+if TYPE_CHECKING:
+    from nmt_cli.corpus.text.links import Links
+    from nmt_cli.parsing.repair import Repairs
 
 
 class Alternative(NamedTuple):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -12,7 +11,6 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.parsing.tree_output import Tokenize, splitter
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
@@ -31,10 +29,14 @@ from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from typing_extensions import Unpack
 
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
+    from nmt_cli.parsing.linearization import Linearization
+    from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.pictures.attention import Attention
     from nmt_cli.search.members import Member
     from nmt_cli.translating.markup.blocks import Markup
@@ -130,7 +132,7 @@ class Translator:
         constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
         ensemble: Sequence[Member] = (),
     ) -> None:
-        words_of, is_parser = splitter(tokenize, settings.trees), settings.trees is not None
+        words_of, is_parser = _splitter(tokenize, settings.trees), settings.trees is not None
         search = _search_settings(
             settings, tokenizer, beam_size, length_penalty, n_best, token_scores, sampling
         )
@@ -321,6 +323,15 @@ class _Window:
                 raise LinesFailedError(place, place, finished) from answer
             finished.append(answer)
         return finished
+
+
+def _splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]] | None:
+    """Return what ``splitter`` does; only models that parse need its module."""
+    if tokenize == "none" and form is None:
+        return None
+    from nmt_cli.parsing.tree_output import splitter
+
+    return splitter(tokenize, form)
 
 
 def _search_settings(

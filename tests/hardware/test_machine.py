@@ -13,7 +13,7 @@ from nmt_cli.hardware.machine import (
     count_devices,
     log_changes,
 )
-from nmt_cli.launch.node_workers import Worker
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 

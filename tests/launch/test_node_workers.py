@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nmt_cli.launch import node_workers
-from nmt_cli.launch.node_workers import Rendezvous, run_workers, this_worker
+from nmt_cli.launch.node_workers import Rendezvous, run_workers
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
+from nmt_cli.launch.worker import OUTCOME, this_worker
 from nmt_cli.messages.errors import EndedAtOnceError, InterruptedTrainingError, UserError
 
 LAUNCH = "a launch"
@@ -53,7 +53,7 @@ def launched(monkeypatch, tmp_path):
             if outcome is not None:
                 status = 0 if outcome == "finished" else 75
                 write_status(
-                    Path(env[node_workers.OUTCOME]),
+                    Path(env[OUTCOME]),
                     RunStatus(outcome, LAUNCH, status, "saved at step 7."),
                 )
             threading.Thread(target=lambda: [act(process) for act in calls]).start()

@@ -8,8 +8,8 @@ import torch
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.costs.parameters import activation_bytes_per_token
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.launch.node_workers import Worker
 from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.model_config import ModelConfig

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.files import atomic_files
-from nmt_cli.launch.node_workers import OUTCOME, Worker
 from nmt_cli.launch.run_status import read_status
+from nmt_cli.launch.worker import OUTCOME, Worker
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.session import TrainingJob

@@ -36,9 +36,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import WorkerModel
-from nmt_cli.translating.workers.starter import Starter
-from nmt_cli.translating.workers.text_workers import TextWorkers
 
 # Two threads of a process wait for each other at each step, which takes a quarter more CPU time
 # than one thread does for the same lines. A process that gets 16 KiB, some 250 captions, saves more
@@ -181,6 +178,11 @@ def _opened_translator(
 def _opened_workers(
     model: Path, processes: Processes, device: str, threads: int, options: Mapping[str, Any]
 ) -> Iterator[TextTranslator]:
+    # One process needs none of it.
+    from nmt_cli.translating.workers.messages import WorkerModel
+    from nmt_cli.translating.workers.starter import Starter
+    from nmt_cli.translating.workers.text_workers import TextWorkers
+
     number, _, on_gpus, is_automatic = processes
     meter = LoadMeter()
     with Starter() as starter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -177,6 +176,8 @@ def read_usable_model(path: Path) -> bytes:
 
 def _survives_trial(path: Path) -> bool:
     """Return whether another process can use the model; a malicious one can crash its process."""
+    import subprocess  # for models of other programs only
+
     command = python_command(TRIAL, str(path))
     try:
         trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)
