@@ -4,27 +4,19 @@ import os
 import signal
 import sys
 import threading
+from collections import UserDict
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-from nmt_cli.command_line import (
-    completion,
-    experiments,
-    interchange,
-    recipes,
-    scoring,
-    serving,
-    training,
-    translation,
-)
 from nmt_cli.command_line.usage import HelpfulGroup
 from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.hardware.thread_waiting import spin_long
-from nmt_cli.launch.node_workers import this_worker
+from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import (
     STATUS_INTERRUPTED,
@@ -101,34 +93,44 @@ def _prepare_streams_and_signals() -> None:
                 signal.signal(number, lambda number, _: sys.exit(STATUS_OF_SIGNAL + number))
 
 
-@click.group(cls=ErrorsInOneLine, context_settings=CONTEXT)
+class Commands(UserDict[str, Any]):
+    """The commands by name. A command is imported when it is looked up, so that it starts soon."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, function = self.data[name].split(".")
+        command: click.Command = getattr(import_module(f"nmt_cli.command_line.{module}"), function)
+        return command
+
+
+COMMANDS = Commands(
+    {
+        "align": "training.align",
+        "attention": "translation.attention",
+        "average-checkpoints": "training.average_checkpoints",
+        "compare": "experiments.compare",
+        "completion": "completion.completion",
+        "data": "training.data",
+        "doctor": "recipes.doctor",
+        "export": "interchange.export",
+        "import": "interchange.import_model",
+        "inspect": "recipes.inspect",
+        "preprocess": "training.preprocess",
+        "recipes": "recipes.recipes",
+        "report": "training.report",
+        "rescore": "translation.rescore",
+        "run": "experiments.run",
+        "score": "scoring.score",
+        "serve": "serving.serve",
+        "train": "training.train",
+        "translate": "translation.translate",
+    }
+)
+
+
+@click.group(cls=ErrorsInOneLine, context_settings=CONTEXT, commands=COMMANDS)
 @click.version_option(package_name="nmt-cli")
 def main() -> None:
     """Train and run the Transformer of "Attention Is All You Need".
 
     A RECIPE is a YAML file or the name of a shipped one (see: nmt-cli recipes list).
     """
-
-
-for command in (
-    experiments.run,
-    experiments.compare,
-    training.preprocess,
-    training.align,
-    training.train,
-    training.average_checkpoints,
-    training.report,
-    translation.translate,
-    translation.rescore,
-    translation.attention,
-    serving.serve,
-    scoring.score,
-    interchange.export,
-    interchange.import_model,
-    recipes.recipes,
-    recipes.inspect,
-    training.data,
-    recipes.doctor,
-    completion.completion,
-):
-    main.add_command(command)

@@ -22,6 +22,7 @@ OF_OTHER_COMMANDS = {
     *("requests", "nmt_cli.training", "nmt_cli.runs", "nmt_cli.recipe.schema"),
     *("html.parser", "xml.parsers.expat"),
     *("multiprocessing", "subprocess", "nmt_cli.translating.workers", "nmt_cli.parsing"),
+    *(f"nmt_cli.command_line.{name}" for name in ("training", "serving", "scoring")),
 }
 EXTRAS = (
     "matplotlib",
