@@ -338,7 +338,7 @@ class _Tally:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {self._with_bad_bytes}.")
         if self._num_trees:
-            from nmt_cli.parsing.repair import Repairs
+            from nmt_cli.parsing.repair import Repairs  # only for models that parse
 
             repaired, repairs = self._repaired_trees, Repairs(**self._repairs)
             what = f" in {repaired}: {repairs.described()}" if repaired.count else ""
@@ -371,4 +371,6 @@ class _Numbers:
 
 
 def _state_of(value: Any) -> Any:
+    if isinstance(value, Counter):
+        return dict(value)
     return dict(vars(value)) if isinstance(value, _Numbers) else value
