@@ -199,7 +199,7 @@ def test_a_forked_process_has_no_copy_of_the_weights(kernels):
     child = os.fork()
     if child == 0:
         memory.sum()  # reads every page
-        os._exit(num_own_pages(memory))
+        os._exit(num_own_pages(memory) > 0)
     assert os.waitpid(child, 0)[1] == 0
 
 
