@@ -22,15 +22,13 @@ class TreeText(NamedTuple):
     repairs: Repairs
 
 
-def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]] | None:
+def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]]:
     """Return a function that gives the words of a line: those between spaces, or of raw text.
 
-    Returns None if the model does not parse (``form`` is None). Raises UserError if raw text is to
-    be cut for such a model, or if NLTK is missing.
+    Raises UserError if raw text is to be cut for a model that does not parse (``form`` is None), or
+    if NLTK is missing.
     """
     if tokenize == "none":
-        if form is None:
-            return None
         return lambda line: words_of(one_line(line))
     if form is None:
         raise UserError(

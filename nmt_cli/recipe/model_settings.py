@@ -16,7 +16,7 @@ from nmt_cli.files.formats import written_version
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
 
-if TYPE_CHECKING:  # importing them takes time, and translating needs none
+if TYPE_CHECKING:  # they take time to import, and most models need none for translating
     from nmt_cli.parsing.labels import Labels
     from nmt_cli.parsing.linearization import Linearization
     from nmt_cli.recipe.data_config import DataConfig

@@ -326,10 +326,10 @@ class _Window:
 
 
 def _splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]] | None:
-    """Return what ``splitter`` does; only models that parse need its module."""
+    """Return a function that gives the words of a line; None if the model does not parse."""
     if tokenize == "none" and form is None:
         return None
-    from nmt_cli.parsing.tree_output import splitter
+    from nmt_cli.parsing.tree_output import splitter  # other models need none of its imports
 
     return splitter(tokenize, form)
 
