@@ -248,10 +248,8 @@ def advice_on_load(
     )
 
 
-def warn_if_busy(
-    meter: LoadMeter, threads: int, processes: int = 1, option: str = "--devices"
-) -> None:
+def warn_if_busy(meter: LoadMeter, threads: int, processes: int) -> None:
     """Warn if other programs use the cores that ``threads`` in each of ``processes`` need."""
-    advice = advice_on_load(meter.others(), cores(), threads, processes, option)
+    advice = advice_on_load(meter.others(), cores(), threads, processes)
     if advice is not None:
         logs.warning(advice)

@@ -24,14 +24,13 @@ from nmt_cli.search.sentences import Sentence
 if TYPE_CHECKING:
     from nmt_cli.search.graphed.model import GraphedTransformer
 
-BYTES_OF_FP32 = 4  # in which the library's caches are
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
 # Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
 MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
-# Bytes of keys and values. With a wide model fewer rows keep a CPU as busy, and more of them only
-# take memory: base needs this for 8,192 tokens in fp32, and 16,384 in bf16, each its fastest.
-CACHED_ON_CPU = 192 << 20
+# Numbers in keys and values, which are in fp32 on a CPU. With a wide model fewer rows keep a CPU as
+# busy, and more of them only take memory: base needs this for 8,192 tokens, its fastest.
+CACHED_ON_CPU = 48 << 20
 # Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
 LEAST_SENTENCES = 8
 
@@ -43,7 +42,6 @@ class PreparedModels(NamedTuple):
     """Models that are prepared for searches, by the library for CPUs or by torch."""
 
     models: Sequence[Any]  # in the precision in which they translate
-    bytes_of_number: int  # in their caches
     chosen: dict[str, str]  # what "auto" became
     graphed: "GraphedTransformer | None" = None  # for sentences without rules
     computing: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -93,8 +91,8 @@ class SearchEngine:
         if computing.max_tokens is not None:
             size = SearchSize(computing.max_tokens)
         else:
-            of_model = self.model.config, self.chosen["device"], prepared.bytes_of_number
-            size = SearchSize(default_max_tokens(*of_model), LEAST_SENTENCES)
+            most = default_max_tokens(self.model.config, self.chosen["device"])
+            size = SearchSize(most, LEAST_SENTENCES)
         self.driver = Driver[Any](
             self._start,
             size,
@@ -175,7 +173,7 @@ def _prepared(
     first = models[0]
     if isinstance(first, PackedModel):
         chosen = {"device": "cpu", "precision": first.precision}
-        return PreparedModels(models, BYTES_OF_FP32, chosen)
+        return PreparedModels(models, chosen)
     from nmt_cli.search.torch_models import prepared_by_torch  # it imports torch
 
     return prepared_by_torch(models, settings, computing)
@@ -211,14 +209,11 @@ def kernels_for(device: str) -> Kernels | None:
         return None
 
 
-def default_max_tokens(config: ModelShape, device: str, bytes_of_number: int) -> int:
-    """Return how many tokens of hypotheses a model of ``config`` searches at a time.
-
-    ``bytes_of_number`` is the size of a number in its caches.
-    """
+def default_max_tokens(config: ModelShape, device: str) -> int:
+    """Return how many tokens of hypotheses a model of ``config`` searches at a time."""
     most = MOST_TOKENS[device]
     if device != "cpu":
         return most
     shape = config.decoder
     width = shape.num_heads * (shape.key_width + shape.value_width)
-    return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width * bytes_of_number)))
+    return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width)))

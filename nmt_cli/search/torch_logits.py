@@ -110,9 +110,10 @@ def drawn_tokens(logits: Tensor, drawn: Tensor, sampling: Sampling) -> Tensor:
     A row without weights, or with NaN, gives the first.
     """
     values, order = logits.float(), None
-    if sampling.top_k is not None or sampling.top_p < 1:
+    if sampling.top_k is not None:
+        values, order = top_k(logits, sampling.top_k)
+    elif sampling.top_p < 1:
         values, order = values.sort(dim=1, descending=True, stable=True)
-        values = values[:, : sampling.top_k]
     # Smaller temperatures are 0 in fp32; with this one only the largest logits count already.
     temperature = max(sampling.temperature, torch.finfo(torch.float32).tiny)
     weights = ((values - values.amax(dim=1, keepdim=True)) / temperature).exp()

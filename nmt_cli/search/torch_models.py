@@ -52,7 +52,7 @@ def prepared_by_torch(
         precision = choose_decoding_precision(computing.precision, "cpu", has_bf16=has_bf16)
         found = [packed(each.eval(), precision, kernels) for each in models]
         chosen = {"device": "cpu", "precision": precision}
-        return engine.PreparedModels(found, engine.BYTES_OF_FP32, chosen)
+        return engine.PreparedModels(found, chosen)
     prefer_flash_attention(device)
     precision = torch_precision(computing.precision, device)
     rounded = [at_precision(each.eval(), precision) for each in models]
@@ -61,7 +61,6 @@ def prepared_by_torch(
         graphed = GraphedTransformer(rounded[0], settings)
     return engine.PreparedModels(
         rounded,
-        DTYPES[precision].itemsize,
         {"device": device.type, "precision": precision},
         graphed,
         partial(without_gradients, device),
