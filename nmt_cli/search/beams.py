@@ -128,16 +128,11 @@ def nearest_exponent(alpha: float) -> float:
     return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
-# The next two are rules for arrays of the CPU and for tensors of a device (``DeviceBeams``).
-def are_live(scores: Any, tokens: Any, eos_id: int) -> Any:
-    """Return which candidates [B, C] stay in the search: those that exist and do not end."""
-    return (scores > -np.inf) & (tokens != eos_id)
-
-
 def ranks_in_beam(lives: Any, ranks: Any) -> Any:
     """Return the ranks of candidates [B, C] with those that are live first.
 
-    The least K are the new beam, in this order. ``ranks`` are 0, 1, 2 ... [C].
+    The least K are the new beam, in this order. ``ranks`` are 0, 1, 2 ... [C]. This is for arrays
+    of the CPU and for tensors of a device (``DeviceBeams``).
     """
     return ranks + len(ranks) * ~lives
 
@@ -172,7 +167,9 @@ class Beams:
         self.tokens = np.full(shape, settings.bos_id, np.int64)
         self.parents = np.tile(np.arange(settings.beam_size, dtype=np.int64), (num_slots, 1))
         self._prefixes = np.zeros((*shape, FIRST_ROOM), np.int32)  # S K L
-        self._history = ScoreHistory(*shape) if settings.token_scores else None
+        # S K L, the log-probability of each prefix, if the scores of tokens are asked for
+        has_totals = settings.token_scores
+        self._totals = np.zeros((*shape, FIRST_ROOM), np.float32) if has_totals else None
         self.ended: list[list[Hypothesis]] = [[] for _ in range(num_slots)]  # best first
         self.num_ended = np.zeros(num_slots, np.int64)
         self._to_beat = np.full(num_slots, -np.inf)  # score of the n-th best that ended
@@ -221,8 +218,8 @@ class Beams:
         """
         scores, parents, tokens = candidates
         exists = (scores > -np.inf) & self.is_busy[slots, None]
-        lives = exists & are_live(scores, tokens, self.settings.eos_id)
-        ends = exists & ~lives
+        ends = exists & (tokens == self.settings.eos_id)
+        lives = exists & ~ends
         beam_sizes = self.beam_sizes[slots, None]
         ending = (ends & (np.arange(scores.shape[1]) < beam_sizes)).nonzero()
         for row, rank in zip(*(each.tolist() for each in ending), strict=True):
@@ -253,8 +250,8 @@ class Beams:
         self.n_best, self._prefixes = self.n_best[slots], self._prefixes[slots]
         self.beam_sizes, self.alphas = self.beam_sizes[slots], self.alphas[slots]
         self.ends_needed = self.ends_needed[slots]
-        if self._history is not None:
-            self._history.keep(slots)
+        if self._totals is not None:
+            self._totals = self._totals[slots]
         self.ended = [self.ended[slot] for slot in slots]
 
     def add(self, number: int) -> None:
@@ -269,16 +266,17 @@ class Beams:
         used = int(lengths.max())
         self._prefixes[slots, :, :used] = self._prefixes[slots[:, None], parents, :used]
         self._prefixes[slots, :, lengths] = self.tokens[slots]
-        if self._history is not None:
-            self._history.append(slots, parents, lengths, self.scores[slots])
+        if self._totals is not None:
+            self._totals[slots, :, :used] = self._totals[slots[:, None], parents, :used]
+            self._totals[slots, :, lengths] = self.scores[slots]
         self.lengths[slots] += self.is_busy[slots]
 
     def _make_room(self) -> None:
         """Make room for one more token of each hypothesis."""
         if self.lengths.max() == self._prefixes.shape[2]:
-            self._prefixes = with_twice_the_room(self._prefixes)
-            if self._history is not None:
-                self._history.totals = with_twice_the_room(self._history.totals)
+            self._prefixes = _with_twice_the_room(self._prefixes)
+            if self._totals is not None:
+                self._totals = _with_twice_the_room(self._totals)
 
     def _end(self, slot: int, parent: int, log_probability: float) -> None:
         length, n_best = int(self.lengths[slot]), int(self.n_best[slot])
@@ -288,8 +286,9 @@ class Beams:
             return  # n better ones have ended
         tokens = tuple(self._prefixes[slot, parent, :length].tolist())
         of_tokens: tuple[float, ...] = ()
-        if self._history is not None:
-            of_tokens = self._history.token_scores(slot, parent, length, log_probability)
+        if self._totals is not None:
+            totals = [0.0, *self._totals[slot, parent, :length].tolist(), log_probability]
+            of_tokens = tuple(np.diff(totals).tolist())
         best = [*self.ended[slot], Hypothesis(tokens, log_probability, score, of_tokens)]
         best.sort(key=lambda hypothesis: -hypothesis.score)
         self.ended[slot] = best[:n_best]
@@ -331,40 +330,6 @@ class Beams:
             self.ended[slot] = []
 
 
-def with_twice_the_room(of_tokens: Array) -> Array:
+def _with_twice_the_room(of_tokens: Array) -> Array:
     """Return what is kept of each token [S, K, L] with twice as many positions L."""
     return np.concatenate([of_tokens, np.zeros_like(of_tokens)], axis=2)
-
-
-class ScoreHistory:
-    """What ``Beams`` keeps, beside the prefixes, if the scores of tokens are asked for.
-
-    The room for positions is that of the prefixes.
-    """
-
-    def __init__(self, num_slots: int, beam_size: int) -> None:
-        self.totals = np.zeros((num_slots, beam_size, FIRST_ROOM), np.float32)  # S K L
-
-    def append(self, slots: Array, parents: Array, lengths: Array, scores: Array) -> None:
-        """Continue the hypotheses in ``slots`` [B].
-
-        They had ``lengths`` [B] tokens, and now have ``scores`` [B, K]. ``parents`` [B, K] are the
-        places in the beam of the hypotheses that were continued.
-        """
-        used = int(lengths.max())
-        self.totals[slots, :, :used] = self.totals[slots[:, None], parents, :used]
-        self.totals[slots, :, lengths] = scores
-
-    def token_scores(
-        self, slot: int, place: int, length: int, log_probability: float
-    ) -> tuple[float, ...]:
-        """Return the log-probability of each of the ``length`` tokens of a hypothesis and of </s>.
-
-        ``log_probability`` is that of the whole hypothesis with </s>.
-        """
-        totals = [0.0, *self.totals[slot, place, :length].tolist(), log_probability]
-        return tuple(np.diff(totals).tolist())
-
-    def keep(self, slots: Any) -> None:
-        """Drop all other slots."""
-        self.totals = self.totals[slots]

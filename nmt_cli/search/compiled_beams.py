@@ -105,7 +105,6 @@ class CompiledBeams(Beams):
 
     def _point_to_arrays(self) -> None:
         """Store the addresses of all arrays for the library, after one of them was replaced."""
-        totals = None if self._history is None else self._history.totals
         self._scratch = np.empty(self._prefixes.shape[1:], np.int32)
         arrays = {
             **{name: getattr(self, name) for name in OF_SLOTS},
@@ -115,7 +114,7 @@ class CompiledBeams(Beams):
         }
         self._pointers = _Beams(
             **{name: _address(array) for name, array in arrays.items()},
-            totals=None if totals is None else _address(totals),
+            totals=None if self._totals is None else _address(self._totals),
             eos=self.settings.eos_id,
             **dict(zip("SKL", self._prefixes.shape, strict=True)),
         )
