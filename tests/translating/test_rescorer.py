@@ -10,6 +10,7 @@ import torch
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
@@ -188,6 +189,27 @@ def test_a_pass_that_does_not_fit_the_memory_is_halved(monkeypatch):
         assert each.score == pytest.approx(expected, abs=1e-5)
     assert failed == Rescored(error=NO_MEMORY.reason)
     assert sizes[-1] <= 3  # once is enough to learn how many fit
+
+
+def test_a_bug_that_halves_do_not_meet_is_a_warning(monkeypatch):
+    warnings, score = list[str](), TorchForcing.token_scores
+
+    def broken(self, pairs):
+        if len(pairs) > 2:
+            raise TypeError("a bug of many")
+        return score(self, pairs)
+
+    rescorer, *_ = untrained()
+    pairs = [("ant", "bee " * number) for number in range(4)]
+    expected = list(rescorer.rescore(pairs))
+    monkeypatch.setattr(TorchForcing, "token_scores", broken)
+    monkeypatch.setattr(logs, "warning", warnings.append)
+    found = list(rescorer.rescore(pairs))
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+    (warning,) = warnings
+    assert "please report it" in warning
+    assert "a bug of many" in warning
 
 
 def test_output_that_is_not_a_number_is_a_failed_pair():
