@@ -120,19 +120,21 @@ def threads_of_each(num_workers: int) -> int:
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # a user's choice, as for torch
+MOST_THREADS = 4096  # of --threads; each takes some memory
 _num_threads: int | None = None  # of this process, and of those that it forks later
 
 
 def num_threads() -> int:
     """Return how many threads share the large computations of this process.
 
-    By default the number of a variable of the user, else that of the usable cores.
+    By default the number of a variable of the user, at most MOST_THREADS, else that of the usable
+    cores.
     """
     global _num_threads
     if _num_threads is None:
         chosen = [os.environ.get(variable, "") for variable in THREAD_VARIABLES]
         numbers = [int(text) for text in chosen if text.isdecimal() and int(text)]
-        _num_threads = numbers[0] if numbers else usable_cores()
+        _num_threads = min(numbers[0], MOST_THREADS) if numbers else usable_cores()
     return _num_threads
 
 
