@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from nmt_cli.hardware.choices import AUTO, DecodingPrecision, choose_decoding_precision
+from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
 from nmt_cli.hardware.device import DTYPES, bf16_is_fast
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
@@ -17,13 +17,12 @@ def torch_precision(name: str, device: torch.device | str) -> DecodingPrecision:
     """
     device = torch.device(device)
     is_gpu = device.type != "cpu"
-    chosen = choose_decoding_precision(name, device.type, has_bf16=is_gpu and bf16_is_fast(device))
-    if is_gpu or name in {AUTO, "fp32"}:
-        return chosen
-    raise UserError(
-        f"--precision {name} on a CPU needs nmt-cli's library, which is missing here (nmt-cli "
-        "doctor says why); give fp32."
-    )
+    if not is_gpu and name in {"bf16", "int8"}:
+        raise UserError(
+            f"--precision {name} on a CPU needs nmt-cli's library, which is missing here (nmt-cli "
+            "doctor says why); give fp32."
+        )
+    return choose_decoding_precision(name, device.type, has_bf16=is_gpu and bf16_is_fast(device))
 
 
 def at_precision(model: Transformer, precision: DecodingPrecision) -> Transformer:

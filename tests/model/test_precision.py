@@ -20,11 +20,12 @@ def test_a_model_of_another_precision_is_copied():
     assert model.output_weight.dtype == torch.float64
 
 
-def test_torch_translates_in_fp32_on_a_cpu():
+def test_torch_translates_in_fp32_on_a_cpu(caplog):
     assert torch_precision("auto", CPU) == torch_precision("fp32", CPU) == "fp32"
     for name in ("bf16", "int8"):
         with pytest.raises(UserError, match=f"--precision {name} on a CPU needs nmt-cli's library"):
             torch_precision(name, CPU)
+    assert not caplog.records  # the library is missing, whatever instructions the CPU has
 
 
 def test_int8_is_named_where_it_could_have_been_given():
