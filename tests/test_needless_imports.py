@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.launch.python_process import NMT_CLI
 from tests.imported_modules import ended
+from tests.serving.test_serve import Command, children, translated
 
 MODEL = Path(__file__).parent / "formats/format_2/sentencepiece/run/average"
 PARSER = Path(__file__).parent / "formats/format_3/treebank/run/average"
@@ -71,8 +72,8 @@ def test_a_line_is_translated_without_the_modules_of_other_commands(imported):
 
 @pytest.fixture
 def without_torch(tmp_path, monkeypatch):
-    """Neither this process's children nor theirs can import torch or pydantic."""
-    for name in ("torch", "pydantic"):
+    """Neither this process's children nor theirs can import torch, or what training needs."""
+    for name in ("torch", "pydantic", "matplotlib", "sacrebleu", "sacremoses", "yaml"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a needless import')")
     (tmp_path / "en").write_text("one\ntwo\nthree\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -98,6 +99,18 @@ def test_commands_on_a_cpu_import_no_torch(without_torch, words):
     done = subprocess.run([*command, "--device=cpu"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") >= (1 if words.startswith("attention") else 3)
+
+
+def test_a_service_on_a_cpu_imports_no_torch_in_any_process(without_torch):
+    service = Command(f"{MODEL}=en:de", "--workers=2", "--device=cpu")
+    try:
+        service.url = service.wait_for(r"http://\S+").group()
+        assert len(translated(service, ["one", "two", "three"])) == 3
+        starter, *others = children(service.process.pid)
+        assert (len(children(starter)), others) == (2, [])
+        assert "Traceback" not in service.log
+    finally:
+        service.close()
 
 
 def test_optimizers_leave_the_compiler_alone(imported):
