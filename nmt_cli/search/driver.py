@@ -96,6 +96,7 @@ class Driver(Generic[Ticket]):
         give_up: Callable[[], None] = lambda: None,
         finish: Finish | None = None,
         may_begin_with: Callable[[Sentence, Sentence], bool] = lambda one, other: True,
+        prepared_share: float = 1.0,
     ) -> None:
         """``start(sentences, most)`` begins a search for these, which may grow to ``most``.
 
@@ -103,10 +104,11 @@ class Driver(Generic[Ticket]):
 
         ``tokens_of`` returns how many tokens of ``size`` a sentence takes. ``give_up`` frees the
         memory of a search that failed. ``finish`` gets the sentences of several steps of a text at
-        once.
+        once. Of a text, so many sentences as this share of the slots are prepared ahead.
         """
         self._start, self.size, self._tokens_of = start, size, tokens_of
         self._give_up, self._finish, self._may_begin_with = give_up, finish, may_begin_with
+        self._prepared_share = prepared_share
         self._clear()
 
     def run(
@@ -230,7 +232,8 @@ class Driver(Generic[Ticket]):
     def _fill(self, waiting: _Waiting) -> None:
         """Let sentences join while there is room."""
         supply, search = self._supply, self._search
-        at_once = search.num_slots if search is not None and supply.is_text else 1
+        num_ahead = search.num_slots if search is not None and supply.is_text else 1
+        at_once = max(1, int(self._prepared_share * num_ahead))
         newcomers: list[_Entry[Ticket]] = []
         is_filled = False
         while not self._admits_no_more:

@@ -121,8 +121,10 @@ def test_newcomers_that_fill_the_room_wait_for_no_others():
     assert steps[:6] == [40, 37, 40, 37, 40, 37]
 
 
-def test_the_sentences_of_a_text_that_wait_are_prepared_together(monkeypatch):
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_the_sentences_of_a_text_that_wait_are_prepared_together(monkeypatch, share):
     line, encoded = Line(counts_down, max_tokens=32), list[int]()
+    monkeypatch.setattr(line.driver, "_prepared_share", share)
     encode = line.model.encode
 
     def counting(sentences, start_mark):
@@ -135,7 +137,10 @@ def test_the_sentences_of_a_text_that_wait_are_prepared_together(monkeypatch):
     assert len(dict(line.driver.run(take, is_text=True))) == 100
     assert sum(encoded) == 100
     assert max(encoded) >= 16  # as many as the search has slots
-    assert len(encoded) < 10 < len(line.model.num_started)
+    if share == 1.0:
+        assert len(encoded) < 10 < len(line.model.num_started)
+    else:
+        assert sorted(encoded)[-2] <= 2 * share * 16  # all but those that begin the search
 
 
 def test_a_slot_is_kept_for_a_newcomer_that_waits():

@@ -81,7 +81,8 @@ def _serve(control: Connection) -> None:
     """Load the model and fork a worker for each request, until the command ends."""
     model: WorkerModel = control.recv()
     logs.configure(quiet=model.quiet)
-    keep_freed_memory()
+    if model.on_gpus:
+        keep_freed_memory()
     set_num_threads(None)
     all_threads = num_threads()  # as many as a process uses that is alone
     set_num_threads(1)  # threads of a pool would be missing in the workers
