@@ -109,7 +109,7 @@ class Driver(Generic[Ticket]):
         self._start, self.size, self._tokens_of = start, size, tokens_of
         self._give_up, self._finish, self._may_begin_with = give_up, finish, may_begin_with
         self._prepared_share = prepared_share
-        self._clear()
+        self.forget_search()
 
     def run(
         self,
@@ -140,7 +140,8 @@ class Driver(Generic[Ticket]):
         for entry, found in self._attempt(deque()):
             yield found._replace(number=cast(int, entry.ticket))
 
-    def _clear(self) -> None:
+    def forget_search(self) -> None:
+        """Begin a new search with the next sentence."""
         self._search: BeamSearch[Any] | None = None
         self._inside: dict[int, _Entry[Ticket]] = {}  # by their numbers in the search
         self._found: list[tuple[_Entry[Ticket], Found]] = []  # without an outcome yet
@@ -167,7 +168,7 @@ class Driver(Generic[Ticket]):
                 # the tensors of the failed step in memory.
                 failure = failure_of(error) or Failure(Cause.BUG, str(error), error)
             finally:
-                self._clear()
+                self.forget_search()
             met = set(suspects)
             waiting = deque(entry for entry in waiting if entry not in met)
             yield from self._search_again(suspects, failure, supply)
@@ -214,7 +215,7 @@ class Driver(Generic[Ticket]):
             if not self._inside and (self._admits_no_more or not is_prepared):
                 for entry in waiting:
                     entry.prepared = None
-                self._clear()
+                self.forget_search()
 
     def _withdraw(
         self, search: BeamSearch[Any], unwanted: Collection[Ticket], waiting: _Waiting

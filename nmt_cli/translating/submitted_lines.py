@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import count
+from weakref import WeakSet
 
 from nmt_cli.messages import logs
 from nmt_cli.search.engine import SearchEngine
@@ -67,6 +69,7 @@ class SubmittedLines:
     def __init__(self, jobs: LineJobs, engine: SearchEngine) -> None:
         self._jobs, self._engine = jobs, engine
         self._cancellations = Cancellations()
+        self._has_search_of_parent = False  # in a process that was forked
         self._changed = threading.Condition()  # guards what follows
         self._waiting: deque[SubmittedLine] = deque()
         self._pauses: deque[Pause] = deque()  # the first uses the model, or will be the next
@@ -76,6 +79,19 @@ class SubmittedLines:
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_stopped = False
         self._left: list[SubmittedLine] = []  # that left the search when it was stopped
+        _of_this_process.add(self)
+
+    def forget_parent(self) -> None:
+        """Forget what threads of the parent did, in a process that was just forked.
+
+        They do not exist here: one may have held the lock, used the model, or waited for it.
+        """
+        self._changed = threading.Condition()
+        self._waiting.clear()
+        self._pauses.clear()
+        self._num_taken = self._num_submitted
+        self._is_translating, self._thread = False, None
+        self._has_search_of_parent = True
 
     def submit(
         self,
@@ -133,6 +149,7 @@ class SubmittedLines:
                 pause.num_lines_before = self._num_submitted
                 self._pauses.append(pause)
                 self._changed.wait_for(lambda: self._next_pause() is pause and self._is_free())
+                self._end_search_of_parent()
             yield
         finally:
             with self._changed:
@@ -189,13 +206,6 @@ class SubmittedLines:
         return self._thread is not None and self._thread.is_alive()
 
     def _start(self) -> None:
-        # After a fork the thread is dead, the lines that wait are those of the parent, and caches
-        # may be half changed.
-        if self._thread is not None:
-            self._engine.free_caches()
-        self._waiting.clear()
-        self._num_taken = self._num_submitted
-        self._is_translating = False
         thread = threading.Thread(target=self._run, name="nmt-cli service", daemon=True)
         thread.start()
         self._thread = thread
@@ -223,6 +233,7 @@ class SubmittedLines:
                 lambda: self._is_stopped or not self._waiting or self._next_pause() is None
             )
             if self._waiting and not self._is_stopped:
+                self._end_search_of_parent()
                 self._is_translating = True
                 return True
             if not self._pauses:  # a caller that uses the model frees them itself
@@ -232,6 +243,11 @@ class SubmittedLines:
             if not self._is_stopped:
                 atexit.unregister(self._stop)
             return False
+
+    def _end_search_of_parent(self) -> None:
+        if self._has_search_of_parent:
+            self._has_search_of_parent = False
+            self._engine.forget_search()
 
     def _next_pause(self) -> Pause | None:
         """Return the pause whose turn is before that of the lines that wait, if there is one."""
@@ -246,3 +262,14 @@ class SubmittedLines:
     def _stop(self) -> None:
         self._is_stopped = True
         self.close(cancel_futures=True)
+
+
+_of_this_process = WeakSet[SubmittedLines]()
+
+
+def _forget_parents() -> None:
+    for each in _of_this_process:
+        each.forget_parent()
+
+
+os.register_at_fork(after_in_child=_forget_parents)

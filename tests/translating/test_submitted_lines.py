@@ -1,8 +1,10 @@
 """Lines that are submitted one by one: the translations of ``translate``, in any company."""
 
 import gc
+import os
 import queue
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -406,6 +408,46 @@ def test_many_threads_may_submit_and_translate_at_once():
     for number, found in answers.items():
         assert_same(found, expected[number::6])
     assert len(answers) == 6
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("is_submitted", [False, True])
+def test_a_process_that_is_forked_while_a_thread_translates_has_a_search_of_its_own(
+    monkeypatch, caplog, is_submitted
+):
+    gate, searched = Gate(), set[str]()
+
+    def before_step(sources):
+        searched.update(texts_of(sources))
+        gate(sources)
+
+    translator, _ = copying(monkeypatch, before_step)
+
+    def translate():
+        if is_submitted:
+            translator.submit("of the parent").result(SECONDS)
+        else:
+            translator.translate_window(["of the parent"])
+
+    thread = threading.Thread(target=translate)
+    thread.start()
+    assert gate.reached.wait(SECONDS)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS)
+        try:
+            gate.opened.set()
+            searched.clear()
+            translations = [translator.submit("one").result(SECONDS)]
+            translations += translator.translate_window(["two"])
+            is_well = [each.text for each in translations] == ["one", "two"]
+            os._exit(not (is_well and searched == {"one", "two"} and not caplog.records))
+        finally:
+            os._exit(2)
+    gate.opened.set()
+    thread.join(SECONDS)
+    translator.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_the_callback_of_a_line_may_submit_another_but_not_translate(monkeypatch):
