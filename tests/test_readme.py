@@ -4,7 +4,9 @@ import re
 import shlex
 import shutil
 import textwrap
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,6 +17,7 @@ from nmt_cli.cli import main
 from nmt_cli.messages import errors
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests import reference_pages
 
@@ -96,18 +99,20 @@ def test_documentation_points_to_no_python_source_for_the_keys_of_a_recipe():
 
 def test_the_examples_in_python_run(monkeypatch, capsys):
     """They use a model of the formats' tests in place of the one that they name."""
-    load, path = Translator.load, ROOT / "tests/formats/format_2/sentencepiece/run/average"
-    monkeypatch.setattr(
-        Translator, "load", lambda _, **options: load(path, device="cpu", **options)
-    )
+    path = ROOT / "tests/formats/format_2/sentencepiece/run/average"
+    for kind in (Translator, Rescorer):
+        load = partial(kind.load, path, device="cpu")
+        monkeypatch.setattr(kind, "load", lambda _, load=load, **options: load(**options))
     page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
     readme = DOCUMENTS[0].read_text(encoding="utf-8").split("## From Python")[1].split("\n## ")[0]
     blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", f"{page}\n{readme}", re.M)
-    assert len(blocks) == 4
-    names: dict[str, object] = {}
+    assert len(blocks) == 6
+    names: dict[str, Any] = {}
     for block in blocks:
         exec(textwrap.dedent(block), names)
-    assert len(capsys.readouterr().out.splitlines()) == 4
+        assert names["translation"].error is None
+    assert names["scored"].error is None
+    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 def documented_recipes():
