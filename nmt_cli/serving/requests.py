@@ -70,8 +70,9 @@ class Endpoint(NamedTuple):
 
 # The statuses of errors.
 ERRORS = {
-    400: "the request cannot be read, a key or a value is wrong, no model has these languages, or "
-    "a text cannot be translated",
+    400: "the request cannot be read, a key or a value is wrong, or no model has these languages; "
+    "also if a text cannot be translated, except by `/v1/translate`, which answers with status 200 "
+    "and the `error` of this text",
     403: "the key is wrong, or missing",
     404: "there is no such path or glossary",
     405: "the path has another method",
