@@ -62,5 +62,5 @@ def check_version(manifest: Mapping[str, Any], path: object) -> None:
     if version > newest_version(kind):
         raise NewerFormatError(
             f"{path} has format version {version} of its kind ({kind}), this nmt-cli reads up to "
-            f"{newest_version(kind)}; install a newer nmt-cli (pip install --upgrade nmt-cli)."
+            f"{newest_version(kind)}; install a newer nmt-cli."
         )
