@@ -9,7 +9,6 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import product
 from typing import Any
 
 import click
@@ -18,22 +17,18 @@ from click.core import ParameterSource
 from nmt_cli.messages.extras import naming_missing_package
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
+from nmt_cli.messages.removed import REMOVED
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
-# Options of earlier versions, with their commands, and what to do without them.
-REMOVED = {
-    **dict.fromkeys(
-        product(("translate", "serve"), ("--compile", "--no-compile")),
-        "on a CPU, compiled layers are always used; leave it out",
-    ),
-    **dict.fromkeys(
-        product(("translate", "serve", "rescore"), ("--fp32-products",)),
-        "on a CPU, nmt-cli multiplies by itself; leave it out",
-    ),
-    ("translate", "--engine"): "nmt-cli always searches by itself; leave it out. CTranslate2 loads "
-    "what nmt-cli export --format ctranslate2 writes",
+# Options of earlier versions, with the commands that had them or translate as these do.
+REMOVED_OPTIONS = {
+    "--compile": "compile",
+    "--no-compile": "compile",
+    "--engine": "engine",
+    "--fp32-products": "fp32_products",
 }
+TRANSLATING = ("translate", "serve", "rescore", "attention")
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
 # A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
@@ -139,8 +134,8 @@ class _Unknown:
 
     def _proposals(self) -> Iterator[str]:
         """Yield what may have been meant, the likeliest first; some are empty."""
-        if (removed := REMOVED.get((self._command, self._name))) is not None:
-            yield f": {removed}."
+        if self._command in TRANSLATING and self._name in REMOVED_OPTIONS:
+            yield f": {REMOVED[REMOVED_OPTIONS[self._name]]}."
         why = missing_here(self._name)
         explained = f": {why}." if why else ""
         key, equals, value = (self._value or "").partition("=")

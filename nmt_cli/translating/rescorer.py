@@ -14,6 +14,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import LinesFailedError, UserError
+from nmt_cli.messages.removed import refuse_removed
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
@@ -72,12 +73,14 @@ class Rescorer:
         tokenizer: Tokenizer,
         model: Transformer | PackedModel,
         *,
+        length_penalty: float = RESCORING_PENALTY.default,
+        max_tokens_per_device: int | None = None,
+        precision: str = AUTO,
         ensemble: Sequence[Member] = (),
-        **options: Unpack[RescorerOptions],
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
         self._known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
-        self._alpha = options.get("length_penalty", RESCORING_PENALTY.default)
+        self._alpha = length_penalty
         refuse_outside("--length-penalty", self._alpha, RESCORING_PENALTY)
         limits = length_limits(settings, *(each.settings for each in ensemble))
         # The longest output that the search may give a sentence of the longest length.
@@ -86,11 +89,9 @@ class Rescorer:
             "source": limits.source,
             "target": min(longest, limits.target or longest),
         }
-        max_tokens = options.get("max_tokens_per_device")
-        precision = options.get("precision", AUTO)
         models = [model, *(each.model for each in ensemble)]
         self._models = [teacher_forcing(each, tokenizer, precision) for each in models]
-        self._size = SearchSize(max_tokens or DEFAULT_MAX_TOKENS[self._models[0].device])
+        self._size = SearchSize(max_tokens_per_device or DEFAULT_MAX_TOKENS[self._models[0].device])
 
     @classmethod
     def load(
@@ -105,6 +106,7 @@ class Rescorer:
 
         Raises as ``Translator.load`` does.
         """
+        refuse_removed(options, "Rescorer")
         models = load_models(path, ensemble, device, options.get("precision", AUTO))
         options["precision"] = models.precision
         first, *others = models.members

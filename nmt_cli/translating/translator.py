@@ -11,6 +11,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.messages.removed import refuse_removed
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.beams import SearchSettings
@@ -183,6 +184,7 @@ class Translator:
         if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
         if a file of a model is damaged.
         """
+        refuse_removed(options, "Translator")
         models = load_models(path, ensemble, device, options.get("precision", AUTO))
         options["precision"] = models.precision
         first, *others = models.members

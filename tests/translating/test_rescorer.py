@@ -116,6 +116,20 @@ def test_an_ensemble_gives_its_output_the_same_scores():
         assert again.score != pytest.approx(other.score, abs=1e-5)
 
 
+@pytest.mark.parametrize("owner", [Translator, Rescorer])
+def test_an_option_that_is_unknown_or_gone_is_refused(owner):
+    path = FORMATS / "format_2/whitespace/run/average"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'lenght_penalty'"):
+        owner.load(path, device="cpu", precision="fp32", lenght_penalty=0.6)
+    for name, advice in (
+        ("compile", "compiled layers are always used; leave it out"),
+        ("engine", "nmt-cli always searches by itself"),
+        ("fp32_products", "nmt-cli multiplies by itself; leave it out"),
+    ):
+        with pytest.raises(TypeError, match=f"{owner.__name__} has no option {name}: .*{advice}"):
+            owner.load("none", **{name: "mkl"})
+
+
 def test_a_token_that_one_of_two_models_forbids_has_half_the_probability_of_the_other():
     scores = [[[-1.0, -math.inf], [-2.0]], [[-1.0, math.log(0.4)], [-math.inf]]]
     first, second = mean_of_models(scores)
