@@ -29,6 +29,7 @@ REMOVED_OPTIONS = {
     "--fp32-products": "fp32_products",
 }
 TRANSLATING = ("translate", "serve", "rescore", "attention")
+TRAINING = ("run", "compare")  # they train after having imported what scores
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
 # A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
@@ -55,7 +56,7 @@ class HelpfulCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Raises UserError if it needs a package for training that is missing."""
-        with naming_missing_package(ctx.command_path):
+        with naming_missing_package(ctx.command_path, trains=self.name in TRAINING):
             return super().invoke(ctx)
 
 

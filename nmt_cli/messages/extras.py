@@ -6,6 +6,7 @@ setup.py has the extras. An installation that only translates lacks the packages
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Literal
 
 from nmt_cli.messages.errors import UserError
@@ -46,15 +47,20 @@ def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]
 
 
 @contextmanager
-def naming_missing_package(purpose: str) -> Iterator[None]:
-    """Raise UserError if the block imports a package that an installation for translating lacks."""
+def naming_missing_package(purpose: str, *, trains: bool = False) -> Iterator[None]:
+    """Raise UserError if the block imports a package that an installation for translating lacks.
+
+    The command that installs it has all that are missing, if the block ``trains`` or needs torch.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in FOR_TRAINING:
             raise
-        packages = FOR_TRAINING if package == "torch" else (package,)  # what uses torch scores, too
+        packages = [package]
+        if trains or package == "torch":  # what uses torch scores, too
+            packages = [n for n in FOR_TRAINING if n == package or find_spec(n) is None]
         raise UserError(
             f"{purpose} needs {package}, which is not installed, as this installation only "
             f"translates on a CPU; run: {install_command(*packages)}"
