@@ -42,6 +42,7 @@ from nmt_cli.translating.translation import Translation
 # than its start takes.
 BYTES_FOR_A_PROCESS = 1 << 14
 LEAST_WAITING = 1 << 15  # bytes in a pipe whose writer is faster than a translation; it holds 64 KB
+PACKED_TEXT = 4  # bytes of text in a byte of a compressed file, about
 # Bytes beside the weights, which processes share. With base a worker took 0.4 GB; larger models,
 # ensembles and long lines take more.
 MEMORY_OF_A_PROCESS = 1 << 30
@@ -128,8 +129,11 @@ def coming_from(source: BinaryIO | ShardText) -> Coming:
         return Coming(0, True)  # one who types, or a test
     status = os.stat(name)  # noqa: PTH116 - or a descriptor
     if stat.S_ISREG(status.st_mode):
-        return Coming(status.st_size, Path(str(name)).suffix not in SUFFIXES)
-    if not isinstance(name, int) or stat.S_ISCHR(status.st_mode):
+        is_compressed = Path(str(name)).suffix in SUFFIXES
+        return Coming(status.st_size * (PACKED_TEXT if is_compressed else 1), True)
+    if stat.S_ISCHR(status.st_mode):
+        return Coming(0, True)  # /dev/null
+    if not isinstance(name, int):
         return Coming(0, False)
     (waiting,) = struct.unpack("i", fcntl.ioctl(name, termios.FIONREAD, bytes(4)))
     pipe = select.poll()
