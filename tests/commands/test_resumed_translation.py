@@ -215,6 +215,7 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
         result = translate("--output", "out", "--resume", *arguments)
         assert result.exit_code == 1
         assert Path("out.partial").read_bytes() == kept
+        assert ("Continuing" in result.stderr) == ("another input" in result.stderr)
         return result.stderr
 
     assert "(old -> new): beam_size: 4 -> not given. Give what" in message()
@@ -239,7 +240,9 @@ def test_another_model_other_options_and_another_input_are_refused(translate, mo
     Path("in").write_text(text[:50])
     assert "lines: at least 49 -> 8. Give the same input" in message("--beam-size", "4")
     Path("in").write_text(text)
-    assert translate("--output", "out", "--resume", "--beam-size", "4").exit_code == 3
+    resumed = translate("--output", "out", "--resume", "--beam-size", "4")
+    assert resumed.exit_code == 3
+    assert "Continuing after line 49 of out.partial." in resumed.stderr
     assert Path("out").read_bytes() == expected_text()
 
 

@@ -107,6 +107,8 @@ class ResumableOutput:
                     "differently, so a line with two equally good translations may get the other "
                     "one."
                 )
+            if self.progress.num_lines:
+                logs.info(f"Continuing after line {self.progress.num_lines:,} of {partial}.")
         record = Record(made_with, machine, self.progress, dict(asked))
         if self._record is None:
             write_record(self._path, record)  # first, so that no file is without one
@@ -312,7 +314,6 @@ def _record_to_continue(
             f"{partial} holds the output of {counted(record.progress.num_lines, 'line')} of an "
             f"unfinished translation. Add --resume to go on{go_on}\nOr add --force to start anew."
         )
-    logs.info(f"Continuing after line {record.progress.num_lines:,} of {partial}.")
     return record
 
 
