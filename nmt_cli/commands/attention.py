@@ -61,7 +61,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     if output is None and output_format != "json":
         output = DEFAULT_OUTPUT.with_suffix(f".{output_format}")
     if output is not None:
-        refuse_file(output, replace=force)
+        refuse_file(output, replace=True)  # a file in its place is refused behind wrong options
     set_num_threads(threads)
     texts = {"source": source} if target is None else {"source": source, "target": target}
     _refuse_no_text(texts)
@@ -76,6 +76,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         shown = Shown(
             kinds, _chosen(layers, num_layers, "layers"), _chosen(heads, num_heads, "heads"), REMEDY
         )
+        if output is not None:
+            refuse_file(output, replace=force)
         if target is None:
             refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
             shown_target = _translated(first, tokenizer, source)

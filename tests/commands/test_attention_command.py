@@ -145,6 +145,8 @@ def test_a_page_is_written_by_default(call, tmp_path):
     assert call(SOURCE, status=1).stderr == (
         "Error: attention.html already exists; add --force to replace it.\n"
     )
+    assert "the model has layers 1 to 2." in call(SOURCE, "--layers", "9", status=1).stderr
+    assert "the source is blank." in call("", status=1).stderr
     call(SOURCE, TARGET, "--force")
     assert "<dt>Target</dt>" in (tmp_path / "attention.html").read_text(encoding="utf-8")
 
