@@ -82,8 +82,9 @@ def _on_builds(facts: Facts) -> Iterator[str]:
     if problem := facts.get("torch.problem"):
         yield f"torch cannot be imported, without which nothing is trained: {problem}"
     if _lacks_torch(facts):
+        does = "cannot train" if facts.get("translating.problem") else "only translates on a CPU"
         yield (
-            "torch is not installed, so this installation only translates on a CPU; to train, run: "
+            f"torch is not installed, so this installation {does}; to train, run: "
             f"{install_command(*FOR_TRAINING)}"
         )
     for name in ("python", "torch"):

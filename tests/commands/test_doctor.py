@@ -78,6 +78,22 @@ def test_the_level_of_the_library_for_cpus_is_a_fact_or_its_problem(kernels, mon
     assert "none.so was not built when nmt-cli was installed. Install a C compiler" in problem
 
 
+def test_without_torch_and_the_library_no_advice_contradicts_another():
+    without = HEALTHY | {"torch.version": None, "translating.problem": "no library"}
+    first, second = advice_on(without)
+    assert first.startswith("torch is not installed, so this installation cannot train; to train")
+    assert second == "nothing translates on this CPU: no library"
+
+
+def test_only_what_the_user_set_in_the_environment_is_shown(monkeypatch):
+    for name in CHOSEN_BY_USERS:
+        monkeypatch.delenv(name, raising=False)
+    for spins, shown in ((LONG_SPINNING["GOMP_SPINCOUNT"], None), ("7", "7")):
+        for name, value in {**LONG_SPINNING, "GOMP_SPINCOUNT": spins}.items():
+            monkeypatch.setenv(name, value)
+        assert system_facts()["environment.GOMP_SPINCOUNT"] == shown
+
+
 def test_a_package_that_is_not_installed_is_printed_as_none(monkeypatch):
     version = metadata.version
 
