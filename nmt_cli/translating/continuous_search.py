@@ -309,17 +309,23 @@ class SlowLines:
             return
         self._next_look = now + SECONDS_BETWEEN_LOOKS
         jobs = {job for job, _ in inside}
+        if not jobs:
+            return  # between two parts of a line
         job = jobs.pop() if len(jobs) == 1 else None
         if job is None or job is not self._job:
             self._job, self._since, self._next_report = job, now, FIRST_REPORT_SECONDS
         elif now - self._since >= self._next_report:
             self._next_report *= 2
-            seconds = now - self._since
-            self._report(job, f"{_described(job)} takes long, {seconds:.0f} s by itself so far.")
+            self._report(job, _progress_of(job, now - self._since))
 
 
-def _described(job: LineJob) -> str:
-    sentences = {tuple(each.tokens) for each in job.sentences}  # not each sample
-    pieces = counted(sum(map(len, sentences)), "piece")
-    parts = f" in {len(sentences):,} parts" if len(sentences) > 1 else ""
-    return f"with {pieces}{parts}"
+def _progress_of(job: LineJob, seconds: float) -> str:
+    num_parts = len(job.parts)
+    of_each = len(job.sentences) // num_parts  # samples
+    pieces = sum(len(each.tokens) for each in job.sentences) // of_each
+    what = f"with {counted(pieces, 'piece')}"
+    so_far = f"takes long, {seconds:.0f} s by itself so far"
+    if num_parts == 1:
+        return f"{what} {so_far}."
+    num_done = len(job.outcomes) // of_each
+    return f"{what} in {num_parts:,} parts {so_far}; parts done: {num_done:,}."

@@ -3,6 +3,7 @@
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.continuous_search import SlowLines
 from nmt_cli.translating.line_jobs import LineJob
+from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.wanted_output import Wanted
 
 
@@ -13,8 +14,10 @@ class Clock:
         return self.now
 
 
-def job_of(line, *lengths):
-    return LineJob(Wanted(line=line), sentences=[Sentence(range(length), 9) for length in lengths])
+def job_of(line, *lengths, samples=1):
+    parts = [Part(range(length), "", "") for length in lengths]
+    sentences = [Sentence(part.tokens, 9) for part in parts for _ in range(samples)]
+    return LineJob(Wanted(line=line), parts=parts, sentences=sentences)
 
 
 def reports(inside_at):
@@ -32,14 +35,20 @@ def reports(inside_at):
 
 
 def test_a_line_in_parts_is_named_after_10_seconds_by_itself_and_then_less_and_less_often():
-    own, other = job_of(1_207, 5, 7, 3).ticketed(), job_of(1_208, 4).ticketed()
-    found = reports(
-        lambda second: [*own[second // 20 :], *(other if second < 5 else [])],
-    )
-    assert found == {
-        15: "line 1,207 with 15 pieces in 3 parts takes long, 10 s by itself so far.",
-        25: "line 1,207 with 15 pieces in 3 parts takes long, 20 s by itself so far.",
-        45: "line 1,207 with 15 pieces in 3 parts takes long, 40 s by itself so far.",
+    own, other = job_of(1_207, 5, 5, 5).ticketed(), job_of(1_208, 4).ticketed()
+    outcomes = own[0][0][0].outcomes
+
+    def inside(second):
+        if second in (20, 40):  # a part is done, and the next is not in the search yet
+            outcomes[second // 20 - 1] = ()
+            return []
+        return [*own[second // 20 :], *(other if second < 5 else [])]
+
+    start = "line 1,207 with 15 pieces in 3 parts takes long,"
+    assert reports(inside) == {
+        15: f"{start} 10 s by itself so far; parts done: 0.",
+        25: f"{start} 20 s by itself so far; parts done: 1.",
+        45: f"{start} 40 s by itself so far; parts done: 2.",
     }
 
 
@@ -49,7 +58,7 @@ def test_lines_that_are_searched_together_are_not_named():
 
 
 def test_each_line_has_its_own_time_and_samples_are_no_parts():
-    first, samples = job_of(3, 5).ticketed(), job_of(4, 6, 6).ticketed()
+    first, samples = job_of(3, 5).ticketed(), job_of(4, 6, samples=2).ticketed()
     found = reports(
         lambda second: first if second < 9 else samples if second < 30 else [],
     )
