@@ -432,7 +432,9 @@ def test_an_interrupt_before_the_first_window_says_that_nothing_was_written(
     WindowTranslator.interrupts_at["line 1"] = stop
     stopped = translate("--output", "out")
     assert stopped.exit_code == status
-    assert stopped.stderr == f"Error: {word}. out was not written: no line was finished.\n"
+    assert (
+        stopped.stderr == f"Error: {word}. out was not written: no window of lines was finished.\n"
+    )
     assert files_here() == ["in"]
     for output in ((), ("--output", "/dev/null")):
         stopped = translate(*output)

@@ -272,7 +272,8 @@ def resumable_output(
                 output.remove()
                 if arguments is None or not is_stop(error):
                     raise
-                raise stopped(error, f"{path} was not written: no line was finished.") from None
+                nothing = f"{path} was not written: no window of lines was finished."
+                raise stopped(error, nothing) from None
             advised = _with_advice(error, path, kept, arguments)
             if advised is error:
                 raise
