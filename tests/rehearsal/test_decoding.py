@@ -58,7 +58,9 @@ def test_two_devices_share_a_text(rehearse):
     report = rehearse("share a text", lines=lines)
     assert (report.illegal, report.error) == ([], None)
     assert report.result["status"] == 0
-    assert [bool(line) for line in report.result["output"]] == [bool(line) for line in lines]
+    # What is invented depends on which worker gets a line, and may end at once.
+    output = zip(lines, report.result["output"], strict=True)
+    assert not any(found for line, found in output if not line)
     workers = report.result["workers"]
     assert sorted(worker["devices"] for worker in workers) == [["cuda:0"], ["cuda:1"]]
     assert [worker["illegal"] for worker in workers] == [[], []]

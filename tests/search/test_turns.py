@@ -101,6 +101,7 @@ def test_a_forked_process_submits_and_translates(monkeypatch):
     service._thread, service._is_translating = ended, True
     service._waiting.append(line_of_parent)
     service._num_submitted = 1
+    service.forget_parent()  # what runs in the child of a fork
     call = calling(translator, "b")
     call.join(SOON)
     assert not call.is_alive()
