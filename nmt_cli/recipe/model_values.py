@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -100,13 +101,13 @@ class ModelShape:
             self.d_v or self.d_model // heads,
         )
 
+    @abstractmethod
     def of_model(self) -> Architecture:
         """Return the options as a model has them, without dropout."""
-        raise NotImplementedError
 
+    @abstractmethod
     def as_json(self) -> dict[str, Any]:
         """Return all options as JSON values."""
-        raise NotImplementedError
 
     def problems(self) -> Iterator[Problem]:
         """Yield widths that do not fit together, and options that need another one."""

@@ -89,8 +89,7 @@ class CompiledLogits:
         assert uniforms.shape == (num_rows,), uniforms.shape
         normalizers = self.normalizers()
         how = _Sampling(
-            # Smaller temperatures are 0 in fp32; with this one only the largest logits count.
-            max(sampling.temperature, float(np.finfo(np.float32).tiny)),
+            sampling.fp32_temperature,
             min(sampling.top_k or 0, width),
             sampling.top_p,
         )

@@ -75,8 +75,7 @@ def _loading(
         from nmt_cli.search.torch_models import loading_by_torch  # it imports torch
 
         return loading_by_torch(device, precision)
-    has_bf16 = bool(kernels.functions.has_bf16())
-    chosen = choose_decoding_precision(precision, device, has_bf16=has_bf16)
+    chosen = choose_decoding_precision(precision, device, has_bf16=kernels.has_bf16)
 
     def load(files: ModelFiles) -> PackedModel:
         return PackedModel(files.settings.architecture, files.weights, chosen, kernels)

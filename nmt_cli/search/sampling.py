@@ -66,6 +66,11 @@ class Sampling(NamedTuple):
     top_p: float = TOP_P.default
     seed: int = SEED.default
 
+    @property
+    def fp32_temperature(self) -> float:
+        """The temperature, or the least one above 0 in fp32: it leaves only the largest logits."""
+        return max(self.temperature, float(np.finfo(np.float32).tiny))
+
     def refuse_wrong(self, num_samples: int) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
         refuse_outside("--temperature", self.temperature, TEMPERATURE)

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.compiled.sentences import Sentences, Weights
+from nmt_cli.search.beams import Array
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
-
-Array = NDArray[Any]
 
 
 class SentencePair(NamedTuple):

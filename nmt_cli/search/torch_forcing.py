@@ -26,7 +26,8 @@ from nmt_cli.model.layers import DecoderLayer, EncoderLayer
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.precision import at_precision, torch_precision
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.teacher_forcing import Array, AttentionWeights, SentencePair
+from nmt_cli.search.beams import Array
+from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair
 from nmt_cli.search.top_k import log_normalizers
 
 

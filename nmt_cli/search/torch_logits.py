@@ -114,9 +114,7 @@ def drawn_tokens(logits: Tensor, drawn: Tensor, sampling: Sampling) -> Tensor:
         values, order = top_k(logits, sampling.top_k)
     elif sampling.top_p < 1:
         values, order = values.sort(dim=1, descending=True, stable=True)
-    # Smaller temperatures are 0 in fp32; with this one only the largest logits count already.
-    temperature = max(sampling.temperature, torch.finfo(torch.float32).tiny)
-    weights = ((values - values.amax(dim=1, keepdim=True)) / temperature).exp()
+    weights = ((values - values.amax(dim=1, keepdim=True)) / sampling.fp32_temperature).exp()
     sums = weights.cumsum(dim=1, dtype=torch.float64)
     num_outside = (sums - weights >= sampling.top_p * sums[:, -1:]).sum(dim=1, keepdim=True)
     totals = sums.gather(1, (sums.shape[1] - 1 - num_outside).clamp(min=0))

@@ -48,8 +48,8 @@ def prepared_by_torch(
     device = models[0].output_weight.device
     kernels = engine.kernels_for(device.type)
     if kernels is not None:
-        has_bf16 = bool(kernels.functions.has_bf16())
-        precision = choose_decoding_precision(computing.precision, "cpu", has_bf16=has_bf16)
+        asked = computing.precision
+        precision = choose_decoding_precision(asked, "cpu", has_bf16=kernels.has_bf16)
         found = [packed(each.eval(), precision, kernels) for each in models]
         chosen = {"device": "cpu", "precision": precision}
         return engine.PreparedModels(found, chosen)

@@ -69,6 +69,12 @@ def assert_is(matrix, linear, precision, library):
         assert np.array_equal(numbers(matrix.bias, matrix.O), bias)
 
 
+def packed_and_rounded(options, library, precision):
+    """Return a random model as the library has it, and as torch rounds it."""
+    model = random_model(options, SIZE).eval()
+    return packed_at(model, library, precision), at_precision(model, precision)
+
+
 def assert_is_norm(packed, norm):
     if isinstance(norm, torch.nn.Identity):
         assert packed.weight is None
@@ -108,9 +114,7 @@ def test_weights_are_those_of_torch_at_each_level(kernels, level, precision):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("options", OPTION_SETS)
 def test_all_weights_are_those_of_torch(kernels, options, precision):
-    model = random_model(options, SIZE).eval()
-    packed = packed_at(model, kernels, precision)
-    expected = at_precision(model, precision)
+    packed, expected = packed_and_rounded(options, kernels, precision)
     assert_is(packed.output, output_of(expected, precision), precision, kernels)
     stacks = (
         (packed.encoder, packed._encoder_layers, expected.encoder_layers, expected.encoder_norm),
@@ -146,9 +150,7 @@ def test_all_weights_are_those_of_torch(kernels, options, precision):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("options", OPTION_SETS)
 def test_embeddings_and_positions_are_those_of_torch(kernels, options, precision):
-    model = random_model(options, SIZE).eval()
-    packed = packed_at(model, kernels, precision)
-    expected = at_precision(model, precision)
+    packed, expected = packed_and_rounded(options, kernels, precision)
     sides = (
         ("source", packed.source, expected.source_embedding),
         ("target", packed.target, expected.target_embedding),

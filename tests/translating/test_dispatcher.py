@@ -176,12 +176,18 @@ def test_lines_with_which_two_workers_have_died_are_halved_while_another_worker_
     assert sizes == [4, 4, 2, 2, 1, 1]
 
 
+async def suspected(workers):
+    """Return a batch of 8 lines with which the only worker has died twice."""
+    batch = workers.submit([f"line {number}" for number in range(8)])
+    for _ in range(2):
+        await workers.until(lambda: len(workers.texts(0)) == 8)
+        await workers.die(0)
+    return batch
+
+
 def test_other_lines_have_their_turn_between_the_tests_of_the_only_worker():
     async def test(workers):
-        batch = workers.submit([f"line {number}" for number in range(8)])
-        for _ in range(2):
-            await workers.until(lambda: len(workers.texts(0)) == 8)
-            await workers.die(0)
+        batch = await suspected(workers)
         short = workers.submit(["short"], "request 2")
         await workers.until(lambda: len(workers.texts(0)) == 4)  # the first half
         workers.answer(0)
@@ -199,10 +205,7 @@ def test_other_lines_have_their_turn_between_the_tests_of_the_only_worker():
 
 def test_suspects_whose_request_is_withdrawn_are_not_tested():
     async def test(workers):
-        batch = workers.submit([f"line {number}" for number in range(8)])
-        for _ in range(2):
-            await workers.until(lambda: len(workers.texts(0)) == 8)
-            await workers.die(0)
+        batch = await suspected(workers)
         await workers.until(lambda: len(workers.texts(0)) == 4)
         workers.dispatcher.withdraw(batch)
         workers.answer(0)

@@ -112,6 +112,11 @@ class Kernels:
     Those for layers, beams and caches are called by the classes that prepare their structures.
     """
 
+    @property
+    def has_bf16(self) -> bool:
+        """Whether the CPU has instructions for bf16."""
+        return bool(self.functions.has_bf16())
+
     def __init__(self, level: str) -> None:
         """Take the functions for a CPU of ``level`` from the library."""
         self.level = level

@@ -100,7 +100,7 @@ class PackedModel:
         if the CPU has instructions for it. Raises ValueError if the CPU does not have the
         precision, or if a weight is missing or has another shape.
         """
-        if precision == "bf16" and not kernels.functions.has_bf16():
+        if precision == "bf16" and not kernels.has_bf16:
             raise ValueError("this CPU has no instructions for bf16")
         self.config, self.precision, self.kernels = config, precision, kernels
         output = weights[OUTPUT]

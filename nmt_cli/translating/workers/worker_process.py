@@ -24,9 +24,8 @@ class MostLines(NamedTuple):
 
 
 # By the device. A search on a CPU takes 128 short sentences. In a service the rest of a batch waits
-# in the command, so that it can still be given to any worker. The time of a step on a CPU is in
-# proportion to the sentences inside, so a short line beside 24 of a long batch needs a fifth of the
-# time that it needs beside 128. For each sentence a search of 24 takes no more time than the other.
+# in the command, so that it can still be given to any worker, and so that a short line is not
+# searched beside many of a long batch (``continuous_search.MOST_DIVIDED`` has what that costs).
 LINES_OF_A_SERVICE = {"cpu": MostLines(128, 24), "cuda": MostLines(512, 384)}
 # A text keeps the searches full while the command writes its output.
 LINES_OF_A_TEXT = {"cpu": MostLines(192, 192), "cuda": MostLines(1024, 1024)}
