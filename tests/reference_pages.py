@@ -1,4 +1,5 @@
-"""Writes what is made from the program: pages of docs/reference/, the keys that shells complete.
+"""Writes what is made from the program: pages of docs/reference/, the keys that shells complete,
+the picture of the rooms.
 
 python -m tests.reference_pages
 """
@@ -35,6 +36,7 @@ from nmt_cli.serving.requests import (
 )
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
+from tests import rooms_picture
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
@@ -211,6 +213,7 @@ PAGES = {
     "docs/reference/recipe-keys.md": recipe_keys,
     "docs/reference/commands.md": commands,
     "docs/reference/http.md": http,
+    "docs/rooms.svg": rooms_picture.picture,
     "nmt_cli/command_line/recipe_keys.txt": completed_keys,
     "nmt_cli/recipe/model_values.json": model_values,
 }
