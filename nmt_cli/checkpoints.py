@@ -1,24 +1,21 @@
-"""The checkpoints of a run, whether they will be enough, and which model a path means.
+"""The checkpoints of a run, and whether they will be enough.
 
 Nothing is loaded, so torch is not needed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, WEIGHTS
-from nmt_cli.files.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
-from nmt_cli.files.locks import restore_replaced
+from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, RECIPE
+from nmt_cli.files.folders import MODEL_KINDS
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.errors import DamagedError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
 
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from nmt_cli.recipe.reader import RecipeFile
     from nmt_cli.recipe.schema import Recipe
 
-Read = TypeVar("Read")
 CHECKPOINT_NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -72,81 +68,6 @@ class Checkpoint(NamedTuple):
 def checkpoint_name(step: int) -> str:
     """Return the directory name of the checkpoint of ``step``."""
     return f"step-{step:08d}"
-
-
-def find_model(path: Path) -> Path:
-    """Return the model directory that ``path`` means.
-
-    A ``path`` to a model means that model. A run means its average, or else its best checkpoint by
-    validation, or else its last one. Raises UserError if ``path`` is missing or has no model, and
-    DamagedError if a manifest is damaged.
-    """
-    restore_replaced(path)
-    if not path.exists():
-        raise UserError(what_to_give(path, "model"))
-    is_alone = not (path / CHECKPOINTS).is_dir() and not is_of_others(path)
-    if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
-        if str(read_manifest(path).get("kind")) not in MODEL_KINDS:
-            raise UserError(what_to_give(path, "model"))
-        return path
-    restore_replaced(path / AVERAGE)
-    checkpoints = list_checkpoints(path)
-    if is_model(path / AVERAGE):
-        logs.info(f"Using {path / AVERAGE}, the average of {path}.")
-        _warn_if_stale(path, checkpoints)
-        return path / AVERAGE
-    if not checkpoints:
-        if (path / CHECKPOINTS).is_dir() or is_run(path):
-            raise UserError(f"{path} holds no checkpoint yet; train it first.")
-        raise UserError(what_to_give(path, "model"))
-    best = best_checkpoint(checkpoints)
-    if best is not None:
-        logs.info(f"Using {best.path}, the best by validation of {path}.")
-        return best.path
-    logs.info(f"Using {checkpoints[-1].path}, the last of {path}.")
-    return checkpoints[-1].path
-
-
-def read_model(path: Path, read: Callable[[Path], Read]) -> Read:
-    """Return what ``read`` returns for the model directory that ``path`` means.
-
-    If a training removes it meanwhile, the one that ``path`` means then is read. Raises what
-    ``find_model`` and ``read`` raise.
-    """
-    directory = find_model(path)
-    try:
-        return read(directory)
-    except DamagedError:
-        if directory.exists():
-            raise
-    return read(find_model(path))
-
-
-def fingerprint(manifest: Mapping[str, Any]) -> str:
-    """Return a sha256 of the files that using a model needs, by their checksums."""
-    files = manifest["files"]
-    needed = sorted((name, files[name]["sha256"]) for name in files if name != RECIPE)
-    return hashlib.sha256(json.dumps(needed).encode()).hexdigest()
-
-
-def _warn_if_stale(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
-    """Warn if the average was made without the newest checkpoint that averages may use."""
-    averaged = read_manifest(run_dir / AVERAGE).get("averaged")
-    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
-    if not available or not isinstance(averaged, list):
-        return
-    newest = available[-1]
-    if newest.manifest["files"].get(WEIGHTS, {}).get("sha256") in {
-        part.get("sha256") for part in averaged
-    }:
-        return
-    steps = sorted(part["step"] for part in averaged if isinstance(part.get("step"), int))
-    made_of = f" of steps {steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else ""
-    logs.warning(
-        f"{run_dir / AVERAGE} was made{made_of}, without the newest checkpoint of {run_dir}, of "
-        f"step {newest.step:,}. It is used as it is; to renew it run: "
-        f"{average_command(run_dir, checkpoints)}"
-    )
 
 
 def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:

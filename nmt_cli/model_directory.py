@@ -1,4 +1,4 @@
-"""Model directories; reading one needs no torch.
+"""What a user names as MODEL; reading one needs no torch.
 
 config.json        the settings that using the model requires (``recipe.model_settings``)
 tokenizer.model    or vocabulary.txt
@@ -9,18 +9,40 @@ recipe.yaml        a record of how it was trained; loading does not read it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from nmt_cli.checkpoints import read_model
+from nmt_cli.checkpoints import Checkpoint, average_command, best_checkpoint, list_checkpoints
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.costs.parameters import parameter_shapes
-from nmt_cli.files.atomic_files import Partial
-from nmt_cli.files.file_names import CONFIG, RECIPE, TOKENIZER_FILES, WEIGHTS
-from nmt_cli.files.folders import verify_model
+from nmt_cli.files.atomic_files import Partial, read_manifest
+from nmt_cli.files.file_names import (
+    AVERAGE,
+    CHECKPOINTS,
+    CONFIG,
+    FURTHER_TOKENIZER_FILES,
+    MANIFEST,
+    RECIPE,
+    TOKENIZER_FILES,
+    WEIGHTS,
+)
+from nmt_cli.files.folders import (
+    MODEL_KINDS,
+    is_model,
+    is_of_others,
+    is_run,
+    verify_model,
+    what_to_give,
+)
 from nmt_cli.files.formats import INT8
-from nmt_cli.messages.errors import DamagedError
+from nmt_cli.files.locks import restore_replaced
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.stored_weights import Array, StoredWeights, as_bytes
 from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
 
@@ -30,14 +52,55 @@ if TYPE_CHECKING:
 Used = TypeVar("Used")
 
 
-class ModelFiles(NamedTuple):
-    """The content of a model directory whose checksums are right."""
+@dataclass(frozen=True)
+class Model:
+    """A model directory, with its manifest; each other file is read when it is first needed.
 
-    settings: ModelSettings
-    tokenizer: Tokenizer
-    weights: StoredWeights  # each is read when it is taken
+    What is read raises DamagedError if it is damaged.
+    """
+
     path: Path
-    manifest: dict[str, Any]
+    manifest: Mapping[str, Any]
+
+    @cached_property
+    def settings(self) -> ModelSettings:
+        """The content of ``config.json``."""
+        settings = read_settings(self.path, self.manifest)
+        if settings.vocabulary_size:
+            return settings
+        tokenizer = load_tokenizer(self.path, settings.text)  # format 1 has no other record of it
+        return settings._replace(vocabulary_size=tokenizer.size)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of both sides."""
+        return load_tokenizer(self.path, self.settings.text)
+
+    @cached_property
+    def weights(self) -> StoredWeights:
+        """The weights that the settings require; each is read when it is taken."""
+        wanted = parameter_shapes(self.settings.architecture, self.settings.vocabulary_size)
+        return StoredWeights(self.path / WEIGHTS, wanted)
+
+    @property
+    def weights_sha256(self) -> str:
+        """The checksum of the weights."""
+        checksum: str = self.manifest["files"][WEIGHTS]["sha256"]
+        return checksum
+
+    @property
+    def tokenizer_sha256(self) -> dict[str, str]:
+        """The checksums of the tokenizer's files, by their names."""
+        files = self.manifest["files"]
+        names = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
+        return {name: files[name]["sha256"] for name in names if name in files}
+
+    @property
+    def fingerprint(self) -> str:
+        """A sha256 of the files that using the model needs, by their checksums."""
+        files = self.manifest["files"]
+        needed = sorted((name, files[name]["sha256"]) for name in files if name != RECIPE)
+        return hashlib.sha256(json.dumps(needed).encode()).hexdigest()
 
 
 class LoadedModel(NamedTuple):
@@ -47,7 +110,117 @@ class LoadedModel(NamedTuple):
     tokenizer: Tokenizer
     model: Transformer  # in evaluation mode, fp32, on the device asked for
     path: Path
-    manifest: dict[str, Any]
+    manifest: Mapping[str, Any]
+
+
+def find_model(path: Path) -> Model:
+    """Return the model that ``path`` means, with its manifest as the only file that was read.
+
+    A ``path`` to a model means that model. A run means its average, or else its best checkpoint by
+    validation, or else its last one. Raises UserError if ``path`` is missing or has no model, and
+    DamagedError if a manifest is damaged.
+    """
+    restore_replaced(path)
+    is_alone = not (path / CHECKPOINTS).is_dir() and not is_of_others(path)
+    if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
+        model = Model(path, read_manifest(path))
+        if str(model.manifest.get("kind")) not in MODEL_KINDS:
+            raise UserError(what_to_give(path, "model"))
+        return model
+    restore_replaced(path / AVERAGE)
+    checkpoints = list_checkpoints(path)
+    if is_model(path / AVERAGE):
+        logs.info(f"Using {path / AVERAGE}, the average of {path}.")
+        average = Model(path / AVERAGE, read_manifest(path / AVERAGE))
+        _warn_if_stale(average, path, checkpoints)
+        return average
+    if not checkpoints:
+        if (path / CHECKPOINTS).is_dir() or is_run(path):
+            raise UserError(f"{path} holds no checkpoint yet; train it first.")
+        raise UserError(what_to_give(path, "model"))
+    best = best_checkpoint(checkpoints)
+    chosen = best or checkpoints[-1]
+    logs.info(f"Using {chosen.path}, the {'best by validation' if best else 'last'} of {path}.")
+    return Model(chosen.path, chosen.manifest)
+
+
+def _warn_if_stale(average: Model, run_dir: Path, checkpoints: Sequence[Checkpoint]) -> None:
+    """Warn if the average was made without the newest checkpoint that averages may use."""
+    averaged = average.manifest.get("averaged")
+    available = [checkpoint for checkpoint in checkpoints if checkpoint.enters_average]
+    if not available or not isinstance(averaged, list):
+        return
+    newest = available[-1]
+    if newest.manifest["files"].get(WEIGHTS, {}).get("sha256") in {
+        part.get("sha256") for part in averaged
+    }:
+        return
+    steps = sorted(part["step"] for part in averaged if isinstance(part.get("step"), int))
+    made_of = f" of steps {steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else ""
+    logs.warning(
+        f"{average.path} was made{made_of}, without the newest checkpoint of {run_dir}, of "
+        f"step {newest.step:,}. It is used as it is; to renew it run: "
+        f"{average_command(run_dir, checkpoints)}"
+    )
+
+
+def use_model(path: Path, use: Callable[[Model], Used]) -> Used:
+    """Return what ``use`` makes of the model that ``path`` means.
+
+    If a training removes it meanwhile, the one that ``path`` means then is used. Raises what
+    ``find_model`` and ``use`` raise.
+    """
+    model = find_model(path)
+    try:
+        return use(model)
+    except DamagedError:
+        if model.path.exists():
+            raise
+    return use(find_model(path))
+
+
+def open_model(path: Path, use: Callable[[Model], Used]) -> Used:
+    """Return what ``use`` makes of the model that ``path`` means, after its files were verified.
+
+    Raises UserError if there is no model, DamagedError if a file of it is damaged.
+    """
+    return use_model(path, lambda model: use(verified(model.path)))
+
+
+def verified(directory: Path) -> Model:
+    """Return the model in ``directory`` after checking its files, except a state of its training.
+
+    Raises DamagedError if one is missing or damaged, or if they do not fit together.
+    """
+    model = Model(directory, verify_model(directory))
+    described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG
+    for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
+        if not any(name in model.manifest["files"] for name in names):
+            raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
+    settings, tokenizer = model.settings, model.tokenizer
+    if settings.vocabulary_size != tokenizer.size:
+        raise DamagedError(
+            f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "
+            f"{settings.vocabulary_size:,}."
+        )
+    if settings.architecture.source_vocabulary_size != tokenizer.source_size:
+        raise DamagedError(
+            f"{directory} is damaged: the source's own vocabulary has {tokenizer.source_size} "
+            f"pieces, {CONFIG} says {settings.architecture.source_vocabulary_size}."
+        )
+    return model
+
+
+def load_model(path: Path) -> LoadedModel:
+    """Return the model of ``path`` in PyTorch, on the CPU; raises as ``open_model`` does."""
+    from nmt_cli.model.transformer import build_transformer  # it imports torch
+
+    def load(found: Model) -> LoadedModel:
+        settings, tokenizer = found.settings, found.tokenizer
+        model = build_transformer(settings.architecture, tokenizer.size, found.weights)
+        return LoadedModel(settings, tokenizer, model, found.path, found.manifest)
+
+    return open_model(path, load)
 
 
 def save_model(
@@ -69,47 +242,3 @@ def save_model(
     tokenizer.save(partial.path)
     with (partial.path / WEIGHTS).open("wb") as stream:  # a stream's errors have an errno
         stream.write(as_bytes(weights, in_int8=precision == "int8"))
-
-
-def open_model(path: Path, use: Callable[[ModelFiles], Used]) -> Used:
-    """Return what ``use`` makes of the model of ``path``: a model directory, a checkpoint or a run.
-
-    Raises UserError if there is no model, DamagedError if a file of it is damaged.
-    """
-    return read_model(path, lambda directory: use(_files_of(directory)))
-
-
-def load_model(path: Path) -> LoadedModel:
-    """Return the model of ``path`` in PyTorch, on the CPU; raises as ``open_model`` does."""
-    from nmt_cli.model.transformer import build_transformer  # it imports torch
-
-    def load(files: ModelFiles) -> LoadedModel:
-        settings, tokenizer, weights, path, manifest = files
-        model = build_transformer(settings.architecture, tokenizer.size, weights)
-        return LoadedModel(settings, tokenizer, model, path, manifest)
-
-    return open_model(path, load)
-
-
-def _files_of(directory: Path) -> ModelFiles:
-    manifest = verify_model(directory)
-    described_by = RECIPE if manifest["format_version"] == 1 else CONFIG
-    for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
-        if not any(name in manifest["files"] for name in names):
-            raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
-    settings = read_settings(directory, manifest)
-    tokenizer = load_tokenizer(directory, settings.text)
-    settings = settings._replace(vocabulary_size=settings.vocabulary_size or tokenizer.size)
-    if settings.vocabulary_size != tokenizer.size:
-        raise DamagedError(
-            f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "
-            f"{settings.vocabulary_size:,}."
-        )
-    if settings.architecture.source_vocabulary_size != tokenizer.source_size:
-        raise DamagedError(
-            f"{directory} is damaged: the source's own vocabulary has {tokenizer.source_size} "
-            f"pieces, {CONFIG} says {settings.architecture.source_vocabulary_size}."
-        )
-    wanted = parameter_shapes(settings.architecture, settings.vocabulary_size)
-    weights = StoredWeights(directory / WEIGHTS, wanted)
-    return ModelFiles(settings, tokenizer, weights, directory, manifest)

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from nmt_cli import checkpoints, model_directory
-from nmt_cli.checkpoints import find_model, list_checkpoints
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, verify, write_manifest
 from nmt_cli.files.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
+from nmt_cli.model_directory import find_model, load_model
 from nmt_cli.recipe.model_settings import AlignmentHead, read_config, settings_of
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
@@ -99,14 +99,14 @@ def test_nothing_in_it_is_pickled(toy, tmp_path):
 
 
 def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
-    assert find_model(run_dir).name == "step-00000002"
+    assert find_model(run_dir).path.name == "step-00000002"
     for checkpoint in list_checkpoints(run_dir):
         facts = {"kind": "regular", "step": checkpoint.step, "validation": None}
         write_manifest(checkpoint.path, facts)
-    assert find_model(run_dir).name == "step-00000003"
+    assert find_model(run_dir).path.name == "step-00000003"
     write_model(toy, run_dir / "average", kind="average")
-    assert find_model(run_dir).name == "average"
-    assert find_model(run_dir / "checkpoints" / "step-00000001").name == "step-00000001"
+    assert find_model(run_dir).path.name == "average"
+    assert find_model(run_dir / "checkpoints" / "step-00000001").path.name == "step-00000001"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_a_training_removes_meanwhile_is_not_damaged(
     run_dir, monkeypatch, capsys, where, name
 ):
     """The best one is removed right before it is read: then another one is the best."""
-    best, original = find_model(run_dir), getattr(where, name)
+    best, original = find_model(run_dir).path, getattr(where, name)
 
     def after_removal(path):
         if path == best:
@@ -133,12 +133,12 @@ def test_the_best_is_one_of_those_measured_like_the_newest(toy, run_dir):
     for step, quality in ((4, -9.0), (5, -7.0), (6, -8.0)):
         directory = run_dir / "checkpoints" / f"step-{step:08d}"
         write_model(toy, directory, step=step, quality=quality, since=3)
-    assert find_model(run_dir).name == "step-00000005"
+    assert find_model(run_dir).path.name == "step-00000005"
 
 
 def test_what_is_measured_alike_compares_with_checkpoints_of_earlier_versions(toy, run_dir):
     write_model(toy, run_dir / "checkpoints" / "step-00000004", step=4, quality=-1.5, since=0)
-    assert find_model(run_dir).name == "step-00000002"
+    assert find_model(run_dir).path.name == "step-00000002"
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, CONFIG, RECIPE, "vocabulary.txt", MANIFEST])

@@ -1,29 +1,20 @@
 """``nmt-cli average-checkpoints``: the last checkpoints of a run become one model."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.checkpoints import find_model, list_checkpoints
-from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.files.atomic_files import directory_appearing_whole
-from nmt_cli.files.file_names import (
-    AVERAGE,
-    AVERAGE_INT8,
-    FURTHER_TOKENIZER_FILES,
-    RECIPE,
-    TOKENIZER_FILES,
-    WEIGHTS,
-)
-from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, verify_model, what_to_give
+from nmt_cli.files.file_names import AVERAGE, AVERAGE_INT8, RECIPE
+from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, what_to_give
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.model_directory import save_model
-from nmt_cli.recipe.model_settings import ModelSettings, read_settings
+from nmt_cli.model_directory import Model, find_model, save_model, verified
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.checkpoint import mean_weights
 
@@ -79,15 +70,16 @@ def _write_average_of_last(
 
 
 def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:
-    manifests = [verify_model(path) for path in chosen]
-    _refuse_repeated(chosen, manifests)
-    settings = [read_settings(*pair) for pair in zip(chosen, manifests, strict=True)]
-    _refuse_different(chosen, manifests, settings)
-    tokenizer = load_tokenizer(chosen[-1], settings[-1].text)
-    recipe = (chosen[-1] / RECIPE).read_bytes()
+    models = [verified(path) for path in chosen]
+    _refuse_repeated(models)
+    _refuse_different(models)
+    newest = models[-1]
+    recipe = (newest.path / RECIPE).read_bytes()
     with directory_appearing_whole(output, replace=replace) as partial:
-        save_model(partial, settings[-1], recipe, tokenizer, mean_weights(chosen), precision)
-        partial.facts.update(kind=AVERAGED, averaged=_facts(chosen, manifests))
+        save_model(
+            partial, newest.settings, recipe, newest.tokenizer, mean_weights(chosen), precision
+        )
+        partial.facts.update(kind=AVERAGED, averaged=list(map(_facts, models)))
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
 
 
@@ -96,7 +88,7 @@ def _checkpoint(path: Path) -> Path:
         raise UserError(
             f"{path} is not a checkpoint folder; to average the last {path} give --last {path}."
         )
-    return find_model(path)
+    return find_model(path).path
 
 
 def _last(run_dir: Path, count: int | None) -> list[Path]:
@@ -123,38 +115,30 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     return [checkpoint.path for checkpoint in available[-count:]]
 
 
-def _refuse_repeated(chosen: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_repeated(models: Sequence[Model]) -> None:
     seen: set[str] = set()
-    for path, manifest in zip(chosen, manifests, strict=True):
-        weights = manifest["files"][WEIGHTS]["sha256"]
-        if weights in seen:
-            raise UserError(f"{path} is given twice; give each checkpoint once.")
-        seen.add(weights)
+    for model in models:
+        if model.weights_sha256 in seen:
+            raise UserError(f"{model.path} is given twice; give each checkpoint once.")
+        seen.add(model.weights_sha256)
 
 
-def _refuse_different(
-    chosen: Sequence[Path],
-    manifests: Sequence[Mapping[str, Any]],
-    settings: Sequence[ModelSettings],
-) -> None:
-    for path, manifest, own in zip(chosen, manifests, settings, strict=True):
-        other_model = own.architecture != settings[0].architecture
-        other_pieces = any(
-            manifest["files"].get(name) != manifests[0]["files"].get(name)
-            for name in (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
-        )
-        if other_model or other_pieces:
-            what = "model" if other_model else "tokenizer"
-            raise UserError(f"{path} has another {what} than {chosen[0]}; they cannot be averaged.")
+def _refuse_different(models: Sequence[Model]) -> None:
+    first = models[0]
+    for model in models:
+        what = "model" if model.settings.architecture != first.settings.architecture else None
+        if what is None and model.tokenizer_sha256 != first.tokenizer_sha256:
+            what = "tokenizer"
+        if what is not None:
+            raise UserError(
+                f"{model.path} has another {what} than {first.path}; they cannot be averaged."
+            )
 
 
-def _facts(chosen: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": path.name,
-            "step": manifest.get("step"),
-            "sha256": manifest["files"][WEIGHTS]["sha256"],
-            "prepared_files": manifest.get("prepared_files"),
-        }
-        for path, manifest in zip(chosen, manifests, strict=True)
-    ]
+def _facts(model: Model) -> dict[str, Any]:
+    return {
+        "name": model.path.name,
+        "step": model.manifest.get("step"),
+        "sha256": model.weights_sha256,
+        "prepared_files": model.manifest.get("prepared_files"),
+    }

@@ -4,12 +4,12 @@ No weights are read.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
-from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
 from nmt_cli.costs.gpu_forecast import Machines, step_forecast
 from nmt_cli.costs.parameters import (
@@ -32,13 +32,13 @@ from nmt_cli.costs.training_time import (
 )
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, RECIPE
-from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of, what_to_give
+from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of
 from nmt_cli.hardware.flops import peak_flops_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import with_prefix
 from nmt_cli.messages.proposals import as_argument, command, missing_hint
-from nmt_cli.recipe.model_settings import read_settings
+from nmt_cli.model_directory import find_model, use_model
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
@@ -100,29 +100,21 @@ def _refuse_missing(name_or_path: str) -> None:
 
 
 def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
-    """Return the model of ``path``, or the newest one in the run ``path``."""
-    if not is_model(path) and not is_run(path):
-        raise UserError(what_to_give(path, "model"))
-    models = [path] if is_model(path) else _models_of(path)
+    """Return the model of ``path``, or the recipe of a run that has no model yet."""
     preprocess = command("nmt-cli", "preprocess", path / RECIPE)
-    if not models:
+    models = ((path / CHECKPOINTS).glob(CHECKPOINT_GLOB), [path / AVERAGE])
+    if is_run(path) and not any(map(is_model, chain(*models))):
         return _of_recipe(read_recipe(str(path / RECIPE)), preprocess, None, lengths)
-    settings = read_settings(models[-1], read_manifest(models[-1]))
+    settings = use_model(path, lambda model: model.settings)
     file = _recorded_recipe(path)
     text = _prepared_text(file, preprocess) if file is not None else None
     return Subject(
         name=str(path),
         architecture=settings.architecture,
-        vocabulary_size=settings.vocabulary_size or load_tokenizer(models[-1], settings.text).size,
+        vocabulary_size=settings.vocabulary_size,
         training=file.recipe.training if file is not None else None,
         lengths=_chosen_lengths(lengths, text),
     )
-
-
-def _models_of(run: Path) -> list[Path]:
-    """Return the checkpoints of ``run`` and its average, which comes last; none is verified."""
-    candidates = [*sorted((run / CHECKPOINTS).glob(CHECKPOINT_GLOB)), run / AVERAGE]
-    return [candidate for candidate in candidates if is_model(candidate)]
 
 
 def _recorded_recipe(folder: Path) -> RecipeFile | None:
@@ -140,7 +132,7 @@ def _of_recipe(
     if size is None and text is not None:
         size = text.vocabulary_size
     if size is None and recipe.origin is not None and is_model(recipe.origin):
-        size = read_settings(recipe.origin, read_manifest(recipe.origin)).vocabulary_size or None
+        size = find_model(recipe.origin).settings.vocabulary_size
     if size is None and recipe.tokenizer.type == "sentencepiece":
         size = recipe.tokenizer.vocabulary_size
     if size is None:

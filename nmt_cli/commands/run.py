@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt_cli.checkpoints import find_model, list_checkpoints
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments import run_stages
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.scoring import result_lines
@@ -18,8 +18,7 @@ from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.treebank import read_sentences
-from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.file_names import AVERAGE, SCORES, TEST, WEIGHTS
+from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError
@@ -29,6 +28,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
+from nmt_cli.model_directory import find_model
 from nmt_cli.recipe.corpora_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
@@ -212,7 +212,7 @@ def refuse_other_origin(
     if checkpoints:
         _refuse_other(run_dir, model, checkpoints[-1].manifest.get("initialized_from"), named)
     elif model is not None:
-        found = find_model(model)
+        found = find_model(model).path
         if is_removed and found.resolve().is_relative_to(run_dir.resolve()):
             raise UserError(
                 f"{named} {model} is a part of {run_dir}, which would be removed first; "
@@ -242,5 +242,4 @@ def _refuse_other(
 def _is_origin(model: Path, origin: Mapping[str, Any]) -> bool:
     if not model.exists():  # it may be removed once the training has begun
         return Path(origin["path"]).resolve().is_relative_to(model.resolve())
-    weights = read_manifest(find_model(model))["files"][WEIGHTS]
-    return bool(weights["sha256"] == origin["weights_sha256"])
+    return bool(find_model(model).weights_sha256 == origin["weights_sha256"])

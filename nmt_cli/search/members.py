@@ -6,22 +6,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt_cli.checkpoints import fingerprint
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.files.file_names import FURTHER_TOKENIZER_FILES, TOKENIZER_FILES
 from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
 from nmt_cli.hardware.gpus import device_name
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model_directory import ModelFiles, open_model
+from nmt_cli.model_directory import Model, open_model
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search import engine
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
 
-Loading = Callable[[ModelFiles], "PackedModel | Transformer"]
+Loading = Callable[[Model], "PackedModel | Transformer"]
 
 
 class Member(NamedTuple):
@@ -52,17 +50,17 @@ def load_models(
     """
     chosen = device_name(device)
     load, of_all = _loading(chosen, precision, engine.kernels_for(chosen))
-    first: ModelFiles | None = None
+    first: Model | None = None
     members = []
     for each in (path, *ensemble):
-        files, model = open_model(Path(each), lambda files: (files, load(files)))
-        first = first or files
-        if (different := _difference(first, files)) is not None:
+        found, model = open_model(Path(each), lambda found: (found, load(found)))
+        first = first or found
+        if (different := _difference(first, found)) is not None:
             raise UserError(
                 f"--ensemble {each} cannot join {first.path}: they have different {different}. "
                 "Models of an ensemble are trained on one prepared text, or with one tokenizer."
             )
-        members.append(Member(files.settings, model, fingerprint(files.manifest)))
+        members.append(Member(found.settings, model, found.fingerprint))
     assert first is not None
     return LoadedModels(first.path, first.tokenizer, members, of_all)
 
@@ -77,17 +75,17 @@ def _loading(
         return loading_by_torch(device, precision)
     chosen = choose_decoding_precision(precision, device, has_bf16=kernels.has_bf16)
 
-    def load(files: ModelFiles) -> PackedModel:
-        return PackedModel(files.settings.architecture, files.weights, chosen, kernels)
+    def load(found: Model) -> PackedModel:
+        return PackedModel(found.settings.architecture, found.weights, chosen, kernels)
 
     return load, chosen
 
 
-def _difference(first: ModelFiles, other: ModelFiles) -> str | None:
+def _difference(first: Model, other: Model) -> str | None:
     for name, value in first.settings.text._asdict().items():
         if getattr(other.settings.text, name) != value:
             return {"type": "types of tokenizers"}.get(name, f"settings of {name}")
-    if _tokenizer_checksums(first) != _tokenizer_checksums(other):
+    if first.tokenizer_sha256 != other.tokenizer_sha256:
         return "vocabularies"
     if first.settings.trees != other.settings.trees:
         return "notations of trees"
@@ -96,9 +94,3 @@ def _difference(first: ModelFiles, other: ModelFiles) -> str | None:
         if len({getattr(each, key) for each in architectures}) > 1:
             return f"settings of {key}"
     return None
-
-
-def _tokenizer_checksums(model: ModelFiles) -> dict[str, str]:
-    files = model.manifest["files"]
-    names = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
-    return {name: files[name]["sha256"] for name in names if name in files}

@@ -17,7 +17,7 @@ from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.precision import at_precision, torch_precision
 from nmt_cli.model.transformer import Transformer, build_transformer
-from nmt_cli.model_directory import ModelFiles
+from nmt_cli.model_directory import Model
 from nmt_cli.search import engine
 from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.graphed.model import GraphedTransformer
@@ -25,14 +25,14 @@ from nmt_cli.search.graphed.model import GraphedTransformer
 
 def loading_by_torch(
     device: str, precision: str
-) -> tuple[Callable[[ModelFiles], Transformer], DecodingPrecision]:
+) -> tuple[Callable[[Model], Transformer], DecodingPrecision]:
     """Return what makes a Transformer on ``device`` of the files of a model, and its precision."""
     keep_num_threads()
     chosen = torch_precision(precision, device)
 
-    def load(files: ModelFiles) -> Transformer:
-        config, size = files.settings.architecture, files.settings.vocabulary_size
-        return build_transformer(config, size, files.weights).to(device, DTYPES[chosen])
+    def load(found: Model) -> Transformer:
+        config, size = found.settings.architecture, found.settings.vocabulary_size
+        return build_transformer(config, size, found.weights).to(device, DTYPES[chosen])
 
     return load, chosen
 

@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.checkpoints import CHECKPOINT_NAME, read_model
+from nmt_cli.checkpoints import CHECKPOINT_NAME
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, read_settings
+from nmt_cli.model_directory import use_model
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.serving.languages import Detected, distance, fits
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
@@ -50,7 +50,7 @@ def models_of(arguments: Sequence[str]) -> list[Model]:
 
 def _model_of(argument: str) -> Model:
     path, languages = _with_languages(argument)
-    settings = read_model(path, lambda folder: read_settings(folder, read_manifest(folder)))
+    settings = use_model(path, lambda model: model.settings)
     source, target = languages or (settings.text.source_language, settings.text.target_language)
     if UNKNOWN_LANGUAGE in {source, target}:
         raise WrongUsageError(

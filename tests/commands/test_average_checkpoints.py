@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from nmt_cli import cli
-from nmt_cli.checkpoints import find_model, list_checkpoints
+from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.files.atomic_files import (
     directory_appearing_whole,
@@ -19,7 +19,7 @@ from nmt_cli.files.atomic_files import (
 from nmt_cli.files.file_names import MANIFEST, TRAINING_STATE, WEIGHTS
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.model_directory import find_model, load_model
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.saved_weights import read_weights
 
@@ -64,7 +64,7 @@ def test_the_recipe_decides_how_many_by_default(run_dir):
     average_checkpoints.run(run_dir)
     manifest = json.loads((run_dir / "average" / MANIFEST).read_text())
     assert [part["step"] for part in manifest["averaged"]] == [3, 6, 9, 12]
-    assert find_model(run_dir) == run_dir / "average"
+    assert find_model(run_dir).path == run_dir / "average"
     load_model(run_dir / "average")
 
 
@@ -90,7 +90,7 @@ def removing_first(patch, target, run_dir, *, remove=True):
     patch.setattr(average_checkpoints, target, after_a_save)
 
 
-@pytest.mark.parametrize("target", ["verify_model", "mean_weights"])
+@pytest.mark.parametrize("target", ["verified", "mean_weights"])
 def test_a_checkpoint_that_a_training_removes_is_replaced_by_a_newer_one(
     run_dir, monkeypatch, capsys, target
 ):
@@ -115,7 +115,7 @@ def test_checkpoints_that_are_removed_all_the_time_are_not_called_damaged(run_di
 def test_the_average_in_int8_is_small_and_near(run_dir):
     average_checkpoints.run(run_dir, last=3)
     average_checkpoints.run(run_dir, last=3, precision="int8")
-    assert find_model(run_dir) == run_dir / "average"
+    assert find_model(run_dir).path == run_dir / "average"
     sizes = [(run_dir / name / WEIGHTS).stat().st_size for name in ("average", "average-int8")]
     assert sizes[1] < 0.5 * sizes[0]  # of such a small model, the header counts
     exact, rounded = (read_weights(run_dir / name) for name in ("average", "average-int8"))
@@ -238,7 +238,7 @@ def test_an_average_that_lacks_the_newest_checkpoint_is_used_with_a_warning(run_
         checkpoints=[checkpoint(run_dir, 3), checkpoint(run_dir, 6), checkpoint(run_dir, 9)],
     )
     capsys.readouterr()
-    assert find_model(run_dir) == run_dir / "average"
+    assert find_model(run_dir).path == run_dir / "average"
     (warning,) = warnings_of(capsys)
     assert warning == (
         f"Warning: {run_dir}/average was made of steps 3 to 9, without the newest checkpoint of "
@@ -246,7 +246,7 @@ def test_an_average_that_lacks_the_newest_checkpoint_is_used_with_a_warning(run_
         f"nmt-cli average-checkpoints {run_dir} --force"
     )
     assert renew(warning).exit_code == 0
-    assert find_model(run_dir) == run_dir / "average"
+    assert find_model(run_dir).path == run_dir / "average"
     assert warnings_of(capsys) == []
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.checkpoints import find_model
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.folders import not_a_run, what_to_give
 from nmt_cli.files.formats import NewerFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.model_directory import find_model
 
 MODEL = "a model directory, a checkpoint or a run directory"
 
@@ -97,7 +97,7 @@ def test_the_advice_is_right_from_where_the_user_stands(project, monkeypatch):
     assert advice == (
         "checkpoints holds checkpoints; give ./ or one of them, such as checkpoints/step-00000008."
     )
-    assert find_model(Path("./")) == Path("checkpoints/step-00000008")
+    assert find_model(Path("./")).path == Path("checkpoints/step-00000008")
 
 
 def test_of_many_folders_some_are_named(tmp_path):

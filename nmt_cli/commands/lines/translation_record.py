@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nmt_cli.checkpoints import find_model, fingerprint
 from nmt_cli.corpus.text.shard_text import Shard
-from nmt_cli.files.atomic_files import file_appearing_whole, read_manifest, seal_of, sha256
+from nmt_cli.files.atomic_files import file_appearing_whole, seal_of, sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.temporary_names import remove_leftovers, shortened
@@ -20,6 +19,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.model_directory import find_model
 
 VERSION = 2
 SHOWN_OF_A_HASH = 12
@@ -203,7 +203,7 @@ def fingerprints(models: Sequence[Path]) -> str:
 
     Raises UserError if one is missing.
     """
-    return " ".join(fingerprint(read_manifest(find_model(path))) for path in models)
+    return " ".join(find_model(path).fingerprint for path in models)
 
 
 def refuse_other(

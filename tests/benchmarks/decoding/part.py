@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.checkpoints import find_model
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.interchange.ctranslate2.exporter import write_ctranslate2
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import corpus_bleu
-from nmt_cli.model_directory import load_model
+from nmt_cli.model_directory import find_model, load_model
 from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
 from tests.benchmarks.decoding import costs
@@ -165,7 +164,7 @@ def trained_model(folder: Path, name: str, shape: Shape, text: Text) -> Path:
         _nmt_cli("preprocess", *common, prepared, "--force")
         resume = ["--resume"] if (run_dir / CHECKPOINTS).exists() else []
         _nmt_cli("train", *common, prepared, f"--run-dir={run_dir}", *resume)
-        shutil.copytree(find_model(run_dir), folder / "model")
+        shutil.copytree(find_model(run_dir).path, folder / "model")
     return folder / "model"
 
 
