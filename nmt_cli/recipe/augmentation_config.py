@@ -27,45 +27,30 @@ class Augmentation(Section):
     Each number is the probability that a pair is changed in this way.
     """
 
-    upper_case: Probability = Field(default=0.0, description="Both sides in capital letters.")
-    title_case: Probability = Field(
-        default=0.0, description="Each word of both sides with a capital letter at its beginning."
-    )
-    typos: Probability = Field(
-        default=0.0,
-        description="Misspelt words in the source: two letters swapped, or a letter inserted, "
-        "left out or replaced; at least one word.",
-    )
-    typos_per_word: Annotated[Number, Field(gt=0, le=1)] = Field(
-        default=0.1, description="Probability that a word of such a source is misspelt."
-    )
-    noise: Probability = Field(
-        default=0.0, description="In place of the pair, random characters, the same on both sides."
-    )
-    remove_end_punctuation: Probability = Field(
-        default=0.0,
-        description="Punctuation at the end left out, if both sides end with the same kind of it.",
-    )
-    merge: Probability = Field(
-        default=0.0,
-        description="One to three of the pairs that follow in the corpus are added to the pair.",
-    )
-    merge_separator: Word | None = Field(
-        default=None,
-        description="Put between merged sentences; one of tokenizer.user_defined_symbols.",
-    )
-    terms: Probability = Field(
-        default=0.0,
-        description="Behind each term of the glossary in the source, its translation in term_tags, "
-        "if the target has it; without a glossary, behind one to three words that have alignments.",
-    )
-    glossary: DataPath | None = Field(
-        default=None, description="The terms, in a file as translate --glossary takes it."
-    )
-    term_tags: tuple[Word, Word] = Field(
-        default=TERM_TAGS,
-        description="Begin and end of a term's translation; two of tokenizer.user_defined_symbols.",
-    )
+    upper_case: Probability = 0.0
+    """Both sides in capital letters."""
+    title_case: Probability = 0.0
+    """Each word of both sides with a capital letter at its beginning."""
+    typos: Probability = 0.0
+    """Misspelt words in the source: two letters swapped, or a letter inserted, left out or
+    replaced; at least one word."""
+    typos_per_word: Annotated[Number, Field(gt=0, le=1)] = 0.1
+    """Probability that a word of such a source is misspelt."""
+    noise: Probability = 0.0
+    """In place of the pair, random characters, the same on both sides."""
+    remove_end_punctuation: Probability = 0.0
+    """Punctuation at the end left out, if both sides end with the same kind of it."""
+    merge: Probability = 0.0
+    """One to three of the pairs that follow in the corpus are added to the pair."""
+    merge_separator: Word | None = None
+    """Put between merged sentences; one of tokenizer.user_defined_symbols."""
+    terms: Probability = 0.0
+    """Behind each term of the glossary in the source, its translation in term_tags, if the target
+    has it; without a glossary, behind one to three words that have alignments."""
+    glossary: DataPath | None = None
+    """The terms, in a file as translate --glossary takes it."""
+    term_tags: tuple[Word, Word] = TERM_TAGS
+    """Begin and end of a term's translation; two of tokenizer.user_defined_symbols."""
 
     @property
     def probabilities(self) -> dict[str, float]:

@@ -40,34 +40,24 @@ class ParallelFiles(Section):
         frozenset({"source", "columns"}),
     )
 
-    source: DataPath | None = Field(
-        default=None, description="Text file of the source side, also .gz, .xz or .zst."
-    )
-    target: DataPath | None = Field(
-        default=None, description="Text file of the target side, also .gz, .xz or .zst."
-    )
-    tsv: DataPath | None = Field(
-        default=None,
-        description="In place of source and target: a file with both in each line, as columns "
-        "with a tab between them; also .gz, .xz or .zst. Quotes have no meaning.",
-    )
-    jsonl: DataPath | None = Field(
-        default=None,
-        description="In place of source and target: a file with both in each line, as texts of a "
-        "JSON object; also .gz, .xz or .zst. A line break in a text becomes a space.",
-    )
-    columns: tuple[ColumnName, ColumnName] | None = Field(
-        default=None,
-        description="Where source and target are. In tsv: their columns, by number from 1 (by "
-        "default 1 and 2), or by their names in the first line. In jsonl: their keys (by default "
-        "source and target); translation.en is the key en in the object translation.",
-    )
-    tag: Word | None = Field(
-        default=None,
-        description="Piece in front of the source of every pair, such as <2de> or <bt>; translate "
-        "takes it from --tag or from the line. A tokenizer that preprocess makes gets this piece; "
-        "any other must have it. It counts as a piece of the source.",
-    )
+    source: DataPath | None = None
+    """Text file of the source side, also .gz, .xz or .zst."""
+    target: DataPath | None = None
+    """Text file of the target side, also .gz, .xz or .zst."""
+    tsv: DataPath | None = None
+    """In place of source and target: a file with both in each line, as columns with a tab between
+    them; also .gz, .xz or .zst. Quotes have no meaning."""
+    jsonl: DataPath | None = None
+    """In place of source and target: a file with both in each line, as texts of a JSON object; also
+    .gz, .xz or .zst. A line break in a text becomes a space."""
+    columns: tuple[ColumnName, ColumnName] | None = None
+    """Where source and target are. In tsv: their columns, by number from 1 (by default 1 and 2), or
+    by their names in the first line. In jsonl: their keys (by default source and target);
+    translation.en is the key en in the object translation."""
+    tag: Word | None = None
+    """Piece in front of the source of every pair, such as <2de> or <bt>; translate takes it from
+    --tag or from the line. A tokenizer that preprocess makes gets this piece; any other must have
+    it. It counts as a piece of the source."""
 
     @property
     def rows(self) -> Path | None:
@@ -113,13 +103,11 @@ class ParallelFiles(Section):
 class Scores(Section):
     """A file with a number for each pair of a corpus: the higher, the better is the pair."""
 
-    file: DataPath = Field(
-        description="Text file with one number a line, for the pair on the same line of source "
-        "and target; also .gz, .xz or .zst."
-    )
-    at_least: Number | None = Field(
-        default=None, description="Drop pairs with a lower number than this."
-    )
+    file: DataPath
+    """Text file with one number a line, for the pair on the same line of source and target; also
+    .gz, .xz or .zst."""
+    at_least: Number | None = None
+    """Drop pairs with a lower number than this."""
 
 
 class Corpus(ParallelFiles):
@@ -127,29 +115,19 @@ class Corpus(ParallelFiles):
 
     model_config = ConfigDict(json_schema_extra={"anyOf": FORMS})
 
-    name: Annotated[Word | None, FREE] = Field(
-        default=None, description="Name of this corpus in data.stages."
-    )
-    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = Field(
-        default=1.0,
-        description="How often this corpus appears in an epoch; a fraction adds a random share of "
-        "its pairs, drawn by the seed, 0 leaves it out.",
-    )
-    scores: Scores | None = Field(
-        default=None,
-        description="Scores of the pairs. Where repeated pairs are removed, the one with the best "
-        "score stays.",
-    )
-    alignments: DataPath | None = Field(
-        default=None,
-        description="File with the links of the words of each pair, such as 0-0 2-1 (source word "
-        "2 and target word 1, from 0), for training.guided_alignment; nmt-cli align makes it. "
-        "Words are what white space separates in the text files.",
-    )
-    augment: Annotated[Augmentation, DECLARED] = Field(
-        default_factory=Augmentation,
-        description="Changes to its pairs, drawn anew in each epoch by the seed.",
-    )
+    name: Annotated[Word | None, FREE] = None
+    """Name of this corpus in data.stages."""
+    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = 1.0
+    """How often this corpus appears in an epoch; a fraction adds a random share of its pairs, drawn
+    by the seed, 0 leaves it out."""
+    scores: Scores | None = None
+    """Scores of the pairs. Where repeated pairs are removed, the one with the best score stays."""
+    alignments: DataPath | None = None
+    """File with the links of the words of each pair, such as 0-0 2-1 (source word 2 and target word
+    1, from 0), for training.guided_alignment; nmt-cli align makes it. Words are what white space
+    separates in the text files."""
+    augment: Annotated[Augmentation, DECLARED] = Field(default_factory=Augmentation)
+    """Changes to its pairs, drawn anew in each epoch by the seed."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield wrong files, and terms without a glossary or alignments that translate them."""
@@ -164,10 +142,8 @@ class Corpus(ParallelFiles):
 class HeldOutFiles(ParallelFiles):
     """A validation or test set."""
 
-    name: SetName | None = Field(
-        default=None,
-        description="Name of the set in logs, metrics, scores and reports; required in a list.",
-    )
+    name: SetName | None = None
+    """Name of the set in logs, metrics, scores and reports; required in a list."""
 
 
 NamedFiles = Annotated[

@@ -41,95 +41,55 @@ class Filters(Section):
     """Training pairs to leave out; each rule is counted in the manifest."""
 
     # They are applied in the order of RULES in corpus/text/cleaning.py.
-    max_length_ratio: Ratio | None = Field(
-        default=None,
-        description="Drop pairs whose longer side has more than this many times the pieces "
-        "of the other.",
-    )
-    min_length: Pieces = Field(
-        default=1, description="Drop pairs with a side of fewer pieces than this."
-    )
-    remove_duplicates: Flag = Field(
-        default=False,
-        description="Of exactly equal pairs, keep only the one with the best of data.train.scores, "
-        "or the first.",
-    )
-    min_characters: Amount | None = Field(
-        default=None, description="Drop pairs with a side of fewer characters than this."
-    )
-    max_characters: Amount | None = Field(
-        default=None, description="Drop pairs with a side of more characters than this."
-    )
-    max_characters_ratio: Ratio | None = Field(
-        default=None,
-        description="Drop pairs whose longer side has more than this many times the characters of "
-        "the other.",
-    )
-    min_words: Amount | None = Field(
-        default=None, description="Drop pairs with a side of fewer words than this."
-    )
-    max_words: Amount | None = Field(
-        default=None, description="Drop pairs with a side of more words than this."
-    )
-    max_words_ratio: Ratio | None = Field(
-        default=None,
-        description="Drop pairs whose longer side has more than this many times the words of the "
-        "other. Words are what white space separates.",
-    )
-    max_word_length: Amount | None = Field(
-        default=None, description="Drop pairs with a word of more characters than this."
-    )
-    remove_copies: Flag = Field(
-        default=False, description="Drop pairs whose target is the source itself."
-    )
-    min_letters: Share | None = Field(
-        default=None,
-        description="Drop pairs if letters are less than this share of a side's characters; white"
-        " space is not counted.",
-    )
-    min_script: Share | None = Field(
-        default=None,
-        description="Drop pairs if less than this share of a side's letters are of the script of "
-        "its language.",
-    )
-    min_equal_digits: Share | None = Field(
-        default=None,
-        description="Drop pairs if less than this share of their digits 1 to 9 are on both sides."
-        " Order, zeros and separators do not matter.",
-    )
-    remove_different_urls: Flag = Field(
-        default=False,
-        description="Drop pairs whose sides have different URLs or e-mail addresses.",
-    )
-    max_urls: Share | None = Field(
-        default=None,
-        description="Drop pairs if URLs and e-mail addresses are more than this share of a side's"
-        " characters.",
-    )
-    max_repeated_ngrams: Share | None = Field(
-        default=None,
-        description="Drop pairs if more than this share of a side's sequences of three words "
-        "occurred earlier in the side; in languages without spaces, sequences of six "
-        "characters.",
-    )
-    min_language: Share | None = Field(
-        default=None,
-        description="Drop pairs if py3langid gives the language of a side a lower probability "
-        "than this.",
-    )
-    remove_held_out: Flag = Field(
-        default=False,
-        description="Drop pairs that are also in data.validation or data.test, also if they differ "
-        "in case, digits, punctuation or spaces.",
-    )
-    remove_duplicate_sources: Flag = Field(
-        default=False,
-        description="Of pairs with the same source, keep only the one with the best of "
-        "data.train.scores, or the first.",
-    )
-    remove_duplicate_targets: Flag = Field(
-        default=False, description="The same for pairs with the same target."
-    )
+    max_length_ratio: Ratio | None = None
+    """Drop pairs whose longer side has more than this many times the pieces of the other."""
+    min_length: Pieces = 1
+    """Drop pairs with a side of fewer pieces than this."""
+    remove_duplicates: Flag = False
+    """Of exactly equal pairs, keep only the one with the best of data.train.scores, or the first.
+    """
+    min_characters: Amount | None = None
+    """Drop pairs with a side of fewer characters than this."""
+    max_characters: Amount | None = None
+    """Drop pairs with a side of more characters than this."""
+    max_characters_ratio: Ratio | None = None
+    """Drop pairs whose longer side has more than this many times the characters of the other."""
+    min_words: Amount | None = None
+    """Drop pairs with a side of fewer words than this."""
+    max_words: Amount | None = None
+    """Drop pairs with a side of more words than this."""
+    max_words_ratio: Ratio | None = None
+    """Drop pairs whose longer side has more than this many times the words of the other. Words are
+    what white space separates."""
+    max_word_length: Amount | None = None
+    """Drop pairs with a word of more characters than this."""
+    remove_copies: Flag = False
+    """Drop pairs whose target is the source itself."""
+    min_letters: Share | None = None
+    """Drop pairs if letters are less than this share of a side's characters; white space is not
+    counted."""
+    min_script: Share | None = None
+    """Drop pairs if less than this share of a side's letters are of the script of its language."""
+    min_equal_digits: Share | None = None
+    """Drop pairs if less than this share of their digits 1 to 9 are on both sides. Order, zeros and
+    separators do not matter."""
+    remove_different_urls: Flag = False
+    """Drop pairs whose sides have different URLs or e-mail addresses."""
+    max_urls: Share | None = None
+    """Drop pairs if URLs and e-mail addresses are more than this share of a side's characters."""
+    max_repeated_ngrams: Share | None = None
+    """Drop pairs if more than this share of a side's sequences of three words occurred earlier in
+    the side; in languages without spaces, sequences of six characters."""
+    min_language: Share | None = None
+    """Drop pairs if py3langid gives the language of a side a lower probability than this."""
+    remove_held_out: Flag = False
+    """Drop pairs that are also in data.validation or data.test, also if they differ in case,
+    digits, punctuation or spaces."""
+    remove_duplicate_sources: Flag = False
+    """Of pairs with the same source, keep only the one with the best of data.train.scores, or the
+    first."""
+    remove_duplicate_targets: Flag = False
+    """The same for pairs with the same target."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield limits that no pair can meet."""
@@ -143,27 +103,19 @@ class Filters(Section):
 class TreebankConfig(Section):
     """How a treebank is cleaned, and how its trees are written as tokens."""
 
-    notation: Notation = Field(
-        default="angles",
-        description="angles writes (NP <NN> )NP, brackets (NP NN )NP as Vinyals et al., slashes "
-        "NP NN /NP as Tensor2Tensor.",
-    )
-    tags: Literal["kept", "XX"] = Field(
-        default="kept",
-        description="XX writes XX in place of each word's tag; parses then have XX too.",
-    )
-    words: Literal["dropped", "kept"] = Field(
-        default="dropped", description="Whether each word follows its tag."
-    )
-    closing: Literal["typed", "plain"] = Field(
-        default="typed", description="typed writes )NP where a constituent ends, plain only )."
-    )
-    remove_traces: Flag = Field(
-        default=True, description="Remove traces (-NONE-) and the constituents left empty."
-    )
-    remove_functions: Flag = Field(
-        default=True, description="Remove functions and indices from labels: NP of NP-SBJ-1."
-    )
+    notation: Notation = "angles"
+    """angles writes (NP <NN> )NP, brackets (NP NN )NP as Vinyals et al., slashes NP NN /NP as
+    Tensor2Tensor."""
+    tags: Literal["kept", "XX"] = "kept"
+    """XX writes XX in place of each word's tag; parses then have XX too."""
+    words: Literal["dropped", "kept"] = "dropped"
+    """Whether each word follows its tag."""
+    closing: Literal["typed", "plain"] = "typed"
+    """typed writes )NP where a constituent ends, plain only )."""
+    remove_traces: Flag = True
+    """Remove traces (-NONE-) and the constituents left empty."""
+    remove_functions: Flag = True
+    """Remove functions and indices from labels: NP of NP-SBJ-1."""
 
     def linearization(self, labels: Labels | None) -> Linearization:
         """Return the notation for trees with ``labels``; None allows all, except for slashes."""
@@ -173,52 +125,36 @@ class TreebankConfig(Section):
 class DataConfig(Section):
     """The text: its files, and how it is changed and filtered."""
 
-    source_language: Language = Field(description="Code of the language translated from.")
-    target_language: Language = Field(description="Code of the language translated into.")
-    train: tuple[Corpus, ...] = Field(
-        min_length=1,
-        max_length=10_000,
-        description="Corpora to train on, each with its source and target.",
-    )
-    mixing: MixingConfig = Field(
-        default_factory=MixingConfig,
-        description="Shares by size, in place of the weights of corpora.",
-    )
-    stages: Annotated[tuple[Stage, ...], DECLARED] = Field(
-        default=(),
-        max_length=1000,
-        description="Mixtures of the corpora, one after the other. Learning rate and optimizer go "
-        "on; a stage begins with a new epoch.",
-    )
-    validation: HeldOutSets = Field(
-        description="Text on which loss, BLEU or F1 are measured while training; a list holds "
-        "several sets, each with a name."
-    )
-    test: Annotated[HeldOutSets | None, FREE] = Field(
-        default=None,
-        description="Text held out for the final score; training never reads it. A list holds "
-        "several sets, each with a name.",
-    )
-    treebank: TreebankConfig | None = Field(
-        default=None,
-        description="How trees are written as tokens. If given, each target is a treebank: trees "
-        "in the brackets of the Penn Treebank; source is the same file, or the words of a tree a "
-        "line. The model then parses.",
-    )
-    normalization: Normalization = Field(
-        default_factory=Normalization,
-        description="Changes to the text before it is cut into pieces.",
-    )
-    filters: Filters = Field(default_factory=Filters, description="Training pairs to leave out.")
-    max_length: Pieces = Field(
-        default=1024,
-        description="Longest side of a training pair, in pieces; longer pairs are dropped and "
-        "counted. Also the longest input of translate; see its --too-long.",
-    )
-    prepared: Annotated[DataPath | None, FREE] = Field(
-        default=None,
-        description="Folder that preprocess writes and train reads; by default prepared/NAME.",
-    )
+    source_language: Language
+    """Code of the language translated from."""
+    target_language: Language
+    """Code of the language translated into."""
+    train: Annotated[tuple[Corpus, ...], Field(min_length=1, max_length=10_000)]
+    """Corpora to train on, each with its source and target."""
+    mixing: MixingConfig = Field(default_factory=MixingConfig)
+    """Shares by size, in place of the weights of corpora."""
+    stages: Annotated[tuple[Stage, ...], DECLARED, Field(max_length=1000)] = ()
+    """Mixtures of the corpora, one after the other. Learning rate and optimizer go on; a stage
+    begins with a new epoch."""
+    validation: HeldOutSets
+    """Text on which loss, BLEU or F1 are measured while training; a list holds several sets, each
+    with a name."""
+    test: Annotated[HeldOutSets | None, FREE] = None
+    """Text held out for the final score; training never reads it. A list holds several sets, each
+    with a name."""
+    treebank: TreebankConfig | None = None
+    """How trees are written as tokens. If given, each target is a treebank: trees in the brackets
+    of the Penn Treebank; source is the same file, or the words of a tree a line. The model then
+    parses."""
+    normalization: Normalization = Field(default_factory=Normalization)
+    """Changes to the text before it is cut into pieces."""
+    filters: Filters = Field(default_factory=Filters)
+    """Training pairs to leave out."""
+    max_length: Pieces = 1024
+    """Longest side of a training pair, in pieces; longer pairs are dropped and counted. Also the
+    longest input of translate; see its --too-long."""
+    prepared: Annotated[DataPath | None, FREE] = None
+    """Folder that preprocess writes and train reads; by default prepared/NAME."""
 
     @property
     def validation_sets(self) -> tuple[HeldOutFiles, ...]:

@@ -38,28 +38,23 @@ ByName = Annotated[dict[Word, Weight], AfterValidator(NumbersByName)]
 class MixingConfig(Section):
     """Shares of the corpora by their sizes, in place of their weights."""
 
-    temperature: Annotated[Annotated[Number, Field(ge=1, le=1_000_000)] | None, DECLARED] = Field(
-        default=None,
-        description="Draw pairs in proportion to size ^ (1 / temperature): 1 keeps the sizes, a "
-        "higher one repeats small corpora (usual is 5). An epoch keeps its number of pairs. Null "
-        "uses the weights.",
-    )
-    over: Annotated[Literal["corpora", "tags"], DECLARED] = Field(
-        default="corpora",
-        description="What has a size: each corpus, or all corpora with the same tag together.",
-    )
+    temperature: Annotated[Annotated[Number, Field(ge=1, le=1_000_000)] | None, DECLARED] = None
+    """Draw pairs in proportion to size ^ (1 / temperature): 1 keeps the sizes, a higher one repeats
+    small corpora (usual is 5). An epoch keeps its number of pairs. Null uses the weights."""
+    over: Annotated[Literal["corpora", "tags"], DECLARED] = "corpora"
+    """What has a size: each corpus, or all corpora with the same tag together."""
 
 
 class Until(Section):
     """The end of a stage, counted from its start; one of these keys."""
 
-    steps: Steps | None = Field(default=None, description="It ends after this many steps.")
-    epochs: Epochs | None = Field(default=None, description="It ends after this many epochs.")
-    patience: Epochs | None = Field(
-        default=None,
-        description="It ends after this many validations without improvement. They are counted "
-        "anew for each stage.",
-    )
+    steps: Steps | None = None
+    """It ends after this many steps."""
+    epochs: Epochs | None = None
+    """It ends after this many epochs."""
+    patience: Epochs | None = None
+    """It ends after this many validations without improvement. They are counted anew for each
+    stage."""
 
     def least_steps(self, validation: ValidationConfig) -> int:
         """Return how many steps a stage with this end has at least."""
@@ -92,18 +87,13 @@ class Stage(Section):
     Without shares and weights it is that of the whole recipe.
     """
 
-    shares: ByName | None = Field(
-        default=None,
-        description="Share of each corpus by its name, such as {original: 60, back: 40}; others "
-        "are left out. An epoch has as many pairs as these corpora have together.",
-    )
-    weights: ByName | None = Field(
-        default=None,
-        description="Weight of each corpus by its name, as in data.train; others are left out.",
-    )
-    until: Until | None = Field(
-        default=None, description="When the next stage begins; null for the last stage."
-    )
+    shares: ByName | None = None
+    """Share of each corpus by its name, such as {original: 60, back: 40}; others are left out. An
+    epoch has as many pairs as these corpora have together."""
+    weights: ByName | None = None
+    """Weight of each corpus by its name, as in data.train; others are left out."""
+    until: Until | None = None
+    """When the next stage begins; null for the last stage."""
 
     @property
     def by_name(self) -> NumbersByName | None:

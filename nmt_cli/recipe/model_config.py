@@ -11,103 +11,72 @@ from nmt_cli.recipe.values import DECLARED, Count, Flag, Number, Pieces, Rate, S
 class PaperModel(Section):
     """The Transformer of section 3; what Table 3 varies is an option."""
 
-    num_layers: Annotated[Count, Field(ge=1, le=1000)] = Field(
-        default=6, description="Layers of the encoder and of the decoder (N)."
-    )
-    d_model: Width = Field(default=512, description="Width of the vectors between sub-layers.")
-    d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] = Field(
-        default=2048, description="Width inside the feed-forward sub-layers."
-    )
-    num_heads: Annotated[Count, Field(ge=1, le=4096)] = Field(
-        default=8, description="Attention heads (h)."
-    )
-    d_k: Width | None = Field(
-        default=None, description="Width of a head's keys; d_model / num_heads if null."
-    )
-    d_v: Width | None = Field(
-        default=None, description="Width of a head's values; d_model / num_heads if null."
-    )
-    dropout: Annotated[Rate, DECLARED] = Field(
-        default=0.1, description="Dropout on every sub-layer's output and on the embeddings."
-    )
-    attention_dropout: Annotated[Rate, DECLARED] = Field(
-        default=0.0, description="Dropout on the attention weights."
-    )
-    relu_dropout: Annotated[Rate, DECLARED] = Field(
-        default=0.0, description="Dropout inside the feed-forward layers."
-    )
-    positions: Literal["sinusoidal", "learned"] = Field(
-        default="sinusoidal", description="Positions: section 3.5's sinusoids, or learned vectors."
-    )
-    max_positions: Pieces = Field(
-        default=2048, description="Longest sequence that learned positions can hold."
-    )
-    norm: Literal["post", "pre"] = Field(
-        default="post", description="LayerNorm after the residual sum (the paper) or before."
-    )
-    tied_embeddings: Literal["all", "decoder", "none"] = Field(
-        default="all",
-        description="One matrix for source, target and softmax (all), for target and softmax "
-        "(decoder), or three (none). With tokenizer.shared: false, the default is decoder.",
-    )
+    num_layers: Annotated[Count, Field(ge=1, le=1000)] = 6
+    """Layers of the encoder and of the decoder (N)."""
+    d_model: Width = 512
+    """Width of the vectors between sub-layers."""
+    d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] = 2048
+    """Width inside the feed-forward sub-layers."""
+    num_heads: Annotated[Count, Field(ge=1, le=4096)] = 8
+    """Attention heads (h)."""
+    d_k: Width | None = None
+    """Width of a head's keys; d_model / num_heads if null."""
+    d_v: Width | None = None
+    """Width of a head's values; d_model / num_heads if null."""
+    dropout: Annotated[Rate, DECLARED] = 0.1
+    """Dropout on every sub-layer's output and on the embeddings."""
+    attention_dropout: Annotated[Rate, DECLARED] = 0.0
+    """Dropout on the attention weights."""
+    relu_dropout: Annotated[Rate, DECLARED] = 0.0
+    """Dropout inside the feed-forward layers."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Positions: section 3.5's sinusoids, or learned vectors."""
+    max_positions: Pieces = 2048
+    """Longest sequence that learned positions can hold."""
+    norm: Literal["post", "pre"] = "post"
+    """LayerNorm after the residual sum (the paper) or before."""
+    tied_embeddings: Literal["all", "decoder", "none"] = "all"
+    """One matrix for source, target and softmax (all), for target and softmax (decoder), or three
+    (none). With tokenizer.shared: false, the default is decoder."""
 
 
 class ModelConfig(ModelShape, PaperModel):
     """The Transformer of section 3, and what models of other programs do in another way."""
 
-    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = Field(
-        default="relu",
-        description="Activation of the feed-forward sub-layers: the paper's relu, gelu, its "
-        "approximation by tanh, or swish (SiLU).",
-    )
-    attention_biases: Flag = Field(
-        default=False, description="Biases in the projections of attention; the paper has none."
-    )
-    feed_forward_biases: Flag = Field(
-        default=True, description="Biases in the feed-forward sub-layers, as in the paper."
-    )
-    norm_epsilon: Annotated[Number, Field(gt=0, le=1)] = Field(
-        default=1e-5, description="Added to the variance by LayerNorm."
-    )
-    embedding_norm: Flag = Field(
-        default=False, description="LayerNorm after the sum of token vectors and positions."
-    )
-    scale_embeddings: Flag = Field(
-        default=True, description="Token vectors times the square root of d_model, as in the paper."
-    )
-    output_bias: Flag = Field(
-        default=False, description="A bias for each piece, added before the softmax."
-    )
-    sinusoid_frequencies: Literal["paper", "tensor2tensor"] = Field(
-        default="paper",
-        description="Frequencies of the sinusoids, for i from 0 to d_model / 2 - 1: 10000 to the "
-        "power of -i / (d_model / 2), or of -i / (d_model / 2 - 1) as Tensor2Tensor computes them.",
-    )
-    first_position: Annotated[Count, Field(ge=0, le=1000)] = Field(
-        default=0, description="Number of the first position; only for sinusoids."
-    )
-    decoder_start: Literal["bos", "eos", "zeros"] = Field(
-        default="bos",
-        description="What the decoder reads first: <s> (bos), </s> (eos), or a token vector of "
-        "zeros.",
-    )
-    source_eos: Flag = Field(default=True, description="Source sentences end with </s>.")
-    decoder_num_layers: Annotated[Count, Field(ge=1, le=1000)] | None = Field(
-        default=None, description="Layers of the decoder; null stands for num_layers."
-    )
-    decoder_d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] | None = Field(
-        default=None,
-        description="Width inside the decoder's feed-forward layers; null stands for d_ff.",
-    )
-    decoder_num_heads: Annotated[Count, Field(ge=1, le=4096)] | None = Field(
-        default=None, description="Heads of the decoder's attention; null stands for num_heads."
-    )
+    activation: Literal["relu", "gelu", "gelu_tanh", "swish"] = "relu"
+    """Activation of the feed-forward sub-layers: the paper's relu, gelu, its approximation by tanh,
+    or swish (SiLU)."""
+    attention_biases: Flag = False
+    """Biases in the projections of attention; the paper has none."""
+    feed_forward_biases: Flag = True
+    """Biases in the feed-forward sub-layers, as in the paper."""
+    norm_epsilon: Annotated[Number, Field(gt=0, le=1)] = 1e-5
+    """Added to the variance by LayerNorm."""
+    embedding_norm: Flag = False
+    """LayerNorm after the sum of token vectors and positions."""
+    scale_embeddings: Flag = True
+    """Token vectors times the square root of d_model, as in the paper."""
+    output_bias: Flag = False
+    """A bias for each piece, added before the softmax."""
+    sinusoid_frequencies: Literal["paper", "tensor2tensor"] = "paper"
+    """Frequencies of the sinusoids, for i from 0 to d_model / 2 - 1: 10000 to the power of -i /
+    (d_model / 2), or of -i / (d_model / 2 - 1) as Tensor2Tensor computes them."""
+    first_position: Annotated[Count, Field(ge=0, le=1000)] = 0
+    """Number of the first position; only for sinusoids."""
+    decoder_start: Literal["bos", "eos", "zeros"] = "bos"
+    """What the decoder reads first: <s> (bos), </s> (eos), or a token vector of zeros."""
+    source_eos: Flag = True
+    """Source sentences end with </s>."""
+    decoder_num_layers: Annotated[Count, Field(ge=1, le=1000)] | None = None
+    """Layers of the decoder; null stands for num_layers."""
+    decoder_d_ff: Annotated[Count, Field(ge=1, le=1_048_576)] | None = None
+    """Width inside the decoder's feed-forward layers; null stands for d_ff."""
+    decoder_num_heads: Annotated[Count, Field(ge=1, le=4096)] | None = None
+    """Heads of the decoder's attention; null stands for num_heads."""
 
-    source_vocabulary_size: Annotated[Count, Field(ge=4, le=10_000_000)] | None = Field(
-        default=None,
-        description="Pieces of the source's own vocabulary; null if both languages share one. With "
-        "tokenizer.shared: false, what preprocess has found.",
-    )
+    source_vocabulary_size: Annotated[Count, Field(ge=4, le=10_000_000)] | None = None
+    """Pieces of the source's own vocabulary; null if both languages share one. With
+    tokenizer.shared: false, what preprocess has found."""
 
     def of_model(self) -> Architecture:
         """Return these options as a model has them, without dropout."""

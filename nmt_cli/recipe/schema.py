@@ -39,24 +39,22 @@ else:  # "from" is a word of Python, and cannot be the name of an attribute in a
 class Recipe(Section):
     """One experiment."""
 
-    description: Annotated[str, FREE] = Field(
-        min_length=1, max_length=10_000, description="What this recipe is, for recipes list."
-    )
-    data: DataConfig = Field(description="The text.")
-    tokenizer: TokenizerConfig = Field(description="How text becomes pieces.")
-    model: ModelSection = Field(default_factory=ModelSection, description="The Transformer.")
-    training: TrainingConfig = Field(
-        default_factory=TrainingConfig, description="The optimizer's steps."
-    )
-    validation: ValidationConfig = Field(
-        default_factory=ValidationConfig, description="Measuring while training."
-    )
-    checkpoints: Annotated[CheckpointsConfig, FREE] = Field(
-        default_factory=CheckpointsConfig, description="What is saved and kept."
-    )
-    decoding: Annotated[DecodingConfig, FREE] = Field(
-        default_factory=DecodingConfig, description="Beam search."
-    )
+    description: Annotated[str, FREE, Field(min_length=1, max_length=10_000)]
+    """What this recipe is, for recipes list."""
+    data: DataConfig
+    """The text."""
+    tokenizer: TokenizerConfig
+    """How text becomes pieces."""
+    model: ModelSection = Field(default_factory=ModelSection)
+    """The Transformer."""
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    """The optimizer's steps."""
+    validation: ValidationConfig = Field(default_factory=ValidationConfig)
+    """Measuring while training."""
+    checkpoints: Annotated[CheckpointsConfig, FREE] = Field(default_factory=CheckpointsConfig)
+    """What is saved and kept."""
+    decoding: Annotated[DecodingConfig, FREE] = Field(default_factory=DecodingConfig)
+    """Beam search."""
 
     @model_validator(mode="before")
     @classmethod

@@ -29,61 +29,38 @@ class TokenizerConfig(Section):
 
     alternatives = (frozenset({"model", "vocabulary_size"}),)
 
-    type: Literal["sentencepiece", "whitespace"] = Field(
-        default="sentencepiece",
-        description="sentencepiece cuts raw text; whitespace takes text already in pieces.",
-    )
-    algorithm: Literal["bpe", "unigram"] = Field(
-        default="bpe", description="How SentencePiece is trained."
-    )
-    vocabulary_size: Annotated[Count, Field(ge=4, le=1_000_000)] | None = Field(
-        default=None,
-        description="Pieces in the vocabulary. Needed unless model names a file; for whitespace "
-        "text an optional limit to the most frequent.",
-    )
-    shared: Flag = Field(
-        default=OF_NEW_TOKENIZERS["shared"],
-        description="Whether source and target share one vocabulary; false makes one for each, of "
-        "vocabulary_size pieces. The default of model.tied_embeddings is then decoder.",
-    )
-    byte_fallback: Flag = Field(
-        default=OF_NEW_TOKENIZERS["byte_fallback"],
-        description="SentencePiece only: cut characters that are no piece into bytes, which are "
-        "256 of the pieces. Without it they become <unk>.",
-    )
-    split_digits: Flag = Field(
-        default=OF_NEW_TOKENIZERS["split_digits"],
-        description="SentencePiece only: make each digit a piece of its own.",
-    )
-    model: DataPath | None = Field(
-        default=None,
-        description="An existing SentencePiece file to use instead of training one; beside "
-        "model.from, the folder named there.",
-    )
-    joiner: Word | None = Field(
-        default=None,
-        description="Whitespace only: mark at the end of a piece whose word continues in the next "
-        'piece ("@@"); translate removes it.',
-    )
-    user_defined_symbols: tuple[Word, ...] = Field(
-        default=(),
-        max_length=100_000,
-        description="Texts that are one piece each, such as tree brackets or language tags.",
-    )
-    character_coverage: Annotated[Number, Field(ge=0.98, le=1)] = Field(
-        default=1.0, description="Share of the training characters that get a piece of their own."
-    )
-    training_sentences: Annotated[Count, Field(ge=1, le=10**9)] = Field(
-        default=10_000_000,
-        description="At most this many sampled sentences train the SentencePiece model.",
-    )
-    sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, DECLARED] = Field(
-        default=None,
-        description="SentencePiece only: cut the training text into other pieces in each epoch, "
-        "drawn by the seed. With bpe, the probability that a merge is left out (BPE dropout; "
-        "usual is 0.1). With unigram, alpha, the exponent of the probabilities of all ways to cut "
-        "a text (usual is 0.1 to 0.5; less is more random). Null always cuts a text in one way.",
-    )
+    type: Literal["sentencepiece", "whitespace"] = "sentencepiece"
+    """sentencepiece cuts raw text; whitespace takes text already in pieces."""
+    algorithm: Literal["bpe", "unigram"] = "bpe"
+    """How SentencePiece is trained."""
+    vocabulary_size: Annotated[Count, Field(ge=4, le=1_000_000)] | None = None
+    """Pieces in the vocabulary. Needed unless model names a file; for whitespace text an optional
+    limit to the most frequent."""
+    shared: Flag = OF_NEW_TOKENIZERS["shared"]
+    """Whether source and target share one vocabulary; false makes one for each, of vocabulary_size
+    pieces. The default of model.tied_embeddings is then decoder."""
+    byte_fallback: Flag = OF_NEW_TOKENIZERS["byte_fallback"]
+    """SentencePiece only: cut characters that are no piece into bytes, which are 256 of the pieces.
+    Without it they become <unk>."""
+    split_digits: Flag = OF_NEW_TOKENIZERS["split_digits"]
+    """SentencePiece only: make each digit a piece of its own."""
+    model: DataPath | None = None
+    """An existing SentencePiece file to use instead of training one; beside model.from, the folder
+    named there."""
+    joiner: Word | None = None
+    """Whitespace only: mark at the end of a piece whose word continues in the next piece ("@@");
+    translate removes it."""
+    user_defined_symbols: Annotated[tuple[Word, ...], Field(max_length=100_000)] = ()
+    """Texts that are one piece each, such as tree brackets or language tags."""
+    character_coverage: Annotated[Number, Field(ge=0.98, le=1)] = 1.0
+    """Share of the training characters that get a piece of their own."""
+    training_sentences: Annotated[Count, Field(ge=1, le=10**9)] = 10_000_000
+    """At most this many sampled sentences train the SentencePiece model."""
+    sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, DECLARED] = None
+    """SentencePiece only: cut the training text into other pieces in each epoch, drawn by the seed.
+    With bpe, the probability that a merge is left out (BPE dropout; usual is 0.1). With unigram,
+    alpha, the exponent of the probabilities of all ways to cut a text (usual is 0.1 to 0.5; less is
+    more random). Null always cuts a text in one way."""
 
     @property
     def num_without_text(self) -> int:

@@ -12,17 +12,15 @@ from nmt_cli.recipe.values import Count, Flag, Number, Section
 class Normalization(Section):
     """Changes to the text before it is cut into pieces; translate applies them to its input."""
 
-    nfc: Flag = Field(default=False, description="Compose characters (Unicode NFC).")
-    punctuation: Flag = Field(
-        default=False, description="Normalize punctuation as the Moses scripts do."
-    )
-    fold: Flag | None = Field(
-        default=None,
-        description="Leave out what nobody sees, such as soft hyphens and directional marks (but "
-        "not U+200C and U+200D), and write full-width letters, ligatures and other forms of "
-        "letters as plain letters. Null is true for parallel text and false for treebanks, which "
-        "preprocess decides; text that earlier versions prepared stays as it was.",
-    )
+    nfc: Flag = False
+    """Compose characters (Unicode NFC)."""
+    punctuation: Flag = False
+    """Normalize punctuation as the Moses scripts do."""
+    fold: Flag | None = None
+    """Leave out what nobody sees, such as soft hyphens and directional marks (but not U+200C and
+    U+200D), and write full-width letters, ligatures and other forms of letters as plain letters.
+    Null is true for parallel text and false for treebanks, which preprocess decides; text that
+    earlier versions prepared stays as it was."""
 
     def decided(self, *, fold: bool) -> "Normalization":
         """Return these settings with ``fold`` where they have null."""
@@ -36,19 +34,14 @@ class Normalization(Section):
 class DecodingConfig(Section):
     """The beam search of section 6.1."""
 
-    beam_size: Annotated[Count, Field(ge=BEAM_SIZE.least, le=BEAM_SIZE.most)] = Field(
-        default=4, description="Hypotheses kept for a sentence; 1 is greedy."
-    )
-    length_penalty: Annotated[Number, Field(ge=LENGTH_PENALTY.least, le=LENGTH_PENALTY.most)] = (
-        Field(default=0.6, description="Alpha of the length penalty ((5 + length) / 6) ^ alpha.")
-    )
-    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = Field(
-        default=50, description="Longest output: this many pieces more than the input."
-    )
-    well_formed_trees: Flag = Field(
-        default=False,
-        description="Search only trees of exactly the sentence's words; needs data.treebank.",
-    )
+    beam_size: Annotated[Count, Field(ge=BEAM_SIZE.least, le=BEAM_SIZE.most)] = 4
+    """Hypotheses kept for a sentence; 1 is greedy."""
+    length_penalty: Annotated[Number, Field(ge=LENGTH_PENALTY.least, le=LENGTH_PENALTY.most)] = 0.6
+    """Alpha of the length penalty ((5 + length) / 6) ^ alpha."""
+    max_extra_length: Annotated[Count, Field(ge=0, le=1_000_000)] = 50
+    """Longest output: this many pieces more than the input."""
+    well_formed_trees: Flag = False
+    """Search only trees of exactly the sentence's words; needs data.treebank."""
 
     def of_model(self) -> Decoding:
         """Return these options as a model has them."""

@@ -108,13 +108,26 @@ def repeated_names(names: Iterable[tuple[str, str | None]]) -> Iterator[Problem]
 
 
 class Section(BaseModel):
-    """The base class of all sections: frozen, without unknown keys and infinite numbers."""
+    """The base class of all sections: frozen, without unknown keys and infinite numbers.
+
+    The text below a key is its description for users.
+    """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        defer_build=True,
+        use_attribute_docstrings=True,
     )
     # Groups of alternative keys: a recipe that sets one does not inherit the other.
     alternatives: ClassVar[tuple[frozenset[str], ...]] = ()
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for field in cls.model_fields.values():
+            field.description = " ".join((field.description or "").split()) or None
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of values that are valid alone but not together."""
@@ -134,15 +147,11 @@ class Interval(Section):
 
     alternatives = (frozenset({"every_steps", "every_epochs"}),)
 
-    every_steps: Annotated[Steps | None, FREE] = Field(
-        # Ten minutes at the 0.4 seconds a step of section 5.2.
-        default=1500,
-        description="Number of steps from one to the next; null if every_epochs is used.",
-    )
-    every_epochs: Annotated[Epochs | None, FREE] = Field(
-        default=None,
-        description="Number of epochs from one to the next; null if every_steps is used.",
-    )
+    # Ten minutes at the 0.4 seconds a step of section 5.2.
+    every_steps: Annotated[Steps | None, FREE] = 1500
+    """Number of steps from one to the next; null if every_epochs is used."""
+    every_epochs: Annotated[Epochs | None, FREE] = None
+    """Number of epochs from one to the next; null if every_steps is used."""
 
     @model_validator(mode="before")
     @classmethod
