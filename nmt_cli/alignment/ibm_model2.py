@@ -12,13 +12,14 @@ different words that it predicts.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from nmt_cli.alignment.pair_cells import Array, Cells, SentencePairs
+from nmt_cli.alignment.pair_cells import Array, Cells, NumberedPairs
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text.links import Links, pharaoh
@@ -30,9 +31,8 @@ TENSION, LEAST_TENSION, MOST_TENSION = 4.0, 0.1, 14.0
 TENSION_STEPS, TENSION_RATE = 8, 20.0  # gradient steps after each iteration but the first
 LEAST_PROBABILITY = 1e-30  # products of probabilities stay normal numbers in fp32
 
-DOING = "aligning"  # what a process did that died
-
 Advance = Callable[[int], None]
+Result = TypeVar("Result")
 
 
 class Weights(NamedTuple):
@@ -58,16 +58,16 @@ class Expected(NamedTuple):
     distance: float  # the sum of the distances between words that translate each other
 
 
-class Chunk(NamedTuple):
+class CellChunk(NamedTuple):
     """Some sentence pairs, with the number of the word pair of each cell."""
 
-    pairs: SentencePairs
+    pairs: NumberedPairs
     cells: Cells
     word_pairs: Array  # C, the place in ``numbers``
     numbers: Array  # L, numbers of pairs of words, of all K
 
     @classmethod
-    def load(cls, folder: Path, number: int) -> "Chunk":
+    def load(cls, folder: Path, number: int) -> "CellChunk":
         """Return a chunk that ``WordAligner`` wrote into ``folder``."""
         pairs = read_pairs(folder, number)
         cells = Cells.of(pairs.source_lengths, pairs.target_lengths)
@@ -87,110 +87,79 @@ class Chunk(NamedTuple):
         return Weights(prior * table[self.word_pairs], NO_WORD * no_word, words)
 
 
-FILES_OF_CHUNK = ("word-pairs", "numbers")  # as in Chunk
+FILES_OF_CHUNK = ("word-pairs", "numbers")  # as in CellChunk
 DIRECTIONS = ("forward", "backward")  # forward predicts target words
 
 
-def write_pairs(folder: Path, number: int, pairs: SentencePairs) -> None:
+def write_pairs(folder: Path, number: int, pairs: NumberedPairs) -> None:
     """Write a chunk's sentence pairs, before anything is known of them."""
     np.savez(folder / f"pairs-{number}.npz", **pairs._asdict())
 
 
-def read_pairs(folder: Path, number: int) -> SentencePairs:
+def read_pairs(folder: Path, number: int) -> NumberedPairs:
     """Return what ``write_pairs`` wrote."""
     with np.load(folder / f"pairs-{number}.npz") as arrays:
-        return SentencePairs(**arrays)
+        return NumberedPairs(**arrays)
 
 
-class FindingWordPairs(NamedTuple):
-    """Finds the different pairs of words of each chunk, as keys: source * ``num_targets`` + target.
+def _find_word_pairs(number: int, folder: Path, num_targets: int) -> None:
+    """Write the different pairs of words of a chunk, as keys: source * ``num_targets`` + target.
 
-    Their files have the keys, and the place among them of each cell's.
+    Another file has the place among these keys of each cell's.
     """
-
-    folder: Path
-    num_targets: int
-
-    def start(self) -> Callable[[int], None]:
-        """Return the function that writes the files of a chunk."""
-        return self._find
-
-    def _find(self, number: int) -> None:
-        pairs = read_pairs(self.folder, number)
-        cells = Cells.of(pairs.source_lengths, pairs.target_lengths)
-        keys = pairs.source_words[cells.sources].astype(np.int64) * self.num_targets
-        keys += pairs.target_words[cells.targets]
-        found, places = np.unique(keys, return_inverse=True)
-        np.save(self.folder / f"keys-{number}.npy", found)
-        np.save(self.folder / f"word-pairs-{number}.npy", places.astype(np.int32))
+    pairs = read_pairs(folder, number)
+    cells = Cells.of(pairs.source_lengths, pairs.target_lengths)
+    keys = pairs.source_words[cells.sources].astype(np.int64) * num_targets
+    keys += pairs.target_words[cells.targets]
+    found, places = np.unique(keys, return_inverse=True)
+    np.save(folder / f"keys-{number}.npy", found)
+    np.save(folder / f"word-pairs-{number}.npy", places.astype(np.int32))
 
 
-class Expecting(NamedTuple):
-    """Computes what each direction expects of a chunk (the E step)."""
-
-    folder: Path
-    tensions: tuple[float, ...]
-
-    def start(self) -> Callable[[int], list[Expected]]:
-        """Return the function that computes what each direction expects of a chunk."""
-        return self._expect
-
-    def _expect(self, number: int) -> list[Expected]:
-        chunk = Chunk.load(self.folder, number)
-        return [
-            self._expected(chunk, chunk.weights(self.folder, direction, tension))
-            for direction, tension in zip(DIRECTIONS, self.tensions, strict=True)
-        ]
-
-    @staticmethod
-    def _expected(chunk: Chunk, weights: Weights) -> Expected:
+def _expect(number: int, folder: Path, tensions: Sequence[float]) -> list[Expected]:
+    """Return what each direction expects of a chunk (the E step)."""
+    chunk = CellChunk.load(folder, number)
+    found = []
+    for direction, tension in zip(DIRECTIONS, tensions, strict=True):
+        weights = chunk.weights(folder, direction, tension)
         size = len(weights.of_no_word)
         sums = np.bincount(weights.words, weights.of_cells, size) + weights.of_no_word
         shares = weights.of_cells / sums.astype(np.float32)[weights.words]
         counts = np.bincount(chunk.word_pairs, shares, len(chunk.numbers))
         distance = float(np.dot(shares, chunk.cells.distances))
-        return Expected(counts, weights.of_no_word / sums, distance)
+        found.append(Expected(counts, weights.of_no_word / sums, distance))
+    return found
 
 
-class Linking(NamedTuple):
-    """Returns the links of each sentence pair of a chunk, as text."""
+def _link(number: int, folder: Path, tensions: Sequence[float], symmetrization: str) -> list[str]:
+    """Return the links of each sentence pair of a chunk, as text."""
+    chunk = CellChunk.load(folder, number)
+    forward, backward = (
+        _by_pair(chunk, chunk.weights(folder, direction, tension).best_cells())
+        for direction, tension in zip(DIRECTIONS, tensions, strict=True)
+    )
+    symmetrize = SYMMETRIZATIONS[symmetrization]
+    both = zip(forward, backward, strict=True)
+    return [pharaoh(tuple(sorted(symmetrize(*links)))) for links in both]
 
-    folder: Path
-    tensions: tuple[float, ...]
-    symmetrization: str
 
-    def start(self) -> Callable[[int], list[str]]:
-        """Return the function that links the sentence pairs of a chunk."""
-        return self._link
-
-    def _link(self, number: int) -> list[str]:
-        chunk = Chunk.load(self.folder, number)
-        symmetrize = SYMMETRIZATIONS[self.symmetrization]
-        forward, backward = (
-            self._by_pair(chunk, chunk.weights(self.folder, direction, tension).best_cells())
-            for direction, tension in zip(DIRECTIONS, self.tensions, strict=True)
-        )
-        both = zip(forward, backward, strict=True)
-        return [pharaoh(tuple(sorted(symmetrize(*links)))) for links in both]
-
-    @staticmethod
-    def _by_pair(chunk: Chunk, best: Array) -> list[Links]:
-        """Return the links of each sentence pair that the cells ``best`` stand for."""
-        best = np.sort(best)
-        sizes = chunk.pairs.source_lengths * chunk.pairs.target_lengths
-        ends = np.searchsorted(best, sizes.cumsum())
-        first_sources, first_targets = (
-            lengths.cumsum() - lengths
-            for lengths in (chunk.pairs.source_lengths, chunk.pairs.target_lengths)
-        )
-        of_pair = np.repeat(np.arange(len(sizes)), np.diff(ends, prepend=0))
-        sources = (chunk.cells.sources[best] - first_sources[of_pair]).tolist()
-        targets = (chunk.cells.targets[best] - first_targets[of_pair]).tolist()
-        links = list(zip(sources, targets, strict=True))
-        return [
-            tuple(links[first:end])
-            for first, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)
-        ]
+def _by_pair(chunk: CellChunk, best: Array) -> list[Links]:
+    """Return the links of each sentence pair that the cells ``best`` stand for."""
+    best = np.sort(best)
+    sizes = chunk.pairs.source_lengths * chunk.pairs.target_lengths
+    ends = np.searchsorted(best, sizes.cumsum())
+    first_sources, first_targets = (
+        lengths.cumsum() - lengths
+        for lengths in (chunk.pairs.source_lengths, chunk.pairs.target_lengths)
+    )
+    of_pair = np.repeat(np.arange(len(sizes)), np.diff(ends, prepend=0))
+    sources = (chunk.cells.sources[best] - first_sources[of_pair]).tolist()
+    targets = (chunk.cells.targets[best] - first_targets[of_pair]).tolist()
+    links = list(zip(sources, targets, strict=True))
+    return [
+        tuple(links[first:end])
+        for first, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)
+    ]
 
 
 class Direction:
@@ -321,8 +290,8 @@ class WordAligner:
     def find_word_pairs(self, advance: Advance) -> None:
         """Number the words that occur together; ``advance`` counts the chunks."""
         num_sources, num_targets = self._num_words
-        job = FindingWordPairs(self._folder, num_targets)
-        for _ in self._pool.in_order(self._chunks, job, self._workers, DOING):
+        work = partial(_find_word_pairs, folder=self._folder, num_targets=num_targets)
+        for _ in self._in_order(work):
             advance(1)
         paths = [self._folder / f"keys-{number}.npy" for number in self._chunks]
         keys = np.unique(np.concatenate([np.load(path) for path in paths]))
@@ -343,8 +312,8 @@ class WordAligner:
         """Make one iteration of EM."""
         for direction in self._directions:
             direction.begin()
-        job = Expecting(self._folder, self.tensions)
-        for number, found in self._pool.in_order(self._chunks, job, self._workers, DOING):
+        work = partial(_expect, folder=self._folder, tensions=self.tensions)
+        for number, found in self._in_order(work):
             pairs = read_pairs(self._folder, number)
             numbers = np.load(self._folder / f"numbers-{number}.npy")
             for direction, expected, words in zip(
@@ -360,9 +329,14 @@ class WordAligner:
 
     def links(self, symmetrization: str) -> Iterator[list[str]]:
         """Yield the links of the sentence pairs of each chunk, as text."""
-        job = Linking(self._folder, self.tensions, symmetrization)
-        for _, lines in self._pool.in_order(self._chunks, job, self._workers, DOING):
+        work = partial(
+            _link, folder=self._folder, tensions=self.tensions, symmetrization=symmetrization
+        )
+        for _, lines in self._in_order(work):
             yield lines
+
+    def _in_order(self, work: Callable[[int], Result]) -> Iterator[tuple[int, Result]]:
+        return self._pool.in_order(self._chunks, work, self._workers, "aligning")
 
     def _write_tables(self) -> None:
         for direction, name in zip(self._directions, DIRECTIONS, strict=True):

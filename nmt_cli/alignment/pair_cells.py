@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-class SentencePairs(NamedTuple):
+class NumberedPairs(NamedTuple):
     """Some pairs, with their words as numbers; none has an empty side."""
 
     source_words: Array  # S
@@ -22,7 +22,7 @@ class SentencePairs(NamedTuple):
     target_lengths: Array  # P
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> "SentencePairs":
+    def of(cls, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> "NumberedPairs":
         """Return ``pairs``, given by the numbers of the words of both sides."""
         sides = list(zip(*pairs, strict=True))
         return cls(

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nmt_cli.alignment.ibm_model2 import MOST_CELLS, WordAligner, write_pairs
-from nmt_cli.alignment.pair_cells import SentencePairs
+from nmt_cli.alignment.pair_cells import NumberedPairs
 from nmt_cli.commands.lines.opened_texts import opened_stream, refuse_to_replace
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -114,19 +114,19 @@ class _WordText:
             )
 
 
-def _in_chunks(pairs: Iterable[tuple[list[int], list[int]]]) -> Iterator[SentencePairs]:
+def _in_chunks(pairs: Iterable[tuple[list[int], list[int]]]) -> Iterator[NumberedPairs]:
     """Yield the pairs in chunks of at most ``MOST_CELLS``."""
     held: list[tuple[list[int], list[int]]] = []
     num_cells = 0
     for source, target in pairs:
         size = len(source) * len(target)
         if num_cells + size > MOST_CELLS:
-            yield SentencePairs.of(held)
+            yield NumberedPairs.of(held)
             held, num_cells = [], 0
         held.append((source, target))
         num_cells += size
     if held:
-        yield SentencePairs.of(held)
+        yield NumberedPairs.of(held)
 
 
 def _all_lines(chunks: Iterable[list[str]], advance: Callable[[int], None]) -> Iterator[str]:

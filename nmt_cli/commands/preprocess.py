@@ -17,7 +17,7 @@ from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder
 from nmt_cli.corpus.prepared import foreign_file, validation_text
-from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, LengthLimits, training_limits
+from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits, training_limits
 from nmt_cli.corpus.text.looking_over import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -98,11 +98,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         tokenizer.save(directory)
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
-        largest_vocabulary = max(tokenizer.size, tokenizer.source_size or 0)
-        encoder = Encoder(recipe, directory, largest_vocabulary, pool)
+        encoder = Encoder(recipe, tokenizer, directory, pool)
         counts = {"train": encoder.encode("train", training, training_limits(data))}
         for part, corpora in validation.items():
-            counts[part] = encoder.encode(part, corpora, LengthLimits(data.max_length))
+            counts[part] = encoder.encode(part, corpora, PairLimits(data.max_length))
         for corpora in (training, *validation.values()):
             _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
     reports = [*training.reports, *measured]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.batching import Indices, derived_bits
 from nmt_cli.corpus.binarized import Sentences
-from nmt_cli.corpus.loader import Change, Planned, SentencePairs
+from nmt_cli.corpus.loader import PairChange, Planned, SentencePairs
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
@@ -180,7 +180,7 @@ def _with_others(side: Sentences, others: Mapping[int, list[int]], kept: set[int
 
 def changes_of(
     recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary]
-) -> Change | None:
+) -> PairChange | None:
     """Return the function that changes the pairs of a batch; None if the recipe changes none.
 
     Raises UserError if the tokenizer cannot sample.

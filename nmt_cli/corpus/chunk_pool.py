@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK
 from nmt_cli.hardware.cpu import usable_cores
@@ -20,30 +21,20 @@ from nmt_cli.messages.errors import UserError
 CHUNKS_IN_FLIGHT = 3  # for each worker: one in its queue, one being worked on, one done
 
 Item = TypeVar("Item")
-Item_contra = TypeVar("Item_contra", contravariant=True)
 Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
-
-
-class ChunkJob(Protocol[Item_contra, Result_co]):
-    """What each process does; it is sent to the process once, and starts there."""
-
-    def start(self) -> Callable[[Item_contra], Result_co]:
-        """Return the function that works on one item."""
-        ...
 
 
 class ChunkPool:
-    """Processes that do one job after another; they start when the first job needs them.
+    """Processes that do one kind of work after another; they start when the first needs them.
 
-    Use it in a ``with`` block, and from one thread. Jobs are sent to the processes as files in
+    Use it in a ``with`` block, and from one thread. Work is sent to the processes as files in
     ``folder``. ``asked_for`` is how many processes there shall be; None for as many as save time.
     """
 
     def __init__(self, folder: Path, asked_for: int | None = 1) -> None:
         self._folder, self._asked_for = folder, asked_for
         self._pool: ProcessPoolExecutor | None = None
-        self._size = self._num_jobs = 0
+        self._size = self._num_sent = 0
 
     def __enter__(self) -> "ChunkPool":
         return self
@@ -52,7 +43,7 @@ class ChunkPool:
         self.end_processes()
 
     def end_processes(self) -> None:
-        """End the processes, which frees their memory; the next job starts new ones."""
+        """End the processes, which frees their memory; the next work starts new ones."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
@@ -69,21 +60,21 @@ class ChunkPool:
     def in_order(
         self,
         items: Iterable[Item],
-        job: ChunkJob[Item, Result],
+        work: Callable[[Item], Result],
         workers: int,
         doing: str = "reading",
     ) -> Iterator[tuple[Item, Result]]:
-        """Yield each item with the result of ``job``; ``workers`` does not change the results.
+        """Yield each item with the result of ``work``; ``workers`` does not change the results.
 
-        With one worker, this process does the work. No other job may begin before the end of this
-        one. Raises UserError if a process dies; its message has what the processes were ``doing``.
+        With one worker, this process does the work. Otherwise ``work`` is pickled once, with what
+        it needs. No other work may begin before the end of this one. Raises UserError if a process
+        dies; its message has what the processes were ``doing``.
         """
         if workers == 1:
-            work = job.start()
             for item in items:
                 yield item, work(item)
             return
-        pool, path = self._started(workers), self._sent(job)
+        pool, path = self._started(workers), self._sent(work)
         waiting: deque[tuple[Item, Future[Result]]] = deque()
         try:
             for item in items:
@@ -108,18 +99,11 @@ class ChunkPool:
             self._pool, self._size = ProcessPoolExecutor(workers, context, _start_worker), workers
         return self._pool
 
-    def _sent(self, job: ChunkJob[Any, Any]) -> Path:
-        self._num_jobs += 1
-        path = self._folder / f"job-{self._num_jobs}"
-        path.write_bytes(pickle.dumps(job))
+    def _sent(self, work: Callable[[Any], Any]) -> Path:
+        self._num_sent += 1
+        path = self._folder / f"work-{self._num_sent}"
+        path.write_bytes(pickle.dumps(work))
         return path
-
-
-class _Worker:
-    """What a process keeps between chunks: the file of its job, and the function that does it."""
-
-    path: Path | None = None
-    work: Callable[[Any], Any]
 
 
 def _start_worker() -> None:
@@ -137,6 +121,10 @@ def _end_with_parent() -> None:
 
 
 def _work_in_worker(path: Path, item: Any) -> Any:
-    if _Worker.path != path:
-        _Worker.path, _Worker.work = path, pickle.loads(path.read_bytes()).start()
-    return _Worker.work(item)
+    return _received(path)(item)
+
+
+@lru_cache(maxsize=1)
+def _received(path: Path) -> Callable[[Any], Any]:
+    work: Callable[[Any], Any] = pickle.loads(path.read_bytes())
+    return work

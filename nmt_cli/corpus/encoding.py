@@ -1,6 +1,6 @@
 """Encodes text pairs as token ids, chunk by chunk, and writes them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.corpus.binarized import dtype_holding, writing_binarized
+from nmt_cli.corpus.binarized import BinarizedWriter, dtype_holding, writing_binarized
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.prepared import LINKS
-from nmt_cli.corpus.text.cleaning import KEPT, LengthLimits, rules_broken
+from nmt_cli.corpus.text.cleaning import KEPT, PairLimits, rules_broken
 from nmt_cli.corpus.text.links import links_within
 from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.piece_words import WordFinder
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer, tag_ids
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids
 from nmt_cli.messages import logs
-from nmt_cli.recipe.model_settings import TextSettings, text_settings
+from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.schema import Recipe
 
 PAIRS_WORTH_A_WORKER = 20_000  # encoding them takes about as long as starting a process
@@ -43,11 +43,6 @@ class EncodedLinks(NamedTuple):
     lengths: npt.NDArray[np.int64]  # numbers of each pair, two for each of its links
     num_of_other_words: int  # pairs whose links were left out: other words than in the text
 
-    @classmethod
-    def none(cls, num_pairs: int) -> "EncodedLinks":
-        """Return those of pairs without links."""
-        return cls(np.zeros(0, np.uint32), np.zeros(num_pairs, np.int64), 0)
-
 
 class EncodedPairs(NamedTuple):
     """Encoded pairs: the rule that each pair broke, and the tokens of pairs that broke none."""
@@ -55,28 +50,7 @@ class EncodedPairs(NamedTuple):
     broken: npt.NDArray[np.int8]
     source: EncodedSide
     target: EncodedSide
-    links: EncodedLinks | None = None  # if the corpus has alignments
-
-
-class EncodingJob(NamedTuple):
-    """What an encoding process needs: the folder and settings of the tokenizer, and the limits."""
-
-    directory: Path
-    text: TextSettings
-    limits: LengthLimits
-    tags: Sequence[str | None] = ()  # of each corpus; empty if no corpus has one
-    has_links: bool = False  # whether a corpus has alignments
-
-    def start(self) -> Callable[[CorpusChunk], EncodedPairs]:
-        """Load the tokenizer; return the function that encodes a chunk."""
-        tokenizer = load_tokenizer(self.directory, self.text)
-        tags = [(tag and tag_ids(tag, tokenizer)) or [] for tag in self.tags]
-        finders = None
-        if self.has_links:
-            finders = [WordFinder(tokenizer, self.text, side) for side in SIDES]
-        return partial(
-            encode_chunk, tokenizer=tokenizer, limits=self.limits, tags=tags, finders=finders
-        )
+    links: EncodedLinks | None  # None if no corpus has alignments
 
 
 class TokenCounts(NamedTuple):
@@ -86,55 +60,50 @@ class TokenCounts(NamedTuple):
     unknown: dict[Side, int]
 
 
-class Encoder:
-    """Writes parts of the corpus as token ids."""
+class Encoder(NamedTuple):
+    """Writes parts of the corpus as token ids into ``directory``."""
 
-    def __init__(
-        self, recipe: Recipe, directory: Path, vocabulary_size: int, pool: ChunkPool
-    ) -> None:
-        self._recipe, self._directory = recipe, directory
-        self._vocabulary_size, self._pool = vocabulary_size, pool
+    recipe: Recipe
+    tokenizer: Tokenizer
+    directory: Path
+    pool: ChunkPool
 
-    def encode(self, part: str, corpora: ParallelCorpora, limits: LengthLimits) -> TokenCounts:
+    def encode(self, part: str, corpora: ParallelCorpora, limits: PairLimits) -> TokenCounts:
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
-        recipe, num_pairs = self._recipe, corpora.num_text_pairs
-        num_read = sum(report.pairs_read for report in corpora.reports)
-        has_links = any(report.alignments is not None for report in corpora.reports)
-        settings = text_settings(recipe.tokenizer, recipe.data)
+        tokenizer, longest = self.tokenizer, self.recipe.data.max_length
+        finders = None
+        if any(report.alignments is not None for report in corpora.reports):
+            text = text_settings(self.recipe.tokenizer, self.recipe.data)
+            finders = [WordFinder(tokenizer, text, side) for side in SIDES]
         tags = [report.files.tag for report in corpora.reports]
-        job = EncodingJob(self._directory, settings, limits, tags, has_links)
-        workers = self._pool.useful_workers(num_pairs, PAIRS_WORTH_A_WORKER)
+        ids_of_tags = [(tag and tag_ids(tag, tokenizer)) or [] for tag in tags]
+        work = partial(
+            encode_chunk, tokenizer=tokenizer, limits=limits, tags=ids_of_tags, finders=finders
+        )
+        workers = self.pool.useful_workers(corpora.num_text_pairs, PAIRS_WORTH_A_WORKER)
+        num_read = sum(report.pairs_read for report in corpora.reports)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
         with ExitStack() as stack:
             counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
-            writers = {
-                side: stack.enter_context(
-                    writing_binarized(
-                        self._directory,
-                        f"{part}.{side}",
-                        self._vocabulary_size,
-                        recipe.data.max_length + 1,
-                    )
-                )
-                for side in SIDES
-            }
-            of_links = None
-            if has_links:
-                # A pair has fewer words than pieces, and at most all links between them.
-                longest = recipe.data.max_length
-                writing = writing_binarized(self._directory, LINKS, longest, 2 * longest**2)
-                of_links = stack.enter_context(writing)
-            for chunk, encoded in self._pool.in_order(corpora.chunks(), job, workers, "encoding"):
+
+            def opened(name: str, largest: int, most: int) -> BinarizedWriter:
+                writing = writing_binarized(self.directory, name, largest, most)
+                return stack.enter_context(writing)
+
+            size = max(tokenizer.size, tokenizer.source_size or 0)
+            writers = {side: opened(f"{part}.{side}", size, longest + 1) for side in SIDES}
+            # A pair has fewer words than pieces, and at most all links between them.
+            of_links = opened(LINKS, longest, 2 * longest**2) if finders is not None else None
+            for chunk, encoded in self.pool.in_order(corpora.chunks(), work, workers, "encoding"):
                 report = corpora.reports[chunk.corpus]
                 report.count(encoded.broken, chunk.lines)
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)
                     unknown[side] += written.num_unknown
-                if of_links is not None:
-                    links = encoded.links or EncodedLinks.none(len(encoded.source.lengths))
-                    of_links.append(links.words, links.lengths)
-                    report.links += len(links.words) // 2
-                    report.pairs_of_other_words += links.num_of_other_words
+                if of_links is not None and encoded.links is not None:
+                    of_links.append(encoded.links.words, encoded.links.lengths)
+                    report.links += len(encoded.links.words) // 2
+                    report.pairs_of_other_words += encoded.links.num_of_other_words
                 counter.advance(chunk.lines.num_lines)
         return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
 
@@ -142,19 +111,18 @@ class Encoder:
 def encode_chunk(
     chunk: CorpusChunk,
     tokenizer: Tokenizer,
-    limits: LengthLimits,
-    tags: Sequence[list[int]] = (),
-    finders: Sequence[WordFinder] | None = None,
+    limits: PairLimits,
+    tags: Sequence[list[int]],
+    finders: Sequence[WordFinder] | None,
 ) -> EncodedPairs:
     """Return the pairs as token ids, without those that break a rule.
 
-    The source of each pair begins with the pieces ``tags[chunk.corpus]``, if there are any.
-    ``finders`` find the words of both sides, which links need.
+    The source of each pair begins with the pieces ``tags[chunk.corpus]``. ``finders`` find the
+    words of both sides if a corpus has alignments.
     """
     broken, pairs = chunk.text_pairs()
     sources = tokenizer.encode_batch(pairs.sources, "source")
-    tag = tags[chunk.corpus] if tags else []
-    if tag:
+    if tag := tags[chunk.corpus]:
         sources = [[*tag, *source] for source in sources]
     targets = tokenizer.encode_batch(pairs.targets, "target")
     of_lengths = rules_broken(_lengths(sources), _lengths(targets), limits)
@@ -162,8 +130,8 @@ def encode_chunk(
     broken[broken == KEPT] = of_lengths
     sides = [_encoded_side(side, kept, tokenizer) for side in (sources, targets)]
     links = None
-    if pairs.links is not None:
-        links = _encoded_links(pairs, kept, sides, finders or (), has_tag=bool(tag))
+    if finders is not None:
+        links = _encoded_links(pairs, kept, sides, finders, has_tag=bool(tag))
     return EncodedPairs(broken, sides[0], sides[1], links)
 
 
@@ -180,7 +148,8 @@ def _encoded_links(
     A pair has none if normalization has joined or separated its words, so that they have other
     numbers than in its text.
     """
-    assert pairs.links is not None
+    if pairs.links is None:
+        return EncodedLinks(np.zeros(0, np.uint32), np.zeros(len(kept), np.int64), 0)
     found = [
         finder.words(side.tokens, side.lengths).num_words.tolist()
         for finder, side in zip(finders, sides, strict=True)

@@ -50,7 +50,7 @@ class Planned(NamedTuple):
 
 
 # Returns other text, or other pieces, of the pairs of a batch.
-Change = Callable[[SentencePairs, Planned], SentencePairs]
+PairChange = Callable[[SentencePairs, Planned], SentencePairs]
 
 
 class Batch(NamedTuple):
@@ -126,7 +126,7 @@ def load_batches(
     plan: BatchPlan,
     texts: Sequence[BinarizedText],
     first_index: int,
-    change: Change | None = None,
+    change: PairChange | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
 ) -> Generator[Batch, None, None]:

@@ -35,7 +35,7 @@ LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 Floats = NDArray[np.float64]
 
 
-class Figures(NamedTuple):
+class StepFigures(NamedTuple):
     """Named columns of figures, in the order of their steps; NaN if a record has none."""
 
     steps: Floats
@@ -50,9 +50,9 @@ class RunHistory(NamedTuple):
     """One run: its figures, the recipe it followed and the machines it ran on."""
 
     label: str
-    training: Figures
-    validation: Figures  # of the set that decides which checkpoint is the best
-    validation_sets: dict[str, Figures]  # of each set by its name; empty if it has none
+    training: StepFigures
+    validation: StepFigures  # of the set that decides which checkpoint is the best
+    validation_sets: dict[str, StepFigures]  # of each set by its name; empty if it has none
     recipe: Recipe | None  # None if this version cannot read it
     sessions: list[dict[str, Any]]
     num_parameters: int | None  # None before the first checkpoint
@@ -76,11 +76,11 @@ class RunHistory(NamedTuple):
         places = np.flatnonzero(np.diff(stages) > 0)  # NaN is not greater
         return {int(stages[place + 1]): float(steps[place]) for place in places}
 
-    def validated(self, name: str | None) -> Figures:
+    def validated(self, name: str | None) -> StepFigures:
         """Return the figures of the validation set ``name``; None is the one that decides."""
         if name is None:
             return self.validation
-        return self.validation_sets.get(name, Figures(np.empty(0), {}))
+        return self.validation_sets.get(name, StepFigures(np.empty(0), {}))
 
 
 def read_runs(paths: Sequence[Path]) -> list[RunHistory]:
@@ -184,7 +184,7 @@ def _records_in(path: Path) -> Iterator[dict[str, Any]]:
         logs.warning(f"{path}: left out {counted(num_damaged, 'damaged line')}.")
 
 
-def _figures_of(records: Iterator[dict[str, Any]]) -> Figures:
+def _figures_of(records: Iterator[dict[str, Any]]) -> StepFigures:
     """Return the columns. If a step has several records, as after a resume, the last one counts."""
     by_step = {record["step"]: record for record in records if _is_step(record.get("step"))}
     in_order = [by_step[step] for step in sorted(by_step)]
@@ -192,7 +192,7 @@ def _figures_of(records: Iterator[dict[str, Any]]) -> Figures:
     columns = {
         name: np.array([_as_float(record.get(name)) for record in in_order]) for name in names
     }
-    return Figures(columns.pop("step", np.empty(0)), columns)
+    return StepFigures(columns.pop("step", np.empty(0)), columns)
 
 
 def _is_step(value: object) -> bool:

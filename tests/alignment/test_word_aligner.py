@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt_cli.alignment.ibm_model2 import Direction, WordAligner, digamma, write_pairs
-from nmt_cli.alignment.pair_cells import SentencePairs
+from nmt_cli.alignment.pair_cells import NumberedPairs
 from nmt_cli.corpus.chunk_pool import ChunkPool
 
 ITERATIONS = 4
@@ -29,7 +29,7 @@ def random_pairs(number, num_words=8, seed=5):
 def aligned(folder, chunks, num_words, symmetrization="forward", iterations=ITERATIONS):
     """Return the aligner after its iterations, and the links of each pair of ``chunks``."""
     for number, pairs in enumerate(chunks):
-        write_pairs(folder, number, SentencePairs.of(pairs))
+        write_pairs(folder, number, NumberedPairs.of(pairs))
     lengths = Counter((len(source), len(target)) for pairs in chunks for source, target in pairs)
     with ChunkPool(folder) as pool:
         aligner = WordAligner(folder, lengths, num_words, pool, 1)

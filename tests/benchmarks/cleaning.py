@@ -8,11 +8,12 @@ Times are CPU seconds of one process a million pairs, beside those of preprocess
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.text.cleaning import KEPT, HeldOut
-from nmt_cli.corpus.text.looking_over import CorpusChunk, LookingOver
+from nmt_cli.corpus.text.looking_over import Cleaner, CorpusChunk, look_over
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.recipe.corpora_config import Corpus, HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig, Filters
@@ -50,11 +51,11 @@ def measure(files: ParallelFiles, languages: list[str], filters: dict[str, Any])
     )
     held_out = HeldOut(pair for number, pair in enumerate(ParallelText(files)) if number % 10 == 0)
     chunks = [CorpusChunk(0, c.num_before, c, None) for c in ParallelText(files).chunks()]
-    look_over = LookingOver(held_out, HeldOut(), data).start()
-    look_over(chunks[0])  # what is loaded when it is first used
+    look = partial(look_over, validation=held_out, test=HeldOut(), cleaner=Cleaner(data))
+    look(chunks[0])  # what is loaded when it is first used
     started, num_dropped = time.process_time(), 0
     for chunk in chunks:
-        broken = look_over(chunk).cleaned.broken
+        broken = look(chunk).cleaned.broken
         num_dropped += 0 if broken is None else int((broken != KEPT).sum())
     seconds = time.process_time() - started
     num_pairs = sum(chunk.lines.num_lines for chunk in chunks)

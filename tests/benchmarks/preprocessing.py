@@ -19,10 +19,11 @@ from statistics import median
 import sentencepiece
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.encoding import EncodingJob
+from nmt_cli.corpus.encoding import encode_chunk
 from nmt_cli.corpus.text.cleaning import training_limits
 from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
@@ -45,9 +46,8 @@ def main() -> None:
 def encoding_rates(corpus: Path, chunks: list[CorpusChunk]) -> dict[str, float]:
     """Return sentences a second on one core, of SentencePiece and of us, taking turns."""
     recipe = read_recipe(str(corpus / "recipe.yaml")).recipe
-    job = EncodingJob(
-        corpus, text_settings(recipe.tokenizer, recipe.data), training_limits(recipe.data)
-    )
+    tokenizer = load_tokenizer(corpus, text_settings(recipe.tokenizer, recipe.data))
+    limits = training_limits(recipe.data)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "tokenizer.model"))
     texts = [chunk.lines.texts() for chunk in chunks]
     sides = [list(chain.from_iterable(side)) for side in list(zip(*texts, strict=True))[:2]]
@@ -57,9 +57,8 @@ def encoding_rates(corpus: Path, chunks: list[CorpusChunk]) -> dict[str, float]:
             processor.encode(sentences, out_type=int, num_threads=1)
 
     def ours() -> None:
-        encode = job.start()
         for chunk in chunks:
-            encode(chunk)
+            encode_chunk(chunk, tokenizer, limits, tags=[[]], finders=None)
 
     num_sentences = sum(map(len, sides))
     seconds = [(_seconds(theirs), _seconds(ours)) for _ in range(ROUNDS)]

@@ -15,14 +15,14 @@ from nmt_cli.corpus.text.cleaning import (
     DroppedLines,
     DuplicateFinder,
     HeldOut,
-    LengthLimits,
     Marks,
+    PairLimits,
     hash_records,
     pair_hash,
     repeated_in,
     rules_broken,
 )
-from nmt_cli.corpus.text.parallel_text import Chunk
+from nmt_cli.corpus.text.parallel_text import LineChunk
 from nmt_cli.files.lines import is_blank
 
 
@@ -40,7 +40,7 @@ def first_broken(source, target, limits):
 
 
 @pytest.mark.parametrize(
-    "limits", [LengthLimits(9), LengthLimits(9, 3), LengthLimits(7, 1, 1.5), LengthLimits(8, 2, 3)]
+    "limits", [PairLimits(9), PairLimits(9, 3), PairLimits(7, 1, 1.5), PairLimits(8, 2, 3)]
 )
 def test_each_pair_breaks_the_rule_that_it_should(limits):
     lengths = np.array([(s, t) for s in range(13) for t in range(13)])
@@ -56,7 +56,7 @@ def chunk_of(first, count):
         for side in "st"
     ]
     source, target = (text.encode() for text in texts)
-    return Chunk(first, count, source, target)
+    return LineChunk(first, count, source, target)
 
 
 def test_all_dropped_lines_are_counted_and_the_first_thousand_listed():

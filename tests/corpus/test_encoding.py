@@ -1,19 +1,20 @@
 import random
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from nmt_cli.corpus.chunk_pool import CHUNKS_IN_FLIGHT, ChunkPool
-from nmt_cli.corpus.encoding import EncodingJob
-from nmt_cli.corpus.text.cleaning import KEPT, RULES, LengthLimits
+from nmt_cli.corpus.encoding import encode_chunk
+from nmt_cli.corpus.text.cleaning import KEPT, RULES, PairLimits
 from nmt_cli.corpus.text.looking_over import CorpusChunk
-from nmt_cli.corpus.text.parallel_text import Chunk
+from nmt_cli.corpus.text.parallel_text import LineChunk
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.recipe.model_settings import text_settings
-from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.model_settings import TextSettings
+from nmt_cli.recipe.model_values import TextNormalization
 
 PIECES = ["ant", "bee", "cat", "dog"]
 RECIPE = """\
@@ -41,20 +42,11 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def job(tmp_path):
-    files = {"source": "text.en", "target": "text.de"}
-    languages = {"source_language": "en", "target_language": "de"}
-    recipe = Recipe.model_validate(
-        {
-            "description": "Text already in pieces.",
-            "data": {**languages, "train": [files], "validation": files},
-            "tokenizer": {"type": "whitespace"},
-        }
-    )
-    tokenizer = WhitespaceTokenizer([*CONTROL, *PIECES], Normalizer(recipe.data), None)
-    tokenizer.save(tmp_path)
-    return EncodingJob(
-        tmp_path, text_settings(recipe.tokenizer, recipe.data), LengthLimits(6, 2, 3.0)
+def encode():
+    normalizer = Normalizer(TextSettings("en", "de", "whitespace", None, TextNormalization()))
+    tokenizer = WhitespaceTokenizer([*CONTROL, *PIECES], normalizer, None)
+    return partial(
+        encode_chunk, tokenizer=tokenizer, limits=PairLimits(6, 2, 3.0), tags=[[]], finders=None
     )
 
 
@@ -70,7 +62,7 @@ def chunk_of(first, count):
     source, target = ("\n".join(side).encode() for side in zip(*pairs, strict=True))
     is_repeated = np.arange(first, first + count) % 20 == 7
     left_out = np.where(is_repeated, RULES.index("duplicate"), KEPT).astype(np.int8)
-    return CorpusChunk(0, first, Chunk(first, count, source, target), left_out)
+    return CorpusChunk(0, first, LineChunk(first, count, source, target), left_out)
 
 
 def ids(text):
@@ -90,15 +82,15 @@ def rule_broken(number):
     return RULES.index("length_ratio") if longer > 3 * shorter else KEPT
 
 
-def by_pool(chunks, job, workers):
-    with ChunkPool(job.directory, workers) as pool:
-        yield from pool.in_order(chunks, job, workers)
+def by_pool(chunks, encode, folder, workers):
+    with ChunkPool(folder, workers) as pool:
+        yield from pool.in_order(chunks, encode, workers)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(job, workers):
+def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(encode, tmp_path, workers):
     chunks, first = [chunk_of(first, 30) for first in range(0, 180, 30)], 0
-    for chunk, encoded in by_pool(chunks, job, workers):
+    for chunk, encoded in by_pool(chunks, encode, tmp_path, workers):
         assert chunk.first_index == first
         broken = [rule_broken(number) for number in range(first, first + 30)]
         assert encoded.broken.tolist() == broken
@@ -117,7 +109,7 @@ def test_each_side_is_its_pieces_and_an_end_for_every_kept_pair(job, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_no_more_chunks_are_read_than_are_in_the_works(job, workers):
+def test_no_more_chunks_are_read_than_are_in_the_works(encode, tmp_path, workers):
     num_read = 0
 
     def chunks():
@@ -126,7 +118,7 @@ def test_no_more_chunks_are_read_than_are_in_the_works(job, workers):
             yield chunk_of(10 * num_read, 10)
 
     num_done, most_ahead = 0, 0
-    for _ in by_pool(chunks(), job, workers):
+    for _ in by_pool(chunks(), encode, tmp_path, workers):
         most_ahead = max(most_ahead, num_read - num_done)
         num_done += 1
     assert num_done == 30

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.corpus.text.filters import TEXT_FILTERS
-from nmt_cli.corpus.text.parallel_text import Chunk
+from nmt_cli.corpus.text.parallel_text import LineChunk
 from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.data_config import DataConfig
 
@@ -39,7 +39,7 @@ LISTED_LINES = 1000  # line numbers kept for each rule and corpus; the count inc
 EXAMPLES, LONGEST_EXAMPLE = 5, 200  # pairs shown for each filter and corpus; characters of a side
 
 
-class LengthLimits(NamedTuple):
+class PairLimits(NamedTuple):
     """The lengths that a pair may have, in pieces without the end of sentence."""
 
     longest: int
@@ -47,9 +47,9 @@ class LengthLimits(NamedTuple):
     ratio: float | None = None
 
 
-def training_limits(data: DataConfig) -> LengthLimits:
+def training_limits(data: DataConfig) -> PairLimits:
     """Return the limits that the recipe sets for training pairs."""
-    return LengthLimits(data.max_length, data.filters.min_length, data.filters.max_length_ratio)
+    return PairLimits(data.max_length, data.filters.min_length, data.filters.max_length_ratio)
 
 
 def has_empty_side(source: str, target: str) -> bool:
@@ -60,7 +60,7 @@ def has_empty_side(source: str, target: str) -> bool:
 def rules_broken(
     source_lengths: npt.NDArray[np.int64],
     target_lengths: npt.NDArray[np.int64],
-    limits: LengthLimits,
+    limits: PairLimits,
 ) -> npt.NDArray[np.int8]:
     """Return for each pair the first rule about lengths that it breaks, or ``KEPT``."""
     longer = np.maximum(source_lengths, target_lengths)
@@ -82,7 +82,7 @@ class ListedPairs:
         self._lines: list[int] = []
         self._examples: list[dict[str, Any]] = []
 
-    def add(self, places: npt.NDArray[np.intp], chunk: Chunk) -> None:
+    def add(self, places: npt.NDArray[np.intp], chunk: LineChunk) -> None:
         """Take the pairs at these places of ``chunk``."""
         if not len(places):
             return
@@ -114,7 +114,7 @@ class DroppedLines:
         """The number of pairs that each rule dropped."""
         return {rule: listed.count for rule, listed in self._listed.items()}
 
-    def add(self, broken: npt.NDArray[np.int8], chunk: Chunk) -> None:
+    def add(self, broken: npt.NDArray[np.int8], chunk: LineChunk) -> None:
         """Count the pairs of ``chunk`` by the rule that each broke, not ``KEPT`` or ``COUNTED``."""
         for number in np.unique(broken[broken >= 0]).tolist():
             self._listed[RULES[number]].add(np.flatnonzero(broken == number), chunk)

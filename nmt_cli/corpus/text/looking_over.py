@@ -1,7 +1,5 @@
 """The first look at all lines of the corpora: what is in them, and which pairs are left out."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +20,7 @@ from nmt_cli.corpus.text.cleaning import (
 )
 from nmt_cli.corpus.text.filters import TEXT_FILTERS, TextFilters
 from nmt_cli.corpus.text.links import first_wrong_links
-from nmt_cli.corpus.text.parallel_text import Chunk, Texts
+from nmt_cli.corpus.text.parallel_text import LineChunk, Texts
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import VISIBLE
 from nmt_cli.recipe.corpora_config import Corpus
@@ -36,7 +34,7 @@ class CorpusChunk(NamedTuple):
 
     corpus: int
     first_index: int  # of its first pair among those of all corpora
-    lines: Chunk
+    lines: LineChunk
     left_out: npt.NDArray[np.int8] | None  # the rule that each pair broke; None if none did
 
     def text_pairs(self) -> tuple[npt.NDArray[np.int8], Texts]:
@@ -67,45 +65,35 @@ class ChunkFindings(NamedTuple):
     wrong_links: tuple[int, str] | None  # the first line with one, from 0, and what is wrong
 
 
-class LookingOver(NamedTuple):
-    """What a process needs to look over chunks."""
-
-    validation: HeldOut
-    test: HeldOut
-    data: DataConfig | None  # of the training text, whose filters are applied; otherwise None
-
-    def start(self) -> Callable[[CorpusChunk], ChunkFindings]:
-        """Return the function that looks over a chunk."""
-        cleaner = Cleaner(self.data) if self.data is not None else None
-        return partial(self._look_over, cleaner)
-
-    def _look_over(self, cleaner: "Cleaner | None", chunk: CorpusChunk) -> ChunkFindings:
-        broken, texts = chunk.text_pairs()
-        places = np.flatnonzero(broken == KEPT)
-        in_validation, in_test = (
-            held_out.found(texts.sources, texts.targets, places)
-            for held_out in (self.validation, self.test)
-        )
-        wrong = None
-        if texts.links is not None:
-            wrong = first_wrong_links(texts.sources, texts.targets, texts.links)
-        cleaned = Cleaned(None, [])
-        if cleaner is not None:
-            similar = np.concatenate([in_validation.similar, in_test.similar])
-            cleaned = cleaner.clean(chunk, texts, places, similar)
-        return ChunkFindings(
-            num_blank=len(broken) - len(places),
-            num_equal=sum(map(str.__eq__, texts.sources, texts.targets)),
-            num_in_pieces=sum(
-                IN_PIECES in source or IN_PIECES in target
-                for source, target in zip(texts.sources, texts.targets, strict=True)
-            ),
-            num_invalid=texts.num_invalid,
-            in_validation=in_validation,
-            in_test=in_test,
-            cleaned=cleaned,
-            wrong_links=None if wrong is None else (int(places[wrong[0]]), wrong[1]),
-        )
+def look_over(
+    chunk: CorpusChunk, validation: HeldOut, test: HeldOut, cleaner: "Cleaner | None"
+) -> ChunkFindings:
+    """Return what is in ``chunk``; without a ``cleaner``, no filter is applied."""
+    broken, texts = chunk.text_pairs()
+    places = np.flatnonzero(broken == KEPT)
+    in_validation, in_test = (
+        held_out.found(texts.sources, texts.targets, places) for held_out in (validation, test)
+    )
+    wrong = None
+    if texts.links is not None:
+        wrong = first_wrong_links(texts.sources, texts.targets, texts.links)
+    cleaned = Cleaned(None, [])
+    if cleaner is not None:
+        similar = np.concatenate([in_validation.similar, in_test.similar])
+        cleaned = cleaner.clean(chunk, texts, places, similar)
+    return ChunkFindings(
+        num_blank=len(broken) - len(places),
+        num_equal=sum(map(str.__eq__, texts.sources, texts.targets)),
+        num_in_pieces=sum(
+            IN_PIECES in source or IN_PIECES in target
+            for source, target in zip(texts.sources, texts.targets, strict=True)
+        ),
+        num_invalid=texts.num_invalid,
+        in_validation=in_validation,
+        in_test=in_test,
+        cleaned=cleaned,
+        wrong_links=None if wrong is None else (int(places[wrong[0]]), wrong[1]),
+    )
 
 
 class Cleaned(NamedTuple):
@@ -116,7 +104,7 @@ class Cleaned(NamedTuple):
 
 
 class Cleaner:
-    """Applies the filters of a recipe to its training text; each process makes its own."""
+    """Applies the filters of a recipe to its training text."""
 
     def __init__(self, data: DataConfig) -> None:
         """Raises UserError as ``TextFilters`` does."""
@@ -170,7 +158,7 @@ def compares_scores(data: DataConfig) -> bool:
     return bool(rules_of_duplicates(data.filters)) and any(corpus.scores for corpus in data.train)
 
 
-def _scores(corpus: Corpus, lines: Chunk) -> npt.NDArray[np.float64]:
+def _scores(corpus: Corpus, lines: LineChunk) -> npt.NDArray[np.float64]:
     """Return the score of each pair; in a corpus without scores it is better than all others."""
     if corpus.scores is None:
         return np.full(lines.num_lines, np.inf)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,13 @@ from nmt_cli.corpus.text.cleaning import (
 )
 from nmt_cli.corpus.text.looking_over import (
     ChunkFindings,
+    Cleaner,
     CorpusChunk,
-    LookingOver,
     compares_scores,
+    look_over,
     rules_of_duplicates,
 )
-from nmt_cli.corpus.text.parallel_text import Chunk, ParallelText, Texts
+from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
@@ -44,48 +45,21 @@ PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as start
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
 
 
-class TakingChosen(NamedTuple):
-    """Takes the chosen ones of the text pairs of a chunk."""
-
-    def start(self) -> Callable[[tuple[CorpusChunk, npt.NDArray[np.bool_]]], Texts | None]:
-        """Return the function that does it; it returns None if there are more or fewer pairs."""
-        return self._take
-
-    def _take(self, item: tuple[CorpusChunk, npt.NDArray[np.bool_]]) -> Texts | None:
-        chunk, is_chosen = item
-        _, texts = chunk.text_pairs()
-        if len(is_chosen) != len(texts.sources):
-            return None
-        return texts.only(is_chosen)
+def _take_chosen(item: tuple[CorpusChunk, npt.NDArray[np.bool_]]) -> Texts | None:
+    """Return the chosen text pairs of a chunk; None if there are more or fewer pairs."""
+    chunk, is_chosen = item
+    _, texts = chunk.text_pairs()
+    return texts.only(is_chosen) if len(is_chosen) == len(texts.sources) else None
 
 
-class CountingWords(NamedTuple):
-    """Counts the words between white space in the ``sides`` of the text pairs of a chunk."""
-
-    data: DataConfig
-    sides: Sequence[Side]
-
-    def start(self) -> Callable[[CorpusChunk], Counter[str]]:
-        """Return the function that counts them in the normalized text."""
-        return partial(self._count, Normalizer(self.data))
-
-    def _count(self, normalizer: Normalizer, chunk: CorpusChunk) -> Counter[str]:
-        _, texts = chunk.text_pairs()
-        counts: Counter[str] = Counter()
-        for side, sentences in zip(SIDES, texts[:2], strict=True):
-            for sentence in sentences if side in self.sides else ():
-                counts.update(normalizer(sentence, side).split())
-        return counts
-
-
-class LookingForRepeated(NamedTuple):
-    """Finds the repeated pairs in a part of a ``DuplicateFinder``, whose records are ``dtype``."""
-
-    dtype: np.dtype[np.void]
-
-    def start(self) -> Callable[["npt.NDArray[np.void] | Path"], npt.NDArray[np.int64]]:
-        """Return the function that does it."""
-        return partial(repeated_in, dtype=self.dtype)
+def _count_words(chunk: CorpusChunk, normalizer: Normalizer, sides: Sequence[Side]) -> Counter[str]:
+    """Count the words between white space in the normalized ``sides`` of the text pairs."""
+    _, texts = chunk.text_pairs()
+    counts: Counter[str] = Counter()
+    for side, sentences in zip(SIDES, texts[:2], strict=True):
+        for sentence in sentences if side in sides else ():
+            counts.update(normalizer(sentence, side).split())
+    return counts
 
 
 class CorpusReport:
@@ -103,7 +77,7 @@ class CorpusReport:
         self.dropped = DroppedLines()
         self.links = self.pairs_of_other_words = 0  # only counted if the corpus has alignments
 
-    def add(self, found: ChunkFindings, lines: Chunk) -> None:
+    def add(self, found: ChunkFindings, lines: LineChunk) -> None:
         """Count what was found in ``lines``."""
         self.pairs_read += lines.num_lines
         self.empty += found.num_blank
@@ -119,7 +93,7 @@ class CorpusReport:
         for side in SIDES:
             self.invalid_utf8[side] += found.num_invalid[side]
 
-    def count(self, broken: npt.NDArray[np.int8], lines: Chunk) -> None:
+    def count(self, broken: npt.NDArray[np.int8], lines: LineChunk) -> None:
         """Count the encoded pairs of ``lines`` by the rule that each broke, or ``KEPT``."""
         self.pairs_kept += int((broken == KEPT).sum())
         self.dropped.add(broken, lines)
@@ -212,11 +186,13 @@ class ParallelCorpora:
         have different numbers of lines, or if a link is not between words of its sentences.
         """
         finders = self._finders(directory)
-        job = LookingOver(validation or HeldOut(), test or HeldOut(), self._data)
+        validation, test = validation or HeldOut(), test or HeldOut()
+        cleaner = Cleaner(self._data) if self._data is not None else None
+        work = partial(look_over, validation=validation, test=test, cleaner=cleaner)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         num_bytes: list[int] = []  # read since the last call of ``advance``
         for chunk, found in self._pool.in_order(
-            self._all_chunks(num_bytes.append), job, self._workers
+            self._all_chunks(num_bytes.append), work, self._workers
         ):
             report = self.reports[chunk.corpus]
             if found.wrong_links is not None:
@@ -225,8 +201,8 @@ class ParallelCorpora:
                 raise UserError(f"{report.alignments}:{number}: {problem}.")
             report.add(found, chunk.lines)
             self._num_blank.append(found.num_blank)
-            job.validation.count(found.in_validation.equal)
-            job.test.count(found.in_test.equal)
+            validation.count(found.in_validation.equal)
+            test.count(found.in_test.equal)
             if found.cleaned.broken is not None:
                 places = np.flatnonzero(found.cleaned.broken != KEPT)
                 self._left_out.setdefault(COUNTED, Marks()).add(chunk.first_index + places)
@@ -260,7 +236,7 @@ class ParallelCorpora:
                 if is_chosen.any():
                     yield chunk, is_chosen
 
-        for (chunk, _), texts in self._pool.in_order(with_flags(), TakingChosen(), self._workers):
+        for (chunk, _), texts in self._pool.in_order(with_flags(), _take_chosen, self._workers):
             _refuse_change(self.reports[chunk.corpus], texts is not None)
             if texts is not None:
                 yield from zip(texts.sources, texts.targets, strict=True)
@@ -273,8 +249,8 @@ class ParallelCorpora:
         """
         numbers: defaultdict[str, int] = defaultdict(count().__next__)  # of the words seen
         totals = np.zeros(0, dtype=np.int64)
-        job = CountingWords(data, sides)
-        for _, counts in self._pool.in_order(self.chunks(), job, self._workers):
+        work = partial(_count_words, normalizer=Normalizer(data), sides=sides)
+        for _, counts in self._pool.in_order(self.chunks(), work, self._workers):
             # Counter.update would take ten times as long, and only this process can do it.
             places = np.fromiter(map(numbers.__getitem__, counts), np.int64, len(counts))
             totals.resize(max(len(totals), len(numbers)), refcheck=False)
@@ -344,8 +320,8 @@ class ParallelCorpora:
         counts = np.zeros(len(self.reports), dtype=np.int64)
         parts = finder.parts()
         workers = min(self._workers, len(parts))
-        job = LookingForRepeated(finder.dtype)
-        for _, indices in self._pool.in_order(parts, job, workers):
+        work = partial(repeated_in, dtype=finder.dtype)
+        for _, indices in self._pool.in_order(parts, work, workers):
             for counted in self._left_out.values():
                 indices = indices[~counted.have(indices)]
             marks.add(indices)

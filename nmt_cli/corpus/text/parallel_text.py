@@ -43,7 +43,7 @@ class Texts(NamedTuple):
         return self._replace(sources=sources, targets=targets, links=links)
 
 
-class Chunk(NamedTuple):
+class LineChunk(NamedTuple):
     """Adjacent lines of both files, not yet decoded."""
 
     num_before: int  # lines of the text
@@ -121,7 +121,7 @@ class ParallelText:
             for side, number in texts.num_invalid.items():
                 self.num_invalid[side] += number
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[LineChunk]:
         """Yield all lines in chunks of at most ``PAIRS_IN_CHUNK``; they do not need decoding here.
 
         The chunks of a text are always the same. Raises UserError if a file cannot be read, is
@@ -142,7 +142,7 @@ class ParallelText:
             num_before = 0
             while count := min(column.hold(PAIRS_IN_CHUNK) for column in held.values()):
                 taken = {name: column.take(count) for name, column in held.items()}
-                yield Chunk(num_before, count, **taken, rows=rows)
+                yield LineChunk(num_before, count, **taken, rows=rows)
                 num_before += count
             totals = {name: column.count_all() for name, column in held.items()}
         if rows is not None:
