@@ -86,8 +86,8 @@ class MicroBatch(NamedTuple):
     links: PieceLinks | None = None  # if a head is guided
 
 
-class Gradient(NamedTuple):
-    """Figures of a batch and its gradient; the gradient itself is in the parameters."""
+class GradientFigures(NamedTuple):
+    """Figures of a batch and its gradient."""
 
     loss: float  # label-smoothed, mean of a target token
     nll: float  # mean of a target token
@@ -101,22 +101,30 @@ class Gradient(NamedTuple):
         return all(map(math.isfinite, (self.loss, self.norm, self.alignment or 0.0)))
 
 
-class LaunchedGradient:
+class Gradient:
     """The gradient of a batch; a GPU may still be computing it and its figures.
 
-    ``finish`` comes before everything else.
+    ``sum_over_ranks`` comes before everything else.
     """
+
+    norm: Tensor  # before clipping
+    is_infinite: Tensor  # 1 if the weights must stay as they are, else 0
 
     def __init__(self, objective: "Objective", sums: Tensor, num_tokens: int) -> None:
         """``sums`` are the loss and the nll of all target tokens of this rank, and the loss of the
         guided head if there is one."""
         self._objective, self._sums, self.num_tokens = objective, sums, num_tokens
+        self._readback: Readback | None = None
+        self._figures: GradientFigures | None = None
 
-    def finish(self) -> None:
-        """Let the device wait for the other ranks; leave the gradient in the parameters.
+    def sum_over_ranks(self) -> None:
+        """Leave the sum of all ranks in the parameters, for which the device waits, not the CPU.
 
-        Raises FullMemoryError if the memory is full, and PeerLostError if a rank is lost.
+        Further calls do nothing. Raises FullMemoryError if the memory is full, and PeerLostError if
+        a rank is lost.
         """
+        if self._readback is not None:
+            return
         model, flat = self._objective.model, self._objective.flat
         sums, failures = self._sums, []
         with noticing_full_memory():
@@ -131,26 +139,29 @@ class LaunchedGradient:
             loss, nll, *alignment = sums
             deciding = [loss, self.norm.to(sums.dtype), *alignment]  # the nll is part of the loss
             figures = torch.stack([*deciding, nll, *failures])
-            # 1 if the weights must stay as they are, else 0.
             self.is_infinite = figures[: len(deciding)].isfinite().all().logical_not().float()
             self._has_failures = bool(failures)
             if failures:
                 self.is_infinite = (self.is_infinite + failures[0]).clamp(max=1.0).float()
-            self._figures = Readback()
-            self._figures.add(figures)
+            self._readback = Readback()
+            self._readback.add(figures)
 
-    def read(self, timeout: Callable[[], float] = lambda: TIMEOUT_SECONDS) -> Gradient:
+    def read(self, timeout: Callable[[], float] = lambda: TIMEOUT_SECONDS) -> GradientFigures:
         """Wait until the figures are known; return them.
 
         Raises FullMemoryError if the memory of a rank was full; then all ranks raise it. Raises
         PeerLostError if the other ranks have not answered after ``timeout()`` seconds.
         """
-        self._objective.machine.ranks.wait_for(self._figures.have_arrived, timeout)
-        ((loss, norm, *others),) = (figures.tolist() for figures in self._figures.read())
+        if self._figures is not None:
+            return self._figures
+        assert self._readback is not None
+        self._objective.machine.ranks.wait_for(self._readback.have_arrived, timeout)
+        ((loss, norm, *others),) = (figures.tolist() for figures in self._readback.read())
         if self._has_failures and others.pop():
             raise FullMemoryError(on_all_ranks=True)
         loss, nll, *alignment = (each / self.num_tokens for each in (loss, others.pop(), *others))
-        return Gradient(loss, nll, norm, self.num_tokens, *alignment)
+        self._figures = GradientFigures(loss, nll, norm, self.num_tokens, *alignment)
+        return self._figures
 
 
 class Objective(NamedTuple):
@@ -198,11 +209,12 @@ class Objective(NamedTuple):
         micro-batch. Raises FullMemoryError on all ranks if one of them runs out of memory, and
         PeerLostError if a rank is lost.
         """
-        launched = self.launched(batch)
-        launched.finish()
-        return launched.read()
+        gradient = self.launched(batch)
+        gradient.sum_over_ranks()
+        gradient.read()
+        return gradient
 
-    def launched(self, batch: Batch) -> LaunchedGradient:
+    def launched(self, batch: Batch) -> Gradient:
         """Begin what ``gradient`` does, without waiting for a GPU or another rank.
 
         Raises FullMemoryError if the memory of a single rank is full.
@@ -222,7 +234,7 @@ class Objective(NamedTuple):
             give_up_memory_of(error)
             self.flat.fail()  # the others learn of it when they read the figures
             sums = torch.zeros(self._num_losses)
-        return LaunchedGradient(self, sums, batch.num_target_tokens)
+        return Gradient(self, sums, batch.num_target_tokens)
 
     def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""

@@ -10,7 +10,7 @@ from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import training_products
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.messages.figures import perplexity_of, short_number
-from nmt_cli.training.gradient import Gradient, LaunchedGradient, Objective
+from nmt_cli.training.gradient import Gradient, GradientFigures, Objective
 
 
 class StepReport(NamedTuple):
@@ -18,7 +18,7 @@ class StepReport(NamedTuple):
 
     step: int
     batch: Batch
-    gradient: Gradient
+    figures: GradientFigures
     learning_rate: float
     seconds: float
     data_wait_seconds: float
@@ -27,17 +27,17 @@ class StepReport(NamedTuple):
 
     def as_record(self) -> dict[str, Any]:
         """Return the line of ``metrics.jsonl``."""
-        alignment = self.gradient.alignment
+        alignment = self.figures.alignment
         return {
             "step": self.step,
             "batch_index": self.batch.number,
             **({} if self.stage is None else {"stage": self.stage}),
-            "loss": self.gradient.loss,
-            "nll": self.gradient.nll,
+            "loss": self.figures.loss,
+            "nll": self.figures.nll,
             **({} if alignment is None else {"alignment_loss": alignment}),
-            "gradient_norm": self.gradient.norm,
+            "gradient_norm": self.figures.norm,
             "learning_rate": self.learning_rate,
-            "target_tokens": self.gradient.num_tokens,
+            "target_tokens": self.figures.num_tokens,
             "source_tokens": self.batch.num_source_tokens,
             "seconds": round(self.seconds, 4),
             "data_wait_seconds": round(self.data_wait_seconds, 4),
@@ -46,12 +46,12 @@ class StepReport(NamedTuple):
 
     def as_notes(self) -> str:
         """Return the text beside the progress bar."""
-        gradient = self.gradient
+        figures = self.figures
         notes = [
-            f"loss {short_number(gradient.loss, 3)}, "
-            f"perplexity {short_number(perplexity_of(gradient.nll), 2)}",
-            f"lr {self.learning_rate:.2e}, norm {short_number(gradient.norm, 2)}",
-            f"{gradient.num_tokens / self.seconds:,.0f} target tokens/s",
+            f"loss {short_number(figures.loss, 3)}, "
+            f"perplexity {short_number(perplexity_of(figures.nll), 2)}",
+            f"lr {self.learning_rate:.2e}, norm {short_number(figures.norm, 2)}",
+            f"{figures.num_tokens / self.seconds:,.0f} target tokens/s",
         ]
         if self.utilization is not None:
             notes.append(f"MFU {self.utilization:.1%}")
@@ -63,7 +63,7 @@ class LaunchedStep(NamedTuple):
     """A step whose figures the CPU has not read."""
 
     batch: Batch
-    gradient: LaunchedGradient
+    gradient: Gradient
     learning_rate: float
     started: float
     data_wait_seconds: float

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import torch
 
@@ -11,26 +11,23 @@ from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.files.file_names import METRICS
 from nmt_cli.hardware.device import Mark, Sender, mark_of_work, use_new_stream
-from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
+from nmt_cli.hardware.memory import FullMemoryError
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError
-from nmt_cli.model.transformer import Transformer
-from nmt_cli.optimization import MovingAverage, learning_rate
+from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, read_ahead, sent_ahead
-from nmt_cli.training.gradient import Gradient, LaunchedGradient
+from nmt_cli.training.gradient import Gradient, GradientFigures
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
 
 GRACE_SECONDS = 8.0  # torchrun ends a worker 30 seconds after its signal
-
-AnyGradient = TypeVar("AnyGradient", Gradient, LaunchedGradient)
 
 
 class Trainer:
@@ -87,7 +84,7 @@ class Trainer:
                 if self.state.progress.stage != stage:
                     batches.close()  # what was read ahead is of the stage before
                     batches, stage = self._batches(), self.state.progress.stage
-                reports = self._step_ahead(batches) if self.reads_late else self._step(batches)
+                reports = self._step(batches, reads_late=self.reads_late)
                 for report in reports:
                     stop.note_seconds("step", report.seconds)
                     self._longest_step = max(self._longest_step, report.seconds)
@@ -120,44 +117,34 @@ class Trainer:
         change = changes_of(training.recipe, corpus, training.glossaries)
         return load_batches(training.plan, training.texts, first, change, prepare, own)
 
-    def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
-        """Use one batch; return no report if its gradient was not finite and it was skipped."""
-        training, progress = self.training, self.state.progress
-        started = time.monotonic()
-        batch = next(batches)
-        waited = time.monotonic() - started
-        gradient = self._gradient(batch, training.next_objective.gradient)
-        if not gradient.is_finite:
-            progress.batch_index = batch.number + 1
-            training.count_skipped(batch, gradient)
-            return []
-        rate = self._update(batch, gradient)
-        return [self._report(batch, gradient, rate, started, waited)]
+    def _step(self, batches: Iterator[Batch], *, reads_late: bool) -> list[StepReport]:
+        """Take a step with the next batch; return the reports of the steps that were read.
 
-    def _step_ahead(self, batches: Iterator[Batch]) -> list[StepReport]:
-        """Launch a step; return the report of the one before, and of this one if something is due.
-
-        A batch whose gradient is not finite changes no weight.
+        This step is read at once, or if it ``reads_late``, while the gradient of the next one is
+        computed, unless something is due after it. A batch whose gradient is not finite changes no
+        weight, and has no report.
         """
         training = self.training
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        gradient = self._gradient(batch, training.next_objective.launched)
+        gradient = self._gradient(batch, reads_late=reads_late)
         missed = self._launched
         reports = self._read_launched()  # while the device computes the gradient
         if reports is None:
             assert missed is not None
             with self._saving_before_failure("while the ranks exchanged gradients"):
-                gradient.finish()  # the other ranks wait for it
-            return [*self._step(iter([missed.batch])), *self._step(iter([batch]))]
+                gradient.sum_over_ranks()  # the other ranks wait for it
+            again = iter([missed.batch, batch])
+            reports = self._step(again, reads_late=False)
+            return reports + self._step(again, reads_late=False)
         before = self.state.validation
         rate = self._update(batch, gradient)
         self._launched = LaunchedStep(batch, gradient, rate, started, waited, before)
-        is_read = training.is_validation_due() or training.is_checkpoint_due()
+        is_read = not reads_late or training.is_validation_due() or training.is_checkpoint_due()
         if is_read or training.is_stage_over() or training.is_finished():
             last = self._read_launched()
-            reports += self._step(iter([batch])) if last is None else last
+            reports += self._step(iter([batch]), reads_late=False) if last is None else last
         return reports
 
     def _read_launched(self) -> list[StepReport] | None:
@@ -184,26 +171,24 @@ class Trainer:
         step, self._launched = self._launched, None
         batch, state = step.batch, self.state
         try:
-            gradient = step.gradient.read(timeout)
+            figures = step.gradient.read(timeout)
         except (FullMemoryError, PeerLostError) as error:
             self._take_back(step)
             state.progress.batch_index = batch.number
             if isinstance(error, PeerLostError):
                 raise
             return None
-        if not gradient.is_finite:
+        if not figures.is_finite:
             self._take_back(step)
-            self.training.count_skipped(batch, gradient)
+            self.training.count_skipped(batch, figures)
             return []
         if state.average is not None:
-            # Without ``_update_average``: on a GPU this takes no memory, and the gradients that it
-            # would free are those of the next step.
             state.average.update(state.model, state.progress.step)
         self._last_update = mark_of_work(self.training.machine.device)
         started = max(step.started, self._last_read)
         self._last_read = time.monotonic()
         wait = step.data_wait_seconds
-        return [self._report(batch, gradient, step.learning_rate, started, wait)]
+        return [self._report(batch, figures, step.learning_rate, started, wait)]
 
     def _take_back(self, step: LaunchedStep) -> None:
         """Count a step that was launched as not done; it has changed no weight."""
@@ -229,8 +214,10 @@ class Trainer:
                     use_new_stream(self.training.machine.device, self._last_update)
                 raise
 
-    def _gradient(self, batch: Batch, compute: Callable[[Batch], AnyGradient]) -> AnyGradient:
+    def _gradient(self, batch: Batch, *, reads_late: bool) -> Gradient:
         training, ranks = self.training, self.training.machine.ranks
+        objective = training.next_objective
+        compute = objective.launched if reads_late else objective.gradient
         where = f"in {batch}, even with one sentence pair at a time"
         with self._saving_before_failure(where):
             try:
@@ -242,25 +229,24 @@ class Trainer:
                 raise
         return gradient
 
-    def _update(self, batch: Batch, gradient: Gradient | LaunchedGradient) -> float:
+    def _update(self, batch: Batch, gradient: Gradient) -> float:
         """Update the weights, and count the step; return the learning rate."""
         progress = self.state.progress
         where = f"while the gradient of batch {batch.number:,} was applied"
         with self._saving_before_failure(where):
-            if isinstance(gradient, LaunchedGradient):
-                gradient.finish()
+            gradient.sum_over_ranks()
             rate = update_weights(self.state, gradient, self.training.recipe)
         progress.batch_index = batch.number + 1
         progress.target_tokens += gradient.num_tokens
         return rate
 
     def _report(
-        self, batch: Batch, gradient: Gradient, rate: float, started: float, waited: float
+        self, batch: Batch, figures: GradientFigures, rate: float, started: float, waited: float
     ) -> StepReport:
         seconds = time.monotonic() - started
         utilization = flop_utilization(batch, seconds, self.training.objective)
         step, stage = self.state.progress.step, self.training.stage_number
-        return StepReport(step, batch, gradient, rate, seconds, waited, utilization, stage)
+        return StepReport(step, batch, figures, rate, seconds, waited, utilization, stage)
 
     def _read_rest(self) -> None:
         """Wait for the step that was launched, if there is one, and record it."""
@@ -360,40 +346,21 @@ class Trainer:
         )
 
 
-def update_weights(
-    state: TrainingState, gradient: Gradient | LaunchedGradient, recipe: Recipe
-) -> float:
+def update_weights(state: TrainingState, gradient: Gradient, recipe: Recipe) -> float:
     """Move the weights by the gradient that they hold, count the step, return the learning rate.
 
-    The weights stay as they are if a ``LaunchedGradient`` is not finite. Only after it is read does
-    the caller update the moving average; that of a ``Gradient`` is updated here.
+    The weights stay as they are if the gradient is not finite. The caller updates the moving
+    average once it knows.
     """
     model, step = state.model, state.progress.step + 1
     if recipe.training.clip_norm is not None:
-        norm = torch.as_tensor(gradient.norm, device=next(model.parameters()).device)
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), recipe.training.clip_norm, norm)
+        torch.nn.utils.clip_grads_with_norm_(
+            model.parameters(), recipe.training.clip_norm, gradient.norm
+        )
     rate = learning_rate(step, recipe.training, recipe.model.d_model)
     for group in state.optimizer.param_groups:
         group["lr"] = rate
-    launched = gradient if isinstance(gradient, LaunchedGradient) else None
-    state.optimizer.found_inf = None if launched is None else launched.is_infinite
+    state.optimizer.found_inf = gradient.is_infinite
     state.optimizer.step()
-    if state.average is not None and launched is None:
-        _update_average(state.average, model, step)
     state.progress.step, state.validation = step, None
     return rate
-
-
-def _update_average(average: MovingAverage, model: Transformer, step: int) -> None:
-    """Update ``average``; if memory is full, free the gradients of ``model`` and try again.
-
-    The step has already changed the weights, so nothing can be saved before the average follows.
-    """
-    try:
-        with noticing_full_memory():
-            average.update(model, step)
-        return
-    except FullMemoryError as error:
-        give_up_memory_of(error)
-    model.zero_grad(set_to_none=True)
-    average.update(model, step)

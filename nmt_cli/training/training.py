@@ -22,7 +22,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.runs.checkpoint import Progress, TrainingState
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Gradient, Objective
+from nmt_cli.training.gradient import GradientFigures, Objective
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}  # of validation.best_by
 MAX_SKIPPED_IN_A_ROW = 10
@@ -227,15 +227,15 @@ class Training:
             "stays equal, the lowest perplexity decides which checkpoint is the best."
         )
 
-    def count_skipped(self, batch: Batch, gradient: Gradient) -> None:
+    def count_skipped(self, batch: Batch, figures: GradientFigures) -> None:
         """Count a batch that was skipped. Raises UserError if such batches show divergence."""
         progress, number = self.state.progress, batch.number
         skipped = progress.skipped
         skipped[:] = [i for i in skipped if i > number - SKIP_WINDOW] + [number]
         progress.num_skipped += 1
         logs.warning(
-            f"batch {number:,} gave loss {gradient.loss:g} and gradient norm "
-            f"{gradient.norm:g}; it was skipped and the weights left as they were."
+            f"batch {number:,} gave loss {figures.loss:g} and gradient norm "
+            f"{figures.norm:g}; it was skipped and the weights left as they were."
         )
         last = range(number - MAX_SKIPPED_IN_A_ROW + 1, number + 1)
         if len(skipped) > MAX_SKIPPED_IN_WINDOW or set(last) <= set(skipped):

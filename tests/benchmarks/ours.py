@@ -27,7 +27,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.training_config import TrainingConfig
-from nmt_cli.training.gradient import LaunchedGradient, Objective
+from nmt_cli.training.gradient import Gradient, Objective
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape
@@ -58,7 +58,7 @@ class OurLoop:
         """Make the loop; if it ``reads_late``, as training does on a GPU, call ``finish``."""
         keep_freed_memory()
         self._reads_late = reads_late
-        self._launched: LaunchedGradient | None = None
+        self._launched: Gradient | None = None
         self._objectives: dict[Machine, Objective] = {}
         shape = setup.shape
         self._fp32_products = cast(Fp32Products, setup.fp32_products)
@@ -119,7 +119,7 @@ class OurLoop:
         """Train; return the loss, or that of the step before if this reads late."""
         launched = objective.launched(batch)
         loss = self.finish() if self._reads_late else 0.0
-        launched.finish()
+        launched.sum_over_ranks()
         self._launched, self._optimizer.found_inf = launched, launched.is_infinite
         self._num_steps += 1
         rate = learning_rate(self._num_steps, self._training, self._config.d_model)

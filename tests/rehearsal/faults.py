@@ -90,8 +90,8 @@ FAULTS = {
     "a norm read for clipping": Fault(
         "train",
         "nmt_cli.training.trainer:update_weights",
-        "torch.as_tensor(gradient.norm,",
-        "torch.as_tensor(float(gradient.norm),",
+        "recipe.training.clip_norm, gradient.norm",
+        "recipe.training.clip_norm, torch.tensor(gradient.norm.item())",
         "wait in a step: item, training/trainer.py: update_weights",
     ),
     "dropout drawn on the CPU": Fault(

@@ -194,7 +194,7 @@ def train(
         _stub_collectives(mode, ranks)
     group = Ranks(0, ranks) if ranks > 1 else ALONE
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
-    _marked(mode, Trainer, "_step_ahead", "step")
+    _marked(mode, Trainer, "_step", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
     untimed: Any = attention_choice
     untimed._faster = lambda *_: "varlen"
@@ -207,7 +207,7 @@ def train(
         training.state.model.train()
         training.state.optimizer.make_moments()
         stepping = Trainer(training)
-        stepping._step_ahead(stepping._batches())
+        stepping._step(stepping._batches(), reads_late=True)
         stepping._read_rest()
         return {}
     Trainer(training).train(StopRequest())
@@ -251,7 +251,7 @@ def choose_attention(
     machine, cut = Machine(torch.device("cuda"), "bf16"), BatchCut(80)
     machine = machine._replace(is_deterministic=is_deterministic)
     recipe = changed(recipe, validation={"bleu": "off"}, checkpoints={"every_steps": 1})
-    _marked(mode, Trainer, "_step_ahead", "step")
+    _marked(mode, Trainer, "_step", "step")
     for step, mode.costs in enumerate(costs, 1):
         machines.facts = nameless if step == forgets else facts
         recipe = changed(recipe, training={"max_steps": step})

@@ -16,7 +16,6 @@ from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.optimization import MovingAverage
 from nmt_cli.runs.checkpoint import save_checkpoint
 from nmt_cli.training import batch_cut, saving
 from nmt_cli.training.batch_cut import (
@@ -319,17 +318,6 @@ def test_weights_that_moved_in_part_are_not_saved(toy, tmp_path):
     assert error is not None
     assert f"step 3 is saved in {tmp_path / 'run'}. " in error
     assert steps_saved(tmp_path / "run") == [(3, "regular")]
-
-
-def test_a_moving_average_without_memory_is_tried_again(toy, tmp_path, monkeypatch):
-    recipe = recipe_of(toy, ema_decay=0.9)
-    expected, _ = train(toy, tmp_path / "expected", recipe)
-    update = FailsOnce(MovingAverage.update, 5)
-    monkeypatch.setattr(MovingAverage, "update", lambda *arguments: update(*arguments))
-    found, error = train(toy, tmp_path / "run", recipe)
-    assert error is None
-    for name, average in expected.state.average.weights().items():
-        assert torch.equal(found.state.average.weights()[name], average)
 
 
 def test_a_lost_rank_leaves_the_last_step_saved(toy, tmp_path):

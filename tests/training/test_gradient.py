@@ -7,7 +7,7 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient import LaunchedGradient, Objective, micro_batch_seed
+from nmt_cli.training.gradient import Gradient, Objective, micro_batch_seed
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.forked_ranks import run_ranks
 
@@ -27,7 +27,7 @@ def batch_of(toy, max_tokens):
 
 
 def gradient_of(model, batch, seed=1):
-    report = Objective(model, 1, 0.1, seed, MACHINE).gradient(batch)
+    report = Objective(model, 1, 0.1, seed, MACHINE).gradient(batch).read()
     return report, torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
@@ -127,8 +127,8 @@ def test_the_loss_of_a_guided_head_decides_as_the_others_do(toy, tmp_path, num_r
         sums = torch.tensor([*of_rank.values()], dtype=torch.float64)
         if objective.flat is not None:
             objective.flat.receive_none(sums)
-        launched = LaunchedGradient(objective, sums, 10 * ranks.size)
-        launched.finish()
+        launched = Gradient(objective, sums, 10 * ranks.size)
+        launched.sum_over_ranks()
         return launched.is_infinite.item(), launched.read()
 
     for is_infinite, found in run_ranks(num_ranks, tmp_path, on_rank):
@@ -153,7 +153,7 @@ def test_bf16_gradient_points_the_same_way(toy):
     model = model_of(toy)
     _, exact = gradient_of(model, batch_of(toy, 1_000))
     machine = MACHINE._replace(precision="bf16")
-    report = Objective(model, 1, 0.1, 1, machine).gradient(batch_of(toy, 1_000))
+    report = Objective(model, 1, 0.1, 1, machine).gradient(batch_of(toy, 1_000)).read()
     rounded = torch.cat([p.grad.flatten() for p in model.parameters()])
     assert report.is_finite
     assert F.cosine_similarity(exact, rounded, dim=0) > 0.99

@@ -183,7 +183,7 @@ def test_the_gradient_is_that_of_finite_differences(guided):
     # Without ReLU, whose kinks differences would meet.
     objective = objective_of(guided, {"norm": "pre", "activation": "gelu"})
     batch = Batch(0, (pairs,))
-    report = objective.gradient(batch)
+    report = objective.gradient(batch).read()
     gradient = {n: p.grad.clone() for n, p in objective.model.named_parameters()}
 
     @torch.no_grad()
@@ -213,11 +213,11 @@ def test_the_gradient_is_that_of_finite_differences(guided):
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(guided):
     (pairs,) = sampled_batch(guided).micro_batches
     objective = objective_of(guided, {})
-    whole = objective.gradient(Batch(0, (pairs,)))
+    whole = objective.gradient(Batch(0, (pairs,))).read()
     expected = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
     parts = Batch(0, (pairs,)).cut(MAX_TOKENS, multiple_of=3)
     assert len(parts.micro_batches) == 3
-    cut = objective.gradient(parts)
+    cut = objective.gradient(parts).read()
     found = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
     assert (found - expected).norm() < 1e-10 * expected.norm()
     assert cut.alignment == pytest.approx(whole.alignment, rel=1e-12)
@@ -227,9 +227,11 @@ def test_pairs_without_links_add_nothing(guided):
     (pairs,) = sampled_batch(guided).micro_batches
     none = Sentences(np.zeros(0, np.int64), np.zeros_like(pairs.links.lengths))
     objective = objective_of(guided, {})
-    report = objective.gradient(Batch(0, (pairs._replace(links=none),)))
+    report = objective.gradient(Batch(0, (pairs._replace(links=none),))).read()
     found = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
-    plain = objective._replace(guidance=None).gradient(Batch(0, (pairs._replace(links=None),)))
+    plain = (
+        objective._replace(guidance=None).gradient(Batch(0, (pairs._replace(links=None),))).read()
+    )
     expected = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
     assert torch.equal(found, expected)
     assert report == plain._replace(alignment=0.0)

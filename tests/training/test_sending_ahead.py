@@ -50,7 +50,7 @@ def uncut_batch(toy):
 
 
 def gradient_of(objective, batch):
-    figures = objective.gradient(batch)
+    figures = objective.gradient(batch).read()
     return figures, torch.cat([each.grad.flatten() for each in objective.model.parameters()])
 
 
