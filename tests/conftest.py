@@ -180,6 +180,7 @@ def searched_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def torch_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torch translate, as where the library for CPUs could not be built."""
-    from nmt_cli.search import engine
+    from nmt_cli.search import members, torch_models
 
-    monkeypatch.setattr(engine, "kernels_for", lambda device: None)
+    for module in (members, torch_models):
+        monkeypatch.setattr(module, "kernels_for", lambda device: None)

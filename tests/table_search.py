@@ -4,8 +4,8 @@ from functools import cache
 
 import torch
 
-from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.driver import beam_search
+from nmt_cli.search.sentences import SearchSettings
 from tests.fake_models import BOS, EOS, TableModel
 
 

@@ -161,7 +161,7 @@ def test_lines_are_prepared_searched_and_answered_without_torch():
     imports = "; ".join(f"import nmt_cli.translating.{name}" for name in names)
     imports += "; import nmt_cli.model.compiled.layers, nmt_cli.translating.attention_to_source"
     imports += "; import nmt_cli.translating.shown_attention"
-    searches = ("driver", "choice", "constrained_candidates", "compiled_model")
+    searches = ("driver", "constrained_candidates", "compiled_model")
     rules = ("phrase_rules", "well_formed_trees")
     imports += "".join(f"; import nmt_cli.search.{name}" for name in searches)
     imports += "".join(f"; import nmt_cli.search.rules.{name}" for name in rules)

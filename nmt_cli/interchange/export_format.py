@@ -13,10 +13,15 @@ from nmt_cli.interchange.verification import Engine, Verification, verification_
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import ModelSettings
-from nmt_cli.search.beams import TYPICAL_LENGTH, nearest_exponent
 
 CARD = "README.md"
 EXACT = "float32"
+TYPICAL_LENGTH = 25  # pieces of an output at which length penalties are compared
+
+
+def nearest_exponent(alpha: float) -> float:
+    """Return the p for which length^p, the penalty of other programs, grows as ours does."""
+    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
 class Format(NamedTuple):

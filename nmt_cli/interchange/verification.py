@@ -21,11 +21,9 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import TextSettings, length_limits
-from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.sentences import SearchSettings, Sentence, SentencePair
 from nmt_cli.search.torch_forcing import TorchForcing
 
 TOLERANCE = 1e-4  # of a log-probability, in fp32

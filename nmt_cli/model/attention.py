@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from nmt_cli.model.attention_layout import AttentionLayout, repack, unpack
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.no_draws import NoDraws
-from nmt_cli.model.packing import Packed
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
@@ -207,6 +206,28 @@ class MultiHeadAttention(nn.Module, ABC):
             .transpose(1, 2)
         )
 
+    def _weights(
+        self, layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor
+    ) -> list[Tensor]:
+        """Return softmax(QK^T / sqrt(K)) of each sentence, at least in fp32.
+
+        The fast kernels of a forward pass do not return these weights.
+        """
+        core_dtype = torch.promote_types(queries.dtype, torch.float32)
+        sides = (queries, layout.query_sentences), (keys, layout.key_sentences)
+        by_sentence = (
+            rows[: side.num_tokens].to(core_dtype).split(side.lengths) for rows, side in sides
+        )
+        weights = []
+        for of_one in zip(*by_sentence, strict=True):
+            q, k = (rows.unflatten(1, (self.num_heads, -1)).transpose(0, 1) for rows in of_one)
+            scores = q @ k.mT * self.d_k**-0.5  # H T S
+            if causal:
+                future = torch.ones_like(scores, dtype=torch.bool).triu_(1)
+                scores = scores.masked_fill(future, -torch.inf)
+            weights.append(scores.softmax(2))
+        return weights
+
 
 class SelfAttention(MultiHeadAttention):
     """Attention of each row to the rows of its own sentence."""
@@ -221,6 +242,11 @@ class SelfAttention(MultiHeadAttention):
         """
         projected = self.queries_keys_values(rows)  # T 2HK+HV
         return self.output(self._attend(layout, causal, projected))
+
+    def weights(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> list[Tensor]:
+        """Return the weights [H, T, T] of each sentence when ``rows`` [T, D] enter."""
+        queries, keys, _ = self.project(rows)
+        return self._weights(layout, causal, queries, keys)
 
     def project(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Return the queries [T, H*K], keys [T, H*K] and values [T, H*V] of all heads."""
@@ -239,50 +265,11 @@ class MemoryAttention(MultiHeadAttention):
         queries, keys_values = self.queries(rows), self.keys_values(memory)
         return self.output(self._attend(layout, False, queries, keys_values))
 
+    def weights(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> list[Tensor]:
+        """Return the weights [H, T, S] of each sentence when ``rows`` attend to ``memory``."""
+        keys, _ = self.project_memory(memory)
+        return self._weights(layout, False, self.queries(rows), keys)
+
     def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
         """Return the keys [S, H*K] and values [S, H*V] of all heads."""
         return self.keys_values(memory).split(self.widths[1:], dim=1)
-
-
-def weights_within(
-    attention: SelfAttention, rows: Tensor, sentences: Packed, *, causal: bool
-) -> list[Tensor]:
-    """Return the weights [H, T, T] of each of ``sentences``, whose ``rows`` enter ``attention``."""
-    queries, keys, _ = attention.project(rows)
-    heads = attention.num_heads
-    return _weights(queries, keys, sentences, sentences, heads, causal=causal)
-
-
-def weights_to_memory(
-    attention: MemoryAttention, rows: Tensor, memory: Tensor, target: Packed, source: Packed
-) -> list[Tensor]:
-    """Return the weights [H, T, S] of each sentence of ``target``, whose ``rows`` attend to the
-    rows of ``memory`` that belong to the same sentence of ``source``."""
-    queries, (keys, _) = attention.queries(rows), attention.project_memory(memory)
-    return _weights(queries, keys, target, source, attention.num_heads, causal=False)
-
-
-def _weights(
-    queries: Tensor, keys: Tensor, target: Packed, source: Packed, num_heads: int, *, causal: bool
-) -> list[Tensor]:
-    """Return softmax(QK^T / sqrt(K)) of each sentence, at least in fp32.
-
-    The fast kernels of a forward pass do not return these weights.
-    """
-    core_dtype = torch.promote_types(queries.dtype, torch.float32)
-    weights = []
-    for queries_of_one, keys_of_one in zip(
-        queries[: target.num_tokens].to(core_dtype).split(target.lengths),
-        keys[: source.num_tokens].to(core_dtype).split(source.lengths),
-        strict=True,
-    ):
-        q, k = (
-            rows.unflatten(1, (num_heads, -1)).transpose(0, 1)
-            for rows in (queries_of_one, keys_of_one)
-        )  # H T K, H S K
-        scores = q @ k.mT * k.shape[2] ** -0.5
-        if causal:
-            future = torch.ones_like(scores, dtype=torch.bool).triu_(1)
-            scores = scores.masked_fill(future, -torch.inf)
-        weights.append(scores.softmax(2))
-    return weights

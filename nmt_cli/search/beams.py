@@ -6,126 +6,22 @@ Legend: S slots, K beam, C candidates of a slot (best first), L positions of a h
 the slots.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.search.logits import Candidates
+from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
 
-if TYPE_CHECKING:
-    from nmt_cli.search.sentences import Sentence
-
-Array = NDArray[Any]
 NOT_A_NUMBER = "the model's output is not a number"
-TYPICAL_LENGTH = 25  # pieces of an output at which penalties are compared
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
-
-
-class Attended(NamedTuple):
-    """The places of the greatest attention of one output."""
-
-    tokens: tuple[int, ...]  # of each token: the place of a token of the source
-    words: tuple[int, ...]  # of each word: the number of a word of the source
-    num_source_words: int
-    # If asked for: of each unit, the number of a unit of the source; of each unit of the source,
-    # the number of the unit that attends to it most.
-    units: tuple[int, ...] = ()
-    attending: tuple[int, ...] = ()
-
-
-class SearchSettings(NamedTuple):
-    """The settings of a beam search."""
-
-    beam_size: int
-    length_penalty: float
-    n_best: int
-    bos_id: int
-    eos_id: int
-    token_scores: bool = False  # whether hypotheses get them
-
-    def refuse_wrong(self) -> None:
-        """Raise UserError if a setting, an option of translate, is out of range."""
-        refuse_outside("--beam-size", self.beam_size, BEAM_SIZE)
-        refuse_outside("--length-penalty", self.length_penalty, LENGTH_PENALTY)
-        if not 1 <= self.n_best <= self.beam_size:
-            raise WrongUsageError(
-                f"--n-best {self.n_best} must be at least 1 and at most "
-                f"--beam-size {self.beam_size}."
-            )
-
-
-class Hypothesis(NamedTuple):
-    """A translation that has ended."""
-
-    tokens: tuple[int, ...]  # without </s>
-    log_probability: float  # of the tokens and </s>
-    score: float  # the log-probability over the length penalty
-    token_scores: tuple[float, ...] = ()  # log-probability of each token and of </s>, if asked for
-    attended: Attended | None = None  # if asked for
-
-
-class Found(NamedTuple):
-    """The best hypotheses of one sentence, best first, or why it has none."""
-
-    number: int  # the number of the sentence, counted from 0 in the order of admission
-    hypotheses: tuple[Hypothesis, ...]
-    error: str | None = None
-
-
-class Candidates(NamedTuple):
-    """The best continuations of each slot's live hypotheses by one token, best first."""
-
-    scores: Array  # B C, log-probabilities; -inf if there are fewer than C
-    parents: Array  # B C, the place in the beam of the hypothesis that is continued
-    tokens: Array  # B C
-
-    @classmethod
-    def nothing(cls, num_slots: int, number: int) -> Candidates:
-        """Return room for ``number`` candidates of each slot, with the score of none: -inf."""
-        zeros = np.zeros((num_slots, number), np.int64)
-        return cls(np.full(zeros.shape, -np.inf, np.float32), zeros, zeros.copy())
-
-    @classmethod
-    def best_of(cls, totals: Array, tokens: Array, number: int) -> Candidates:
-        """Return the ``number`` best continuations of each slot.
-
-        ``totals`` and ``tokens`` [B, K, any] are the scores and the last tokens of continuations,
-        those of each hypothesis in the order in which equal ones are to come.
-        """
-        num_slots, _, num_continuations = totals.shape
-        totals, tokens = totals.reshape(num_slots, -1), tokens.reshape(num_slots, -1)
-        if (missing := number - totals.shape[1]) > 0:
-            # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
-            # filled in has probability 0, so it is never continued; its parent means nothing.
-            totals = np.pad(totals, ((0, 0), (0, missing)), constant_values=-np.inf)
-            tokens = np.pad(tokens, ((0, 0), (0, missing)))
-        best = np.argsort(-totals, axis=1, kind="stable")[:, :number]
-        slots = np.arange(num_slots)[:, None]
-        return cls(totals[slots, best], best // num_continuations, tokens[slots, best])
-
-    def of(self, slots: slice) -> Candidates:
-        """Return those of ``slots`` only."""
-        return type(self)(*(each[slots] for each in self))
-
-    def put(self, slots: Array, others: Candidates) -> None:
-        """Write ``others``, which may be fewer of each, into ``slots``."""
-        for own, other in zip(self, others, strict=True):
-            own[slots, : other.shape[1]] = other
 
 
 def length_penalty(length: Any, alpha: Any) -> Any:
     """Return GNMT's lp = ((5 + length) / 6) ^ alpha; ``length`` includes </s>."""
     return ((5.0 + length) / 6.0) ** alpha
-
-
-def nearest_exponent(alpha: float) -> float:
-    """Return the p for which length^p, the penalty of other programs, grows as ours does."""
-    return round(alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
 
 
 def ranks_in_beam(lives: Any, ranks: Any) -> Any:

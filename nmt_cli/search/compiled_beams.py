@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Kernels
-from nmt_cli.search.beams import Array, Beams, Candidates, Found, SearchSettings
+from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.search.beams import Beams
+from nmt_cli.search.logits import Candidates
+from nmt_cli.search.sentences import Found, SearchSettings
 
 OF_SLOTS = ("numbers", "lengths", "longest", "beam_sizes", "ends_needed", "num_ended")
 

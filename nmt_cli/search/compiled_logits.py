@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Kernels
-from nmt_cli.search.beams import Array, Candidates
-from nmt_cli.search.logits import Restrictions
+from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.search.logits import Candidates, Restrictions
 from nmt_cli.search.sampling import Sampling
 
 BLOCK = 64  # as in sampling.c

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.search.beams import Array, Candidates
-from nmt_cli.search.logits import Banned, Logits, Restrictions
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.search.logits import Banned, Candidates, Logits, Restrictions
 from nmt_cli.search.rules.phrases import ANY_NUMBER, REQUIRED, RequiredPhrases
 from nmt_cli.search.rules.rule import SlotStates, rows_of
 

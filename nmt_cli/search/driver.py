@@ -14,15 +14,15 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import means_full_memory
-from nmt_cli.search.beams import Found, SearchSettings
-from nmt_cli.search.choice import Choice
-from nmt_cli.search.rules.rule import Rule
+from nmt_cli.search.rules.rule import Choice, Rule
 from nmt_cli.search.search import BeamSearch, Search, StepModel
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import (
     Cause,
     Failure,
+    Found,
     Outcome,
+    SearchSettings,
     Sentence,
     failure_of,
     outcome_of,

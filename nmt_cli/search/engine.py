@@ -1,27 +1,29 @@
-"""Searches sentences with models, in the way that suits the rules, the models and the device."""
+"""Searches sentences with models, in the way that suits the rules, the models and the device.
+
+Legend: R rows of hypotheses, V vocabulary, B new sentences.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from importlib.util import find_spec
+from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nmt_cli.hardware.choices import Computing
-from nmt_cli.messages import logs
-from nmt_cli.model.compiled.kernels import Kernels, NoKernelsError, load_kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.recipe.model_values import ModelShape
-from nmt_cli.search.beams import SearchSettings
-from nmt_cli.search.choice import Choice
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import Driver, Finish
-from nmt_cli.search.ensemble import Ensemble
-from nmt_cli.search.rules.rule import Rule
-from nmt_cli.search.search import BeamSearch, Search, StepModel
+from nmt_cli.search.logits import Logits
+from nmt_cli.search.rules.rule import Choice, Rule
+from nmt_cli.search.search import BeamSearch, Search, StepInput, StepModel
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import SearchSettings, Sentence
 
 if TYPE_CHECKING:
+    from nmt_cli.model.transformer import Transformer
     from nmt_cli.search.graphed.model import GraphedTransformer
 
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
@@ -39,15 +41,6 @@ PREPARED_SHARE = {"cpu": 1 / 4, "cuda": 1.0}
 
 
 TicketedSentence = tuple[Any, Sentence]  # with what its line recognizes it by
-
-
-class PreparedModels(NamedTuple):
-    """Models that are prepared for searches, by the library for CPUs or by torch."""
-
-    models: Sequence[Any]  # in the precision in which they translate
-    chosen: dict[str, str]  # what "auto" became
-    graphed: "GraphedTransformer | None" = None  # for sentences without rules
-    computing: Callable[[], AbstractContextManager[Any]] = nullcontext
 
 
 class SearchOfRules(Search):
@@ -84,10 +77,22 @@ class SearchEngine:
         Raises UserError if ``computing`` asks for what is not possible here.
         """
         self.settings, self._rules, self._choice = settings, rules, choice
-        prepared = _prepared(models, settings, computing)
-        self.model, self.chosen = prepared.models[0], prepared.chosen
-        self._graphed = prepared.graphed
-        self._computing, steps = prepared.computing, list(map(step_model, prepared.models))
+        self._graphed: GraphedTransformer | None = None  # for sentences without rules
+        self._computing: Callable[[], AbstractContextManager[Any]] = nullcontext
+        if isinstance(models[0], PackedModel):
+            self.chosen = {"device": "cpu", "precision": models[0].precision}
+        else:
+            from nmt_cli.search import torch_models  # it imports torch
+
+            models, self.chosen = torch_models.prepared(models, computing.precision)
+            if not isinstance(models[0], PackedModel):
+                device = models[0].output_weight.device
+                self._computing = partial(torch_models.without_gradients, device)
+                if computing.cuda_graphs and len(models) == 1 and device.type == "cuda":
+                    from nmt_cli.search.graphed.model import GraphedTransformer
+
+                    self._graphed = GraphedTransformer(models[0], settings)
+        self.model, steps = models[0], list(map(step_model, models))
         self._model: StepModel = steps[0] if len(steps) == 1 else Ensemble(steps)
         # Whether a library computes the layers, with copies of the weights.
         self.is_compiled = self._model.kernels is not None
@@ -176,46 +181,65 @@ class SearchEngine:
             self.free_caches()
 
 
-def _prepared(
-    models: Sequence[Any], settings: SearchSettings, computing: Computing
-) -> PreparedModels:
-    first = models[0]
-    if isinstance(first, PackedModel):
-        chosen = {"device": "cpu", "precision": first.precision}
-        return PreparedModels(models, chosen)
-    from nmt_cli.search.torch_models import prepared_by_torch  # it imports torch
+class Ensemble:
+    """A ``StepModel`` of several: a token's probability is the mean of theirs.
 
-    return prepared_by_torch(models, settings, computing)
+    Not to be shared between threads.
+    """
+
+    def __init__(self, models: Sequence[StepModel]) -> None:
+        self._models = models
+        self.kernels = models[0].kernels
+
+    def reset(self, num_slots: int, beam_size: int) -> None:
+        """Empty the caches of all models."""
+        for model in self._models:
+            model.reset(num_slots, beam_size)
+
+    def encode(
+        self, sentences: Sequence[Sequence[int]], start_mark: int
+    ) -> tuple[list[tuple[Any, ...]], Logits]:
+        """Return what each model makes of each sentence, and the means [B, V] for first tokens."""
+        encoded: list[Sequence[Any]] = []
+
+        def of_models() -> Iterator[Logits]:  # only the logits of one model are in memory
+            for model in self._models:
+                own, logits = model.encode(sentences, start_mark)
+                encoded.append(own)
+                yield logits
+
+        logits = of_models()
+        mean = next(logits).mean_with(logits)
+        return list(zip(*encoded, strict=True)), mean
+
+    def start(self, slots: Sequence[int], encoded: Sequence[tuple[Any, ...]]) -> None:
+        """Put a new sentence into each of ``slots`` of all models."""
+        for model, own in zip(self._models, zip(*encoded, strict=True), strict=True):
+            model.start(slots, own)
+
+    def step(self, state: StepInput) -> Logits:
+        """Return the logarithms [R, V] of the mean probabilities of the next tokens."""
+        first, *others = self._models
+        return first.step(state).mean_with(model.step(state) for model in others)
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these, in all models."""
+        for model in self._models:
+            model.keep_slots(slots)
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Empty the caches of ``slots`` in all models."""
+        for model in self._models:
+            model.forget(slots)
 
 
-def step_model(model: Any) -> StepModel:
+def step_model(model: PackedModel | Transformer) -> StepModel:
     """Return a model, packed or a Transformer, as a search takes it."""
     if isinstance(model, PackedModel):
         return CompiledTransformer(model)
     from nmt_cli.search.incremental import CachedTransformer  # it imports torch
 
     return CachedTransformer(model)
-
-
-_warned_of = set[str]()  # why there is no library
-
-
-def kernels_for(device: str) -> Kernels | None:
-    """Return the library for CPUs; None on a GPU, and where there is none, with one warning.
-
-    Raises UserError if it was built from other sources, or if there is no torch in its place.
-    """
-    if device != "cpu":
-        return None
-    try:
-        return load_kernels()
-    except NoKernelsError as error:
-        if find_spec("torch") is None:
-            raise
-        if str(error) not in _warned_of:
-            _warned_of.add(str(error))
-            logs.warning(f"torch translates, several times as slowly, because {error}")
-        return None
 
 
 def default_max_tokens(config: ModelShape, device: str) -> int:

@@ -11,10 +11,51 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from nmt_cli.search.beams import Array, Candidates
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.sampling import Sampling
 
 Own = TypeVar("Own", bound="Logits")
+
+
+class Candidates(NamedTuple):
+    """The best continuations of each slot's live hypotheses by one token, best first."""
+
+    scores: Array  # B C, log-probabilities; -inf if there are fewer than C
+    parents: Array  # B C, the place in the beam of the hypothesis that is continued
+    tokens: Array  # B C
+
+    @classmethod
+    def nothing(cls, num_slots: int, number: int) -> Candidates:
+        """Return room for ``number`` candidates of each slot, with the score of none: -inf."""
+        zeros = np.zeros((num_slots, number), np.int64)
+        return cls(np.full(zeros.shape, -np.inf, np.float32), zeros, zeros.copy())
+
+    @classmethod
+    def best_of(cls, totals: Array, tokens: Array, number: int) -> Candidates:
+        """Return the ``number`` best continuations of each slot.
+
+        ``totals`` and ``tokens`` [B, K, any] are the scores and the last tokens of continuations,
+        those of each hypothesis in the order in which equal ones are to come.
+        """
+        num_slots, _, num_continuations = totals.shape
+        totals, tokens = totals.reshape(num_slots, -1), tokens.reshape(num_slots, -1)
+        if (missing := number - totals.shape[1]) > 0:
+            # If the vocabulary is tiny, one hypothesis has fewer continuations than that. What is
+            # filled in has probability 0, so it is never continued; its parent means nothing.
+            totals = np.pad(totals, ((0, 0), (0, missing)), constant_values=-np.inf)
+            tokens = np.pad(tokens, ((0, 0), (0, missing)))
+        best = np.argsort(-totals, axis=1, kind="stable")[:, :number]
+        slots = np.arange(num_slots)[:, None]
+        return cls(totals[slots, best], best // num_continuations, tokens[slots, best])
+
+    def of(self, slots: slice) -> Candidates:
+        """Return those of ``slots`` only."""
+        return type(self)(*(each[slots] for each in self))
+
+    def put(self, slots: Array, others: Candidates) -> None:
+        """Write ``others``, which may be fewer of each, into ``slots``."""
+        for own, other in zip(self, others, strict=True):
+            own[slots, : other.shape[1]] = other
 
 
 class Banned(NamedTuple):

@@ -10,11 +10,10 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
 from nmt_cli.hardware.gpus import device_name
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.kernels import Kernels, kernels_for
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model_directory import Model, open_model
 from nmt_cli.recipe.model_settings import ModelSettings
-from nmt_cli.search import engine
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
@@ -49,7 +48,7 @@ def load_models(
     another tokenizer or writes trees in another notation.
     """
     chosen = device_name(device)
-    load, of_all = _loading(chosen, precision, engine.kernels_for(chosen))
+    load, of_all = _loading(chosen, precision, kernels_for(chosen))
     first: Model | None = None
     members = []
     for each in (path, *ensemble):

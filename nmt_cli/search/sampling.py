@@ -4,12 +4,12 @@ Each sample is a search of its own with a beam of 1, so any number of samples of
 the slots with those of other sentences.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.recipe.search_ranges import (
     NUM_SAMPLES,
     SEED,
@@ -18,8 +18,6 @@ from nmt_cli.recipe.search_ranges import (
     TOP_P,
     refuse_outside,
 )
-from nmt_cli.search.beams import Array, SearchSettings
-from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence
 
 SAMPLING = "sampling"  # the key of a sample's random numbers in ``Sentence.rule_data``
 
@@ -77,52 +75,3 @@ class Sampling(NamedTuple):
         refuse_outside("--sample-top-k", self.top_k, TOP_K)
         refuse_outside("--sample-top-p", self.top_p, TOP_P)
         refuse_outside("--n-best with --sample", num_samples, NUM_SAMPLES)
-
-    def search_settings(
-        self, settings: SearchSettings, num_samples: int, beam_size: int | None
-    ) -> SearchSettings:
-        """Return the settings for the search of a sample; a ``beam_size`` has no effect.
-
-        Raises UserError if there is one, or if a setting is out of range.
-        """
-        self.refuse_wrong(num_samples)
-        if beam_size is not None:
-            raise WrongUsageError("--beam-size is not for --sample, which draws --n-best samples.")
-        return settings._replace(beam_size=1, n_best=1)
-
-    def samples_of(
-        self, sentences: Iterable[Sentence], line: int, num_samples: int
-    ) -> list[Sentence]:
-        """Return each of ``sentences``, the parts of a line, once for each sample.
-
-        What is drawn depends on the seed, the number of the line and the part, and the rank of the
-        sample. It depends neither on the number of samples nor on other lines.
-        """
-        keys = [
-            (sentence, key_of((self.seed, line, part, rank)))
-            for part, sentence in enumerate(sentences)
-            for rank in range(num_samples)
-        ]
-        return [
-            sentence._replace(rule_data={**sentence.rule_data, SAMPLING: key}, n_best=1)
-            for sentence, key in keys
-        ]
-
-
-def gathered(outcomes: Sequence[Outcome], num_samples: int) -> list[Outcome]:
-    """Return the outcome of each sentence; ``outcomes`` are those of its samples, one by one.
-
-    The hypotheses stay in the order in which they were drawn. A sample that nothing could continue
-    is left out if another one of its sentence has an end.
-    """
-    merged: list[Outcome] = []
-    for start in range(0, len(outcomes), num_samples):
-        samples = outcomes[start : start + num_samples]
-        drawn = [sample for sample in samples if not isinstance(sample, Failure)]
-        failures = [sample for sample in samples if isinstance(sample, Failure)]
-        failures.sort(key=lambda failure: failure.cause is Cause.IMPOSSIBLE)  # this one last
-        if drawn and all(failure.cause is Cause.IMPOSSIBLE for failure in failures):
-            merged.append(tuple(hypothesis for sample in drawn for hypothesis in sample))
-        else:
-            merged.append(failures[0])
-    return merged

@@ -16,21 +16,21 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Kernels
-from nmt_cli.search.beams import (
-    NOT_A_NUMBER,
-    Array,
-    Beams,
-    Candidates,
-    Found,
-    SearchSettings,
-)
-from nmt_cli.search.choice import BestCandidates, Choice
+from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.search.beams import NOT_A_NUMBER, Beams
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_logits import CompiledLogits
-from nmt_cli.search.logits import NOTHING, Logits
-from nmt_cli.search.rules.rule import LongestOutput, NeverStart, Rule, SlotStates, rows_of
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.logits import NOTHING, Candidates, Logits
+from nmt_cli.search.rules.rule import (
+    BestCandidates,
+    Choice,
+    LongestOutput,
+    NeverStart,
+    Rule,
+    SlotStates,
+    rows_of,
+)
+from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 
 # The number of slots is one of so many between two powers of two, because each change of it copies
 # the slots. The library computes no free slots, so there they are added up to a power of two, and

@@ -1,18 +1,44 @@
-"""What a search takes and returns: sentences, and their hypotheses or failures."""
+"""What a search takes and returns: settings and sentences, and hypotheses or failures.
+
+Sentence pairs are for models that read a given translation instead of searching for one.
+
+Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from nmt_cli.messages.errors import NoTextError, means_full_memory
-from nmt_cli.search.beams import Found, Hypothesis
+from nmt_cli.messages.errors import NoTextError, WrongUsageError, means_full_memory
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
+from nmt_cli.search.rules.rule import Choice
+from nmt_cli.search.sampling import SAMPLING, Sampling, key_of
 
-if TYPE_CHECKING:
-    from nmt_cli.search.choice import Choice
+
+class SearchSettings(NamedTuple):
+    """The settings of a beam search."""
+
+    beam_size: int
+    length_penalty: float
+    n_best: int
+    bos_id: int
+    eos_id: int
+    token_scores: bool = False  # whether hypotheses get them
+
+    def refuse_wrong(self) -> None:
+        """Raise UserError if a setting, an option of translate, is out of range."""
+        refuse_outside("--beam-size", self.beam_size, BEAM_SIZE)
+        refuse_outside("--length-penalty", self.length_penalty, LENGTH_PENALTY)
+        if not 1 <= self.n_best <= self.beam_size:
+            raise WrongUsageError(
+                f"--n-best {self.n_best} must be at least 1 and at most "
+                f"--beam-size {self.beam_size}."
+            )
 
 
 class Sentence(NamedTuple):
@@ -34,6 +60,36 @@ class Sentence(NamedTuple):
     def has_rules(self) -> bool:
         """Whether rules or a choice of its own decide what may follow."""
         return self.choice is not None or bool(self.rule_data)
+
+
+class Attended(NamedTuple):
+    """The places of the greatest attention of one output."""
+
+    tokens: tuple[int, ...]  # of each token: the place of a token of the source
+    words: tuple[int, ...]  # of each word: the number of a word of the source
+    num_source_words: int
+    # If asked for: of each unit, the number of a unit of the source; of each unit of the source,
+    # the number of the unit that attends to it most.
+    units: tuple[int, ...] = ()
+    attending: tuple[int, ...] = ()
+
+
+class Hypothesis(NamedTuple):
+    """A translation that has ended."""
+
+    tokens: tuple[int, ...]  # without </s>
+    log_probability: float  # of the tokens and </s>
+    score: float  # the log-probability over the length penalty
+    token_scores: tuple[float, ...] = ()  # log-probability of each token and of </s>, if asked for
+    attended: Attended | None = None  # if asked for
+
+
+class Found(NamedTuple):
+    """The best hypotheses of one sentence, best first, or why it has none."""
+
+    number: int  # the number of the sentence, counted from 0 in the order of admission
+    hypotheses: tuple[Hypothesis, ...]
+    error: str | None = None
 
 
 class Cause(Enum):
@@ -79,3 +135,60 @@ def failure_of(error: Exception) -> Failure | None:
     if means_full_memory(error):
         return NO_MEMORY
     return None
+
+
+class SentencePair(NamedTuple):
+    """A source and its translation as ids of pieces, without marks of start and end."""
+
+    source: Sequence[int]
+    target: Sequence[int]
+
+
+class AttentionWeights(NamedTuple):
+    """The attention weights of one sentence pair; those of a query sum to 1.
+
+    Row t of the decoder reads the t-th token of <s> and the target, and predicts the t-th token of
+    the target and </s>.
+    """
+
+    encoder: Array  # N H S S
+    decoder: Array  # N H T T
+    memory: Array  # N H T S
+
+
+def samples_of(
+    sentences: Iterable[Sentence], sampling: Sampling, line: int, num_samples: int
+) -> list[Sentence]:
+    """Return each of ``sentences``, the parts of a line, once for each sample.
+
+    What is drawn depends on the seed, the number of the line and the part, and the rank of the
+    sample. It depends neither on the number of samples nor on other lines.
+    """
+    keys = [
+        (sentence, key_of((sampling.seed, line, part, rank)))
+        for part, sentence in enumerate(sentences)
+        for rank in range(num_samples)
+    ]
+    return [
+        sentence._replace(rule_data={**sentence.rule_data, SAMPLING: key}, n_best=1)
+        for sentence, key in keys
+    ]
+
+
+def gathered(outcomes: Sequence[Outcome], num_samples: int) -> list[Outcome]:
+    """Return the outcome of each sentence; ``outcomes`` are those of its samples, one by one.
+
+    The hypotheses stay in the order in which they were drawn. A sample that nothing could continue
+    is left out if another one of its sentence has an end.
+    """
+    merged: list[Outcome] = []
+    for start in range(0, len(outcomes), num_samples):
+        samples = outcomes[start : start + num_samples]
+        drawn = [sample for sample in samples if not isinstance(sample, Failure)]
+        failures = [sample for sample in samples if isinstance(sample, Failure)]
+        failures.sort(key=lambda failure: failure.cause is Cause.IMPOSSIBLE)  # this one last
+        if drawn and all(failure.cause is Cause.IMPOSSIBLE for failure in failures):
+            merged.append(tuple(hypothesis for sample in drawn for hypothesis in sample))
+        else:
+            merged.append(failures[0])
+    return merged

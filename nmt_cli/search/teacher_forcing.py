@@ -1,13 +1,10 @@
-"""A pass over given translations: the decoder reads the target instead of searching for it.
-
-Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces.
-"""
+"""A pass over given translations: the decoder reads the target instead of searching for it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -16,29 +13,10 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.compiled.sentences import Sentences, Weights
-from nmt_cli.search.beams import Array
+from nmt_cli.search.sentences import AttentionWeights, SentencePair
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
-
-
-class SentencePair(NamedTuple):
-    """A source and its translation as ids of pieces, without marks of start and end."""
-
-    source: Sequence[int]
-    target: Sequence[int]
-
-
-class AttentionWeights(NamedTuple):
-    """The attention weights of one sentence pair; those of a query sum to 1.
-
-    Row t of the decoder reads the t-th token of <s> and the target, and predicts the t-th token of
-    the target and </s>.
-    """
-
-    encoder: Array  # N H S S
-    decoder: Array  # N H T T
-    memory: Array  # N H T S
 
 
 class TeacherForcing(Protocol):
@@ -74,9 +52,9 @@ def teacher_forcing(
     """
     if isinstance(model, PackedModel):
         return CompiledForcing(model, tokenizer)
-    from nmt_cli.search.torch_forcing import torch_forcing
+    from nmt_cli.search.torch_forcing import TorchForcing  # it imports torch
 
-    return torch_forcing(model, tokenizer, precision)
+    return TorchForcing(model, tokenizer, precision)
 
 
 class CompiledForcing:

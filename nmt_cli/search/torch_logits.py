@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
-from nmt_cli.search.beams import Array, Candidates
-from nmt_cli.search.logits import Permitted, Restrictions
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.search.logits import Candidates, Permitted, Restrictions
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.top_k import log_normalizers, rows_at_once, top_k
 

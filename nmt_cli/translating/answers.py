@@ -15,7 +15,8 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
-from nmt_cli.search.beams import Hypothesis, length_penalty
+from nmt_cli.search.beams import length_penalty
+from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.copied_outputs import CopiedOutputs
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.encoded_texts import KnownText

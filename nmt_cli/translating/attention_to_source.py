@@ -15,9 +15,8 @@ from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces, words_of_piec
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import ModelSettings, alignment_layer
-from nmt_cli.search.beams import Attended, Found
-from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import AttentionWeights, SentencePair, teacher_forcing
+from nmt_cli.search.sentences import Attended, AttentionWeights, Found, Sentence, SentencePair
+from nmt_cli.search.teacher_forcing import teacher_forcing
 
 if TYPE_CHECKING:
     from nmt_cli.model.compiled.packed_model import PackedModel

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
-from nmt_cli.search.beams import Hypothesis
 from nmt_cli.search.rules.phrases import Constraint, Phrase
+from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.copies import Copy
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.unit_spans import places_of_pieces

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.search.beams import Array
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
 from nmt_cli.translating.protection import Match
 from nmt_cli.translating.target_phrases import TargetPhrases

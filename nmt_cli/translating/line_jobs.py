@@ -9,14 +9,14 @@ from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
-from nmt_cli.search.beams import Hypothesis
-from nmt_cli.search.sampling import gathered
 from nmt_cli.search.sentences import (
     Cause,
     Failure,
+    Hypothesis,
     Outcome,
     Sentence,
     failure_of,
+    gathered,
 )
 from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.recipe.model_settings import ModelSettings
-from nmt_cli.search.beams import SearchSettings
-from nmt_cli.search.choice import Choice, SampledCandidates
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.driver import Finish
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix
-from nmt_cli.search.rules.rule import MinimumLength, NoRepeatedNgrams, Rule
+from nmt_cli.search.rules.rule import (
+    Choice,
+    MinimumLength,
+    NoRepeatedNgrams,
+    Rule,
+    SampledCandidates,
+)
+from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.wanted_output import WantedOutputs
 

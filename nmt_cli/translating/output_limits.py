@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES, NO_REPEAT_NGRAM
-from nmt_cli.search.beams import SearchSettings
+from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.translating.request import Request
 
 if TYPE_CHECKING:

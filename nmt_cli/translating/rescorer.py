@@ -23,12 +23,8 @@ from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.driver import ends_the_device, warn_of_passed
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import Cause, Failure, failure_of
-from nmt_cli.search.teacher_forcing import (
-    SentencePair,
-    mean_of_models,
-    teacher_forcing,
-)
+from nmt_cli.search.sentences import Cause, Failure, SentencePair, failure_of
+from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
 from nmt_cli.translating.encoded_texts import KnownText, encode_each
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.pictures.attention import KINDS, Attention
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.model_values import ModelShape
-from nmt_cli.search.teacher_forcing import SentencePair, teacher_forcing
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.teacher_forcing import teacher_forcing
 
 if TYPE_CHECKING:
     from nmt_cli.model.compiled.packed_model import PackedModel

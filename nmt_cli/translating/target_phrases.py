@@ -18,7 +18,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
-from nmt_cli.search.beams import Array
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.rules.phrases import (
     MOST_PHRASES,
     MOST_PIECES,

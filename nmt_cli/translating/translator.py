@@ -10,13 +10,13 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import LinesFailedError
+from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.messages.removed import refuse_removed
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
-from nmt_cli.search.beams import SearchSettings
 from nmt_cli.search.members import load_models
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.translating.answers import AnswerOptions, Answers
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
@@ -354,6 +354,9 @@ def _search_settings(
         token_scores,
     )
     if sampling is not None:
-        search = sampling.search_settings(search, n_best, beam_size)
+        sampling.refuse_wrong(n_best)
+        if beam_size is not None:
+            raise WrongUsageError("--beam-size is not for --sample, which draws --n-best samples.")
+        search = search._replace(beam_size=1, n_best=1)
     search.refuse_wrong()
     return search

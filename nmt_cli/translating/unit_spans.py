@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.recipe.model_settings import TextSettings
-from nmt_cli.search.beams import Hypothesis
+from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.segments import Span
 
 # Characters in which a piece is looked for if normalization has changed the text before it.

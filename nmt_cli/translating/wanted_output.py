@@ -19,7 +19,7 @@ from nmt_cli.search.rules.phrases import (
     RequiredPhrases,
 )
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import Sentence, samples_of
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
@@ -190,7 +190,7 @@ class WantedOutputs:
             )
             sentences.append(sentence)
         if self.sampling is not None:
-            return self.sampling.samples_of(sentences, wanted.line, wanted.n_best)
+            return samples_of(sentences, self.sampling, wanted.line, wanted.n_best)
         return sentences
 
     def _of_part(self, wanted: Wanted, part: Part, *, is_first: bool) -> Wanted:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.links import Links
 from nmt_cli.files.lines import one_line
-from nmt_cli.search.beams import Hypothesis
+from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.over_long import Part
 

@@ -22,8 +22,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
 from nmt_cli.pictures.attention import as_json
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import teacher_forced
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.translating import shown_attention
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe
@@ -88,7 +88,7 @@ def test_json_holds_the_weights_of_the_given_translation(call, models):
     _, tokenizer, model, *_ = load_model(models / "words")
     pair = SentencePair([3, 4, 0], [6, 8, 9, 7])  # the three marks come first
     assert tokenizer.encode(TARGET) == pair.target
-    (expected,) = teacher_forced(model, [pair], tokenizer, layers_with_weights=[0, 1]).weights
+    (expected,) = TorchForcing(model, tokenizer).attention([pair], [0, 1])
     for name, weights in record["weights"].items():
         assert np.allclose(weights, getattr(expected, name), atol=1e-5)
 

@@ -9,7 +9,7 @@ from nmt_cli.commands import export
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair
+from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES

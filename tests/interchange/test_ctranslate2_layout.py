@@ -13,8 +13,8 @@ from nmt_cli.interchange.ctranslate2.exporter import (
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import teacher_forced
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
@@ -92,8 +92,8 @@ def test_the_variables_compute_what_the_model_computes(make_model, options):
         options=options_of(config),
     )
     found = transformer.log_probabilities([*SOURCE, *end], [exported.start_id, *TARGET])
-    forced = teacher_forced(loaded.model, [SentencePair(SOURCE, TARGET)], loaded.tokenizer)
-    expected = loaded.model.project(forced.rows).log_softmax(1).detach().numpy()
+    pairs = TorchForcing(loaded.model, loaded.tokenizer).packed([SentencePair(SOURCE, TARGET)])
+    expected = loaded.model.project(loaded.model(*pairs)).log_softmax(1).detach().numpy()
     assert np.abs(found - expected).max() < 2e-5
 
 

@@ -16,8 +16,8 @@ from nmt_cli.interchange.huggingface.exporter import (
 )
 from nmt_cli.interchange.tensor_names import sines_first
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import teacher_forced
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
@@ -107,8 +107,8 @@ def test_the_tensors_compute_what_the_model_computes(make_model, options):
     source = [*SOURCE, loaded.tokenizer.eos_id]
     start = len(exported.pieces) if has_pad(exported) else exported.start_id
     found = transformer.log_probabilities(source, [start, *TARGET])[:, : len(exported.pieces)]
-    forced = teacher_forced(loaded.model, [SentencePair(SOURCE, TARGET)], loaded.tokenizer)
-    expected = loaded.model.project(forced.rows).log_softmax(1).detach().numpy()
+    pairs = TorchForcing(loaded.model, loaded.tokenizer).packed([SentencePair(SOURCE, TARGET)])
+    expected = loaded.model.project(loaded.model(*pairs)).log_softmax(1).detach().numpy()
     assert np.abs(found - expected).max() < 2e-5
 
 

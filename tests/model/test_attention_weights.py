@@ -4,12 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.model.attention import (
-    MemoryAttention,
-    SelfAttention,
-    weights_to_memory,
-    weights_within,
-)
+from nmt_cli.model.attention import MemoryAttention, SelfAttention
+from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.packing import pack
 
 HEADS, D_MODEL = 5, 20
@@ -36,7 +32,7 @@ def test_self_attention_has_torchs_weights(causal):
     batch = packed([9, 1, 14])
     attention, rows = SelfAttention(D_MODEL, HEADS, 4, 4), rows_of(batch)
     theirs = torchs([attention.queries_keys_values.weight])
-    found = weights_within(attention, rows, batch, causal=causal)
+    found = attention.weights(rows, AttentionLayout(batch, batch), causal=causal)
     for weights, sentence in zip(found, rows.split(batch.lengths), strict=True):
         length = len(sentence)
         future = torch.ones(length, length, dtype=torch.bool).triu(1) if causal else None
@@ -51,7 +47,7 @@ def test_attention_to_the_memory_has_torchs_weights():
     attention = MemoryAttention(D_MODEL, HEADS, 4, 4)
     rows, memory = rows_of(target), rows_of(source)
     theirs = torchs([attention.queries.weight, attention.keys_values.weight])
-    found = weights_to_memory(attention, rows, memory, target, source)
+    found = attention.weights(rows, memory, AttentionLayout(target, source))
     parts = (rows.split(TARGET_LENGTHS), memory.split(SOURCE_LENGTHS))
     for weights, queries, keys in zip(found, *parts, strict=True):
         _, expected = theirs(queries[None], keys[None], keys[None], average_attn_weights=False)
@@ -63,9 +59,9 @@ def test_spare_rows_belong_to_no_sentence():
     batch = packed([30, 57])
     assert len(batch.tokens) > batch.num_tokens
     attention, rows = SelfAttention(D_MODEL, HEADS, 3, 7), rows_of(batch)
-    found = weights_within(attention, rows, batch, causal=False)
+    found = attention.weights(rows, AttentionLayout(batch, batch), causal=False)
     rows[batch.num_tokens :] = torch.nan
-    again = weights_within(attention, rows, batch, causal=False)
+    again = attention.weights(rows, AttentionLayout(batch, batch), causal=False)
     assert [len(weights[0]) for weights in found] == [30, 57]
     assert all(map(torch.equal, found, again))
 
@@ -73,6 +69,7 @@ def test_spare_rows_belong_to_no_sentence():
 def test_weights_of_a_model_in_bf16_are_fp32():
     attention = SelfAttention(D_MODEL, HEADS, 4, 4).bfloat16()
     batch = packed([6])
-    (weights,) = weights_within(attention, rows_of(batch).bfloat16(), batch, causal=True)
+    rows = rows_of(batch).bfloat16()
+    (weights,) = attention.weights(rows, AttentionLayout(batch, batch), causal=True)
     assert weights.dtype is torch.float32
     assert torch.allclose(weights.sum(2), torch.ones(HEADS, 6), atol=1e-6)

@@ -11,12 +11,12 @@ import torch
 
 from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.messages.errors import UserError
+from nmt_cli.model.compiled import kernels as kernels_module
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search import engine
 from tests.fake_models import ByteTokenizer, packed_model, tiny_recipe, translator_of
 from tests.rounded_model import at_precision
 
@@ -195,7 +195,7 @@ def test_arrays_that_c_would_read_wrongly_are_refused(kernels):
 def test_bf16_is_fp32_where_the_cpu_has_no_instructions(monkeypatch, caplog):
     if not LEVELS["v3"] <= read_cpu().flags:
         pytest.skip("the level without these instructions is for other CPUs")
-    monkeypatch.setattr(engine, "load_kernels", lambda: Kernels("v3"))
+    monkeypatch.setattr(kernels_module, "load_kernels", lambda: Kernels("v3"))
     recipe, tokenizer = tiny_recipe(), ByteTokenizer()
     model = Transformer(recipe.model, tokenizer.size)
     lines = ["a b", "abc"]
@@ -210,7 +210,7 @@ def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
     def none() -> Kernels:
         raise NoKernelsError("library.so was not built", "Install a compiler")
 
-    monkeypatch.setattr(engine, "load_kernels", none)
+    monkeypatch.setattr(kernels_module, "load_kernels", none)
     recipe, tokenizer = tiny_recipe(), ByteTokenizer()
     model = Transformer(recipe.model, tokenizer.size)
     for _ in range(2):
@@ -219,6 +219,6 @@ def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
         assert all(each.error is None for each in translator.translate(["a b"]))
     (record,) = caplog.records  # once
     assert record.message.endswith("library.so was not built. Install a compiler")
-    monkeypatch.setattr(engine, "find_spec", lambda package: None)
+    monkeypatch.setattr(kernels_module, "find_spec", lambda package: None)
     with pytest.raises(UserError, match=r"^library.so was not built. Install a compiler$"):
-        engine.kernels_for("cpu")
+        kernels_module.kernels_for("cpu")

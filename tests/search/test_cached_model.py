@@ -10,17 +10,17 @@ from torch import nn
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.model.packing import pack
-from nmt_cli.model.precision import at_precision
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import compiled_model
 from nmt_cli.search.attention_cache import GrowingPast
-from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import beam_search
-from nmt_cli.search.ensemble import Ensemble
+from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import StepInput
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import SearchSettings, Sentence
+from nmt_cli.search.torch_models import at_precision
 from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
 
 VOCABULARY_SIZE = 37

@@ -6,12 +6,12 @@ import torch
 
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.beams import Beams, Candidates, SearchSettings
-from nmt_cli.search.choice import BestCandidates
+from nmt_cli.search.beams import Beams
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_model import CompiledPast
-from nmt_cli.search.rules.rule import LongestOutput, NeverStart, SlotStates
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.logits import Candidates
+from nmt_cli.search.rules.rule import BestCandidates, LongestOutput, NeverStart, SlotStates
+from nmt_cli.search.sentences import SearchSettings, Sentence
 from nmt_cli.search.torch_logits import TorchLogits
 from tests.fake_models import packed_model, tiny_recipe
 

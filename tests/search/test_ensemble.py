@@ -14,7 +14,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.driver import beam_search
-from nmt_cli.search.ensemble import Ensemble
+from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator

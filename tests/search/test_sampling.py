@@ -13,11 +13,17 @@ import pytest
 import torch
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.beams import Hypothesis
-from nmt_cli.search.choice import SampledCandidates
 from nmt_cli.search.logits import Banned, Permitted, Restrictions
-from nmt_cli.search.sampling import Sampling, gathered, key_of, uniforms
-from nmt_cli.search.sentences import IMPOSSIBLE, NO_MEMORY, Sentence
+from nmt_cli.search.rules.rule import SampledCandidates
+from nmt_cli.search.sampling import Sampling, key_of, uniforms
+from nmt_cli.search.sentences import (
+    IMPOSSIBLE,
+    NO_MEMORY,
+    Hypothesis,
+    Sentence,
+    gathered,
+    samples_of,
+)
 from nmt_cli.search.torch_logits import drawn_tokens
 from tests.fake_models import BOS, EOS
 from tests.table_search import log_probability, random_table, search, settings
@@ -60,7 +66,7 @@ def exact_probabilities(table, source, longest, sampling, forbidden=()):
 
 def samples(table, sentence, sampling, num_samples, line=1, **options):
     """Return the hypotheses of ``num_samples`` samples."""
-    sentences = sampling.samples_of([sentence], line, num_samples)
+    sentences = samples_of([sentence], sampling, line, num_samples)
     choice = SampledCandidates(sampling)
     found = search(table, sentences, settings(1), num_slots=500, choice=choice, **options)
     return [hypothesis for (hypothesis,) in found]
@@ -132,16 +138,16 @@ def test_draws_depend_on_seed_line_part_and_rank_alone(sampling):
         return [hypothesis.tokens for (hypothesis,) in found]
 
     keyed = [
-        each for line in (1, 2, 3) for each in sampling.samples_of([sentence, sentence], line, 4)
+        each for line in (1, 2, 3) for each in samples_of([sentence, sentence], sampling, line, 4)
     ]
     alone = [drawn([each], 1)[0] for each in keyed]
     assert len(set(alone)) > 20  # lines, parts and ranks differ
     assert drawn(keyed, 100) == alone
     assert drawn(keyed[::-1], 5)[::-1] == alone
-    fewer = [each for line in (1, 2, 3) for each in sampling.samples_of([sentence], line, 2)]
+    fewer = [each for line in (1, 2, 3) for each in samples_of([sentence], sampling, line, 2)]
     assert drawn(fewer, 3) == [alone[i] for i in (0, 1, 8, 9, 16, 17)]
     reseeded = sampling._replace(seed=9)
-    assert drawn(reseeded.samples_of([sentence], 1, 4), 4) != alone[:4]
+    assert drawn(samples_of([sentence], reseeded, 1, 4), 4) != alone[:4]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])  # in bf16, many are equal
@@ -200,7 +206,7 @@ def test_what_is_not_a_number_and_what_has_no_way_on_fails_alone():
 
     for sampling in (Sampling(), Sampling(top_k=7), Sampling(top_p=0.5)):
         sentences = [Sentence((n,), 3, {"forbidden": 1} if n == 3 else {}) for n in range(4)]
-        keyed = [each for n, s in enumerate(sentences) for each in sampling.samples_of([s], n, 1)]
+        keyed = [each for n, s in enumerate(sentences) for each in samples_of([s], sampling, n, 1)]
         choice = SampledCandidates(sampling)
         found = search(strange, keyed, settings(1), 4, [NoWay()], choice)
         assert [len(hypotheses) for hypotheses in found] == [1, 0, 0, 0]

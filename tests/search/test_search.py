@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.search.beams import NOT_A_NUMBER, Candidates, Found, SearchSettings, length_penalty
-from nmt_cli.search.choice import BestCandidates
+from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.driver import beam_search
-from nmt_cli.search.logits import Permitted, Restrictions
+from nmt_cli.search.logits import Candidates, Permitted, Restrictions
+from nmt_cli.search.rules.rule import BestCandidates
 from nmt_cli.search.search import Search
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, TableModel
 from tests.table_search import log_probabilities, log_probability, random_table, search, settings
 

@@ -11,7 +11,8 @@ from nmt_cli.model.compiled import layers
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.search.teacher_forcing import CompiledForcing, SentencePair, mean_of_models
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.teacher_forcing import CompiledForcing, mean_of_models
 from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import ByteTokenizer, packed_model

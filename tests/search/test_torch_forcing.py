@@ -11,8 +11,8 @@ from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import teacher_forced
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from tests.fake_models import BOS, EOS, ByteTokenizer
 
 PAIRS = [
@@ -43,24 +43,22 @@ def weights_of(pair, kind):
 
 
 def forced(model, pairs=PAIRS, layers=(0, 1, 2)):
-    return teacher_forced(model, pairs, ByteTokenizer(), layers_with_weights=layers)
+    return TorchForcing(model, ByteTokenizer()).attention(pairs, layers)
 
 
 @pytest.mark.parametrize(("own", "layer"), [({"decoder_num_layers": 5}, 4), ({}, 2)])
 def test_layers_that_only_the_decoder_has(own, layer):
     model = model_of(decoder_num_heads=4, **own)
-    weights = forced(model, layers=(1, layer)).weights
+    weights = forced(model, layers=(1, layer))
     for pair, found in zip(PAIRS, weights, strict=True):
         source, target = len(pair.source) + 1, len(pair.target) + 1
         num_encoder_layers = 1 if own else 2
         assert found.encoder.shape == (num_encoder_layers, 5, source, source)
         assert found.decoder.shape == (2, 4, target, target)
         assert found.memory.shape == (2, 4, target, source)
-    (only_decoder,) = forced(model, PAIRS[:1], layers=(layer,)).weights
+    (only_decoder,) = forced(model, PAIRS[:1], layers=(layer,))
     assert len(only_decoder.encoder) == (0 if own else 1)
-    assert np.array_equal(
-        only_decoder.memory[0], forced(model, PAIRS[:1], (1, layer)).weights[0].memory[1]
-    )
+    assert np.array_equal(only_decoder.memory[0], forced(model, PAIRS[:1], (1, layer))[0].memory[1])
 
 
 @pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS)
@@ -76,7 +74,7 @@ def test_weights_times_values_are_what_the_core_computes(changes, monkeypatch):
         return output
 
     monkeypatch.setattr(MultiHeadAttention, "_attend", caught)
-    weights = forced(model_of(**changes)).weights
+    weights = forced(model_of(**changes))
     kinds = [("encoder", n) for n in range(3)]
     kinds += [(kind, n) for n in range(3) for kind in ("decoder", "memory")]
     assert len(calls) == len(kinds)
@@ -102,15 +100,16 @@ def test_the_output_is_that_of_the_training_pass():
     ]
     with torch.no_grad():
         expected = model(*packed)
-    assert torch.equal(forced(model).rows, expected)
-    without = forced(model, layers=())
-    assert torch.equal(without.rows, expected)
-    assert without.weights == ()
-    assert without.lengths == (7, 1, 3)
+        expected = model.project(expected).log_softmax(1)
+    scores = TorchForcing(model, ByteTokenizer()).token_scores(PAIRS)
+    assert [len(of_pair) for of_pair in scores] == [7, 1, 3]
+    targets = [token for pair in PAIRS for token in (*pair.target, EOS)]
+    wanted = expected[range(len(targets)), targets].tolist()
+    assert [*chain.from_iterable(scores)] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_weights_are_probabilities_and_see_no_future():
-    for pair, weights in zip(PAIRS, forced(model_of()).weights, strict=True):
+    for pair, weights in zip(PAIRS, forced(model_of()), strict=True):
         source, target = len(pair.source) + 1, len(pair.target) + 1
         assert weights.encoder.shape == (3, 5, source, source)
         assert weights.decoder.shape == (3, 5, target, target)
@@ -123,9 +122,9 @@ def test_weights_are_probabilities_and_see_no_future():
 
 def test_a_pair_has_the_same_weights_alone_and_some_layers_those_of_all():
     model = model_of()
-    together = forced(model).weights
+    together = forced(model)
     for number, pair in enumerate(PAIRS):
-        (alone,) = forced(model, [pair], layers=[0, 2]).weights
+        (alone,) = forced(model, [pair], layers=[0, 2])
         for one, other in zip(alone, together[number], strict=True):
             assert np.allclose(one, other[[0, 2]], atol=1e-5)
 
@@ -138,6 +137,7 @@ def test_nothing_is_left_in_the_model():
     assert not any(module._forward_pre_hooks for module in model.modules())
 
 
-def test_dropout_is_refused():
-    with pytest.raises(AssertionError, match="dropout"):
-        forced(model_of().train())
+def test_there_is_no_dropout():
+    model = model_of(dropout=0.5)
+    expected = TorchForcing(model, ByteTokenizer()).token_scores(PAIRS)
+    assert TorchForcing(model.train(), ByteTokenizer()).token_scores(PAIRS) == expected

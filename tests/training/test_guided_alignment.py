@@ -23,8 +23,8 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.recipe.model_settings import AlignmentHead, text_settings
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import teacher_forced
+from nmt_cli.search.sentences import SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of, linked_pieces
@@ -138,10 +138,8 @@ def alignment_in_loops(guided, objective, pairs):
     tokenizer = guided.corpus.tokenizer
     for source, target, links in zip(*map(split, pairs), strict=True):
         pair = SentencePair(source[:-1].tolist(), target[:-1].tolist())
-        forced = teacher_forced(
-            objective.model.eval(), [pair], tokenizer, layers_with_weights=[head.layer]
-        )
-        weights = forced.weights[0].memory[0, head.head].tolist()
+        (forced,) = TorchForcing(objective.model, tokenizer).attention([pair], [head.layer])
+        weights = forced.memory[0, head.head].tolist()
         for place, linked in enumerate(linked_in_loops(guided, source, target, links)):
             total -= sum(math.log(weights[place][s]) / len(linked) for s in linked)
     return total

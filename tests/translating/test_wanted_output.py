@@ -10,8 +10,9 @@ import torch
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.choice import SampledCandidates
+from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import samples_of
 from nmt_cli.translating.model_search import choice_for, rules_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
@@ -124,7 +125,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
     outputs = wanted_outputs(constraints, longest=constraints.max_length)
     (sentence,) = outputs.sentences([Part([3, 4], "")], (), outputs.wanted(Request("x")))
     sampling = Sampling(seed=3)
-    samples = sampling.samples_of([sentence], 1, 400)
+    samples = samples_of([sentence], sampling, 1, 400)
     choice = SampledCandidates(sampling)
     found = search(flat, samples, settings(1), 400, rules_of(outputs), choice)
     drawn = {hypothesis.tokens for hypotheses in found for hypothesis in hypotheses}

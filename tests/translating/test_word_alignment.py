@@ -13,10 +13,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import AlignmentHead, alignment_layer, settings_of
 from nmt_cli.search import engine
-from nmt_cli.search.beams import Attended, Found, Hypothesis
-from nmt_cli.search.sentences import Sentence
-from nmt_cli.search.teacher_forcing import SentencePair
-from nmt_cli.search.torch_forcing import teacher_forced
+from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, SentencePair
+from nmt_cli.search.torch_forcing import TorchForcing
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
@@ -82,9 +80,7 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, hea
             assert hypothesis.tokens == tokens
             assert hypothesis.attended is not None
             pair = SentencePair(sources[number], tokens)
-            (weights,) = teacher_forced(
-                model, [pair], tokenizer, layers_with_weights=[layer]
-            ).weights
+            (weights,) = TorchForcing(model, tokenizer).attention([pair], [layer])
             memory = weights.memory[0]
             of_words = memory.mean(0) if head is None else memory[head.head]
             expected = of_words[: len(tokens), len(tag) : len(pair.source)].argmax(1)

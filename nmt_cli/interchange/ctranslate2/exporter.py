@@ -22,13 +22,12 @@ from nmt_cli.files.file_names import (
     TARGET_SENTENCEPIECE,
 )
 from nmt_cli.interchange.ctranslate2.files import read_vocabulary
-from nmt_cli.interchange.export_format import EXACT, CardOf, Format
+from nmt_cli.interchange.export_format import EXACT, CardOf, Format, nearest_exponent
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_values import StackShape
-from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel

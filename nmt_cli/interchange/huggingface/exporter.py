@@ -28,14 +28,13 @@ from nmt_cli.files.file_names import (
     TARGET_SENTENCEPIECE,
     WEIGHTS,
 )
-from nmt_cli.interchange.export_format import EXACT, CardOf, Format
+from nmt_cli.interchange.export_format import EXACT, CardOf, Format, nearest_exponent
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import StackNames, dotted, names_of_layer, sines_first
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_values import ModelShape, StackShape
-from nmt_cli.search.beams import nearest_exponent
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel

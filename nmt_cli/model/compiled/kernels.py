@@ -8,6 +8,7 @@ each level of CPU in ``LEVELS``.
 import ctypes
 import functools
 import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.hardware.cpu import read_cpu
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
 FOLDER = Path(__file__).parent
@@ -156,6 +158,27 @@ def load_kernels() -> Kernels:
             if kernels.functions.is_usable():
                 return kernels
     raise NoKernelsError("nmt-cli has no compiled layers for this kind of CPU")
+
+
+_warned_of = set[str]()  # why there is no library
+
+
+def kernels_for(device: str) -> Kernels | None:
+    """Return the library for CPUs; None on a GPU, and where there is none, with one warning.
+
+    Raises UserError if it was built from other sources, or if there is no torch in its place.
+    """
+    if device != "cpu":
+        return None
+    try:
+        return load_kernels()
+    except NoKernelsError as error:
+        if find_spec("torch") is None:
+            raise
+        if str(error) not in _warned_of:
+            _warned_of.add(str(error))
+            logs.warning(f"torch translates, several times as slowly, because {error}")
+        return None
 
 
 def hash_of_sources() -> str | None:

@@ -14,13 +14,9 @@ import torch
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
-from nmt_cli.search.beams import (
-    Array,
-    Beams,
-    SearchSettings,
-    length_penalty,
-    ranks_in_beam,
-)
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.search.beams import Beams, length_penalty, ranks_in_beam
+from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.top_k import best_of_all, log_normalizers, top_k
 
 

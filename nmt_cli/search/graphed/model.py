@@ -15,10 +15,11 @@ from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.hardware.device import finish_work
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import Memory, Past
-from nmt_cli.search.beams import Beams, SearchSettings
+from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
 from nmt_cli.search.graphed.step import GraphedStep, StepShape, Storage
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer
+from nmt_cli.search.sentences import SearchSettings
 
 LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little
 

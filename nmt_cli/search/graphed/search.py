@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.hardware.cuda_graphs import Readback
-from nmt_cli.search.beams import Array, Beams, Found, Hypothesis, SearchSettings, length_penalty
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.search.beams import Beams, length_penalty
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.search import BeamSearch
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
 
 # Steps that are launched together. While they run, the CPU reads the reports of those before. So a
 # slot is refilled up to twice as many steps after its sentence is done; these waste its rows. With

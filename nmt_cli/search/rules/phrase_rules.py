@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.search.beams import Array
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.logits import NOTHING, Banned, Permitted, Restrictions
 from nmt_cli.search.rules.phrases import BANNED, FORCED_PREFIX, Phrases
 from nmt_cli.search.rules.rule import SlotStates, rows_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.search.beams import Array
+from nmt_cli.model.compiled.kernels import Array
 
 Phrase = tuple[int, ...]  # ids of pieces, at least one
 # The names of the rules about phrases.

@@ -13,11 +13,11 @@ import numpy as np
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.parsing.labels import fits
 from nmt_cli.parsing.linearization import Linearization, Symbol, Tag
 from nmt_cli.parsing.tree import Close, Leaf, Open
 from nmt_cli.parsing.tree_output import known_tags
-from nmt_cli.search.beams import Array
 from nmt_cli.search.logits import NOTHING, Permitted, Restrictions
 from nmt_cli.search.rules.rule import SlotStates, rows_of
 from nmt_cli.search.rules.tree_pieces import TreePieces, TreeWords, tree_pieces

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from nmt_cli.search.attention_cache import KeysValues, Past
-from nmt_cli.search.beams import Beams, Candidates, SearchSettings
+from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams, StepReport
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.logits import Candidates
+from nmt_cli.search.sentences import SearchSettings, Sentence
 from tests.fake_models import BOS, EOS
 
 NUM_SLOTS = 40

@@ -12,7 +12,7 @@ import torch
 
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.beams import NOT_A_NUMBER, SearchSettings
+from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.driver import Driver, beam_search
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
@@ -21,7 +21,7 @@ from nmt_cli.search.graphed.search import SearchAhead
 from nmt_cli.search.graphed.step import GraphedStep, Storage
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, tiny_recipe
 from tests.search.graphed.replayed_steps import ReplayingRecorder
 
