@@ -18,13 +18,14 @@ from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import ByteTokenizer, packed_model, tiny_recipe, translator_of
+from tests.levels import LEVELS_HERE, at_levels, at_the_best_level
 from tests.rounded_model import at_precision
 
 VOCABULARY_SIZE = 50
 WIDE = {"d_model": 64, "num_heads": 2, "d_ff": 100}
 
 
-@pytest.fixture(params=[level for level, flags in LEVELS.items() if flags <= read_cpu().flags])
+@pytest.fixture(params=LEVELS_HERE)
 def kernels(request, kernels):
     """Return the library at each level of CPU that this one has."""
     del kernels  # skips where the library could not be built
@@ -82,7 +83,7 @@ PRECISIONS = ["fp32", "bf16", "int8"]
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("lengths", [[1], [7, 1, 30, 16], [3] * 40, [600, 2, 300, 300]])
+@at_levels("lengths", [[1], [7, 1, 30, 16], [3] * 40, [600, 2, 300, 300]], [[7, 1, 30, 16]])
 def test_encoder_and_first_tokens_are_those_of_torch(kernels, precision, norm, lengths):
     model = model_of(norm=norm)
     sources, logits = first_logits(layers_of(model, kernels, precision), sentences_of(lengths))
@@ -150,6 +151,7 @@ def large_layers(kernels):
 LARGE = sentences_of([70, 33, 50])
 
 
+@at_the_best_level
 @pytest.mark.usefixtures("three_threads")
 def test_several_threads_compute_the_same(kernels):
     layers = large_layers(kernels)
@@ -160,6 +162,7 @@ def test_several_threads_compute_the_same(kernels):
     assert all(map(np.array_equal, alone[0], together[0]))
 
 
+@at_the_best_level
 @pytest.mark.usefixtures("three_threads")
 def test_threads_that_compute_at_the_same_time_share_a_model_and_do_not_mix(kernels):
     packed = packed_model(model_of(d_model=256, num_heads=4, d_ff=1024), kernels)
@@ -171,6 +174,7 @@ def test_threads_that_compute_at_the_same_time_share_a_model_and_do_not_mix(kern
             assert all(map(np.array_equal, each, expected))
 
 
+@at_the_best_level
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_forked_process_has_threads_of_its_own(kernels):
@@ -185,6 +189,7 @@ def test_a_forked_process_has_threads_of_its_own(kernels):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@at_the_best_level
 def test_arrays_that_c_would_read_wrongly_are_refused(kernels):
     layers = layers_of(model_of(), kernels)
     for tokens in (np.zeros(4, np.int32), np.zeros(8, np.int64)[::2]):

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.model.compiled.kernels import LEVELS, Kernels
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Banned, Permitted, Restrictions
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.torch_logits import TorchLogits
+from tests.levels import LEVELS_HERE, at_levels
 
-LEVELS_HERE = [level for level, flags in LEVELS.items() if flags <= read_cpu().flags]
 WIDTHS = [1, 7, 64, 200, 1003]
+FEW_WIDTHS = [1003]
 SAMPLINGS = [
     Sampling(),
     Sampling(0.3),
@@ -26,6 +26,7 @@ SAMPLINGS = [
     Sampling(3.0, top_p=0.999),
     Sampling(0.7, 30, 0.8),
 ]
+FEW_SAMPLINGS = [Sampling(), Sampling(0.7, 30, 0.8)]
 SAMPLINGS_OF_ONE = [Sampling(1e-9), Sampling(1e-320), Sampling(top_k=1), Sampling(top_p=1e-9)]
 ROUNDING = 1e-6  # of shares of the probability
 
@@ -73,7 +74,7 @@ def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(kernels):
 
 
 @pytest.mark.parametrize("number", [2, 8, 40, 300])
-@pytest.mark.parametrize("width", WIDTHS)
+@at_levels("width", WIDTHS, FEW_WIDTHS)
 def test_the_best_continuations_are_those_of_a_sorted_list(kernels, width, number):
     """Whole numbers, so that many are equal."""
     rng = np.random.default_rng(number)
@@ -174,7 +175,7 @@ def kept_shares(row, sampling):
     return order[kept], shares[kept] / shares[kept].sum(), nearness
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@at_levels("width", WIDTHS, FEW_WIDTHS)
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_a_token_is_where_the_sum_of_the_shares_exceeds_the_number(kernels, sampling, width):
     values = random_values(width)
@@ -201,7 +202,7 @@ def test_a_token_is_where_the_sum_of_the_shares_exceeds_the_number(kernels, samp
         assert (alone, score) == (tokens[number], scores[number])
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@at_levels("sampling", SAMPLINGS, FEW_SAMPLINGS)
 def test_torch_draws_the_same_tokens(kernels, sampling):
     values = random_values(200)[1::2].copy()
     uniforms = np.random.default_rng(3).random(len(values))
@@ -212,7 +213,7 @@ def test_torch_draws_the_same_tokens(kernels, sampling):
     assert np.allclose(scores[is_same], of_torch[is_same], atol=1e-5)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@at_levels("sampling", SAMPLINGS, FEW_SAMPLINGS)
 def test_evenly_spaced_numbers_draw_each_token_by_its_share(kernels, sampling):
     num_draws = 5000
     for row in random_values(150, num_rows=2, spread=1.0):
@@ -247,7 +248,7 @@ def test_what_leaves_one_token_takes_the_best(kernels, sampling):
     assert np.array_equal(tokens, values.argmax(axis=1))
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@at_levels("sampling", SAMPLINGS, FEW_SAMPLINGS)
 def test_rows_without_probabilities_have_no_score_and_disturb_no_others(kernels, sampling):
     values, uniforms = random_values(90, 9), np.linspace(0.0, 0.95, 9)
     expected, _ = CompiledLogits(values.copy(), kernels).draw(sampling, uniforms)
@@ -268,7 +269,7 @@ def log_softmax(values):
     return values - log_sums(values)[:, None]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@at_levels("width", WIDTHS, FEW_WIDTHS)
 @pytest.mark.parametrize("num_models", [1, 2, 3])
 def test_a_mean_is_that_of_the_probabilities(kernels, width, num_models):
     of_models = [random_values(width, spread=9.0, seed=seed) for seed in range(num_models)]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
+from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.model.compiled import layers
-from nmt_cli.model.compiled.kernels import LEVELS, Kernels
+from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.sentences import SentencePair
@@ -16,16 +16,18 @@ from nmt_cli.search.teacher_forcing import CompiledForcing, mean_of_models
 from nmt_cli.search.torch_forcing import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import ByteTokenizer, packed_model
+from tests.levels import LEVELS_HERE, at_levels, at_the_best_level
 from tests.rounded_model import at_precision
 
 VOCABULARY_SIZE = 97
 NO_MULTIPLES_OF_A_VECTOR = {"d_k": 19, "d_v": 33}
+ONE_OF_EACH_ACTIVATION = [*{each["activation"]: each for each in OPTION_SETS}.values()]
 PRECISIONS = ["fp32", "bf16", "int8"]
 # In int8 a value halfway between two integers may be rounded to either one; bf16 has 8 bits.
 TOLERANCES = {"fp32": 1e-5, "bf16": 0.03, "int8": 0.01}
 
 
-@pytest.fixture(params=[level for level, flags in LEVELS.items() if flags <= read_cpu().flags])
+@pytest.fixture(params=LEVELS_HERE)
 def kernels(request, kernels):
     """Return the library at each level of CPU that this one has."""
     del kernels  # skips where the library could not be built
@@ -64,7 +66,7 @@ def assert_equal(one, other):
         assert np.array_equal(own, theirs)
 
 
-@pytest.mark.parametrize("options", OPTION_SETS)
+@at_levels("options", OPTION_SETS, ONE_OF_EACH_ACTIVATION)
 def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options, kernels):
     model = model_of(options)
     numbers = (0, 2)  # only some decoders have the last one
@@ -90,7 +92,7 @@ def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR])
+@at_levels("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR], [NO_MULTIPLES_OF_A_VECTOR])
 def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels, monkeypatch):
     forcing = forcing_of(model_of(options), kernels, precision)
     together = results(forcing, PAIRS)
@@ -102,7 +104,7 @@ def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels,
         assert_equal(found, expected)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@at_levels("precision", PRECISIONS, ["fp32"])
 def test_later_tokens_change_nothing(precision, kernels):
     model = model_of(NO_MULTIPLES_OF_A_VECTOR)
     forcing = forcing_of(model, kernels, precision)
@@ -123,6 +125,7 @@ def test_later_tokens_change_nothing(precision, kernels):
             assert own[place] != scores[place]
 
 
+@at_the_best_level
 def test_sentences_of_one_token_and_of_two_thousand(kernels):
     model = model_of({})
     pairs = [
@@ -135,6 +138,7 @@ def test_sentences_of_one_token_and_of_two_thousand(kernels):
     assert np.allclose(np.concatenate(found), np.concatenate(expected), atol=1e-4)
 
 
+@at_the_best_level
 def test_a_sentence_longer_than_the_learned_positions_is_refused(kernels):
     forcing = forcing_of(model_of({"positions": "learned"}), kernels)
     for pair in (SentencePair([5] * 64, [6]), SentencePair([5], [6] * 64)):  # and a mark
@@ -142,6 +146,7 @@ def test_a_sentence_longer_than_the_learned_positions_is_refused(kernels):
             forcing.token_scores([pair])
 
 
+@at_the_best_level
 def test_several_threads_compute_the_same(kernels):
     torch.manual_seed(4)
     config = ModelConfig(num_layers=2, d_model=256, num_heads=4, d_ff=1024)

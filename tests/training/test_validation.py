@@ -16,6 +16,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.model.compiled import kernels
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search import engine
@@ -65,7 +66,7 @@ def test_a_library_of_other_sources_is_refused_before_the_first_step(toy, monkey
     def refuse():
         raise UserError("library.so was built from other sources")
 
-    monkeypatch.setattr(engine, "load_kernels", refuse)
+    monkeypatch.setattr(kernels, "load_kernels", refuse)
     objective = Objective(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
     with pytest.raises(UserError, match="built from other sources"):
         Validator(toy.recipe, toy.corpus, objective)
