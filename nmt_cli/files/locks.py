@@ -195,7 +195,6 @@ def _holder(stream: BinaryIO) -> str:
     stream.seek(0)
     try:
         holder = json.loads(stream.read())
-        does = holder.get("does", "trains in it")  # earlier versions locked only runs
-        return f"process {holder['process']} on {holder['host']} {does} since {holder['since']}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return "process {process} on {host} {does} since {since}".format_map(holder)
+    except (ValueError, KeyError, TypeError):
         return "another process has just started there"

@@ -26,8 +26,7 @@ LONGEST_NAME = 255 - len(".replaced-") - len("-") - HOST_LENGTH - 2 * len("-0123
 # Leftovers of another host are removed only if nothing in them has changed for this long: on some
 # file systems locks do not work between hosts, and preprocess may write nothing for hours.
 UNTOUCHED_SECONDS = 86_400.0
-# Earlier versions wrote .WHY-NAME-PROCESS.
-ORIGIN = r"(?:(?P<host>[A-Za-z0-9_]+)-(?P<boot>[0-9a-f]{8})-[0-9a-f]{8}|[0-9]+)"
+ORIGIN = r"(?P<host>[A-Za-z0-9_]+)-(?P<boot>[0-9a-f]{8})-[0-9a-f]{8}"
 
 Why = Literal["partial", "delete", "replaced"]
 Names = str | re.Pattern[str]  # one name, or all that match and are not too long
@@ -86,8 +85,8 @@ def remove(path: Path) -> None:
 
 def _found(parent: Path, names: Names, why: str) -> Iterator[tuple[Path, re.Match[str]]]:
     """Yield the temporary names in ``parent``, each with its parts."""
-    if isinstance(names, str):  # earlier versions shortened none
-        names = re.compile(f"{re.escape(names)}|{re.escape(shortened(names))}")
+    if isinstance(names, str):
+        names = re.compile(re.escape(shortened(names)))
     pattern = re.compile(rf"\.(?:{why})-(?P<name>{names.pattern})-{ORIGIN}")
     for path in sorted(parent.iterdir()) if parent.is_dir() else ():
         match = pattern.fullmatch(path.name)
@@ -95,9 +94,9 @@ def _found(parent: Path, names: Names, why: str) -> Iterator[tuple[Path, re.Matc
             yield path, match
 
 
-def _is_ours(host: str | None, boot: str | None) -> bool:
+def _is_ours(host: str, boot: str) -> bool:
     """Return whether this machine wrote the name: its writer has ended, since we hold the lock."""
-    return host is None or host == _this_host() or (boot == _this_boot() != HIDDEN_BOOT)
+    return host == _this_host() or (boot == _this_boot() != HIDDEN_BOOT)
 
 
 def _is_untouched(path: Path) -> bool:
