@@ -2,9 +2,9 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from nmt_cli.recipe.changes import changed_keys
 from nmt_cli.recipe.reader import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.charts import Chart, style_of
-from nmt_cli.report.run_history import RunHistory, sets_to_show
+from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_show
 
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
@@ -37,13 +37,15 @@ CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
     """Return the page: a table of the runs, the charts and the differences of their recipes."""
     names = ", ".join(run.label for run in runs) if len(runs) < MANY else f"{len(runs)} runs"
+    sets, tests = sets_to_show(runs), dict.fromkeys(name for run in runs for name in run.test_sets)
+    facts = [_facts(run, sets, tests) for run in runs]
     parts = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{escape(names)}</title>',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{CSS}</style></head><body>",
         f"<h1>Training of {escape(names)}</h1>",
-        _table(runs, {row.name: [row.of(run) for run in runs] for row in _summary(runs)}),
+        _table(runs, {name: [of_run[name] for of_run in facts] for name in facts[0]}),
         *[_image(chart, png) for chart, png in charts.items()],
         *_differences(runs),
         *[_recipe(run) for run in runs if run.recipe is not None],
@@ -111,11 +113,45 @@ def _recipe(run: RunHistory) -> str:
     return f"<details><summary>Recipe of {escape(run.label)}</summary><pre>{text}</pre></details>"
 
 
-class Row(NamedTuple):
-    """One fact of every run, as text; empty if a run does not have it."""
+def _facts(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) -> dict[str, str]:
+    """Return the facts of a run by their names; empty if it does not have one.
 
-    name: str
-    of: Callable[[RunHistory], str]
+    ``sets`` are the validation sets to show, ``tests`` the test sets that have names.
+    """
+    seconds, tokens, waited = (
+        float(np.nansum(run.training.column(name)))
+        for name in ("seconds", "target_tokens", "data_wait_seconds")
+    )
+    utilization = run.training.column("flop_utilization")
+    stages = [f"stage {number} at step {step:,.0f}" for number, step in run.stage_starts().items()]
+    facts = {
+        "steps": _steps(run),
+        "target tokens": f"{tokens:,.0f}",
+        "stages begin": ", ".join(stages),
+        "time in steps": _time(seconds),
+        "target tokens per second": f"{tokens / seconds:,.0f}" if seconds else "",
+        "waiting for data": f"{waited / seconds:.1%}" if seconds else "",
+        "model FLOP utilization": f"{np.nanmedian(utilization):.1%}"
+        if np.isfinite(utilization).any()
+        else "",
+    }
+    for name in sets:
+        on, figures = f" of {name}" if name is not None else "", run.validated(name)
+        facts[f"best validation loss{on}"] = _best(figures, "loss", 4)
+        facts[f"best validation perplexity{on}"] = _best(figures, "perplexity", 3)
+        facts[f"best validation BLEU{on}"] = _best(figures, "bleu", 2, np.nanargmax)
+        facts[f"best validation F1{on}"] = _best(figures, "parseval", 2, np.nanargmax)
+    for text, scores in [
+        ("the test text", run.scores),
+        *((f"the test set {name}", run.test_sets.get(name, {})) for name in tests),
+    ]:
+        facts[f"BLEU of {text}"] = _score(scores, "bleu")
+        facts[f"chrF2 of {text}"] = _score(scores, "chrf")
+        facts[f"F1 of {text}"] = _score(scores, "parseval", "f1")
+    facts["parameters"] = "" if run.num_parameters is None else f"{run.num_parameters:,}"
+    facts["device"] = "; ".join(dict.fromkeys(map(_machine, run.sessions)))
+    facts["starts"] = f"{len(run.sessions):,}" if len(run.sessions) > 1 else ""
+    return facts
 
 
 def _steps(run: RunHistory) -> str:
@@ -124,106 +160,32 @@ def _steps(run: RunHistory) -> str:
     return f"{last:,.0f}" if wanted is None else f"{last:,.0f} of {wanted:,}"
 
 
-def _stages(run: RunHistory) -> str:
-    starts = run.stage_starts()
-    return ", ".join(f"stage {number} at step {step:,.0f}" for number, step in starts.items())
-
-
-def _total(run: RunHistory, name: str) -> float:
-    return float(np.nansum(run.training.column(name)))
-
-
-def _target_tokens(run: RunHistory) -> str:
-    return f"{_total(run, 'target_tokens'):,.0f}"
-
-
-def _time(run: RunHistory) -> str:
-    seconds = _total(run, "seconds")
+def _time(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
-def _speed(run: RunHistory) -> str:
-    seconds = _total(run, "seconds")
-    return f"{_total(run, 'target_tokens') / seconds:,.0f}" if seconds else ""
-
-
-def _data_wait(run: RunHistory) -> str:
-    seconds = _total(run, "seconds")
-    return f"{_total(run, 'data_wait_seconds') / seconds:.1%}" if seconds else ""
-
-
-def _utilization(run: RunHistory) -> str:
-    utilization = run.training.column("flop_utilization")
-    return f"{np.nanmedian(utilization):.1%}" if np.isfinite(utilization).any() else ""
-
-
 def _best(
-    name: str, digits: int, *, highest: bool = False, of_set: str | None = None
-) -> Callable[[RunHistory], str]:
-    def best(run: RunHistory) -> str:
-        figures = run.validated(of_set)
-        values = figures.column(name)
-        if not np.isfinite(values).any():
-            return ""
-        at = np.nanargmax(values) if highest else np.nanargmin(values)
-        return f"{short_number(values[at], digits)} (step {figures.steps[at]:,.0f})"
-
-    return best
-
-
-def _test_score(
-    metric: str, figure: str = "score", of_set: str | None = None
-) -> Callable[[RunHistory], str]:
-    def score(run: RunHistory) -> str:
-        scores = run.scores if of_set is None else run.test_sets.get(of_set, {})
-        figures = scores.get(metric)
-        return short_number(figures[figure], 2) if isinstance(figures, dict) else ""
-
-    return score
+    figures: StepFigures,
+    name: str,
+    digits: int,
+    place_of: Callable[[Floats], np.intp] = np.nanargmin,
+) -> str:
+    values = figures.column(name)
+    if not np.isfinite(values).any():
+        return ""
+    at = place_of(values)
+    return f"{short_number(values[at], digits)} (step {figures.steps[at]:,.0f})"
 
 
-def _parameters(run: RunHistory) -> str:
-    return "" if run.num_parameters is None else f"{run.num_parameters:,}"
+def _score(scores: Mapping[str, Any], metric: str, figure: str = "score") -> str:
+    figures = scores.get(metric)
+    return short_number(figures[figure], 2) if isinstance(figures, dict) else ""
 
 
-def _machines(run: RunHistory) -> str:
-    """Return device and precision of the sessions, without repetitions."""
-    return "; ".join(dict.fromkeys(_machine(session) for session in run.sessions))
-
-
-def _machine(session: dict[str, Any]) -> str:
+def _machine(session: Mapping[str, Any]) -> str:
     ranks = session.get("ranks", 1)
     times = f"{ranks} x " if ranks != 1 else ""
     return f"{times}{session.get('device', '?')}, {session.get('precision', '?')}"
-
-
-def _sessions(run: RunHistory) -> str:
-    return f"{len(run.sessions):,}" if len(run.sessions) > 1 else ""
-
-
-def _summary(runs: Sequence[RunHistory]) -> Iterator[Row]:
-    """Yield the rows of the table of all runs."""
-    yield Row("steps", _steps)
-    yield Row("target tokens", _target_tokens)
-    yield Row("stages begin", _stages)
-    yield Row("time in steps", _time)
-    yield Row("target tokens per second", _speed)
-    yield Row("waiting for data", _data_wait)
-    yield Row("model FLOP utilization", _utilization)
-    for name in sets_to_show(runs):
-        on = f" of {name}" if name is not None else ""
-        yield Row(f"best validation loss{on}", _best("loss", 4, of_set=name))
-        yield Row(f"best validation perplexity{on}", _best("perplexity", 3, of_set=name))
-        yield Row(f"best validation BLEU{on}", _best("bleu", 2, highest=True, of_set=name))
-        yield Row(f"best validation F1{on}", _best("parseval", 2, highest=True, of_set=name))
-    for name in (None, *dict.fromkeys(name for run in runs for name in run.test_sets)):
-        text = "the test text" if name is None else f"the test set {name}"
-        yield Row(f"BLEU of {text}", _test_score("bleu", of_set=name))
-        yield Row(f"chrF2 of {text}", _test_score("chrf", of_set=name))
-        yield Row(f"F1 of {text}", _test_score("parseval", "f1", of_set=name))
-    yield Row("parameters", _parameters)
-    yield Row("device", _machines)
-    yield Row("starts", _sessions)
