@@ -10,7 +10,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, aligned, counted
 from nmt_cli.messages.logs import printable, progress
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Score, Scorer
+from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Scorer
 from nmt_cli.metrics.significance import (
     MetricFigures,
     SystemFigures,
@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 
     systems: Sequence[NamedText]
     references: Sequence[Sequence[str]]
-    scorers: Sequence[Scorer[Score]]
+    scorers: Sequence[Scorer]
     outcomes: Sequence[MetricFigures]  # one for each scorer
     resampling: Resampling
 
@@ -72,7 +72,7 @@ class Comparison(NamedTuple):
         lines = self.systems[place].lines
         return {
             scorer.key: {
-                **scorer.score(lines, self.references)._asdict(),
+                **scorer.score(lines, self.references).figures(),
                 **outcome.systems[place]._asdict(),
             }
             for scorer, outcome in zip(self.scorers, self.outcomes, strict=True)
@@ -113,7 +113,7 @@ class Comparison(NamedTuple):
 def compare(
     systems: Sequence[NamedText],
     references: Sequence[Sequence[str]],
-    scorers: Sequence[Scorer[Score]],
+    scorers: Sequence[Scorer],
     resampling: Resampling,
 ) -> Comparison:
     """Test in each metric whether systems differ from the first one, the baseline.

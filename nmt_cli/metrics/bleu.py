@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sacrebleu
 from sacrebleu.metrics.base import Signature
 from sacrebleu.metrics.bleu import BLEU, BLEUScore
-from sacrebleu.metrics.chrf import CHRF, CHRFScore
+from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER, TERScore
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from sacrebleu.utils import SACREBLEU_DIR
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import install_command
-from nmt_cli.metrics.scorer import Scorer
+from nmt_cli.metrics.scorer import Details, Score, Scorer
 from nmt_cli.metrics.tokenization import MODELS, PACKAGES, TOKENIZATION, Tokenization
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # Untokenized text has no space before a full stop or a comma. Moses' tokenizer puts one there, and
 # escapes some characters.
@@ -30,58 +27,27 @@ IN_PIECES = re.compile(r"▁|\S@@(?: |$)")
 SUSPICIOUS_SHARE = 0.2  # of the lines
 
 
-class Bleu(NamedTuple):
-    """The BLEU of a corpus."""
-
-    score: float  # 0 to 100
-    signature: str
-    precisions: tuple[float, ...]
-    brevity_penalty: float
-    hypothesis_length: int  # in the metric's own tokens
-    reference_length: int
-
-    @classmethod
-    def of(cls, score: BLEUScore, signature: str) -> Self:
-        """Return the figures of sacrebleu's ``score``."""
-        return cls(
-            score.score,
-            signature,
-            tuple(score.precisions),
-            score.bp,
-            score.sys_len,
-            score.ref_len,
-        )
-
-    def __str__(self) -> str:
-        precisions = "/".join(f"{precision:.1f}" for precision in self.precisions)
-        return (
-            f"BLEU {self.score:.2f}  {precisions} (brevity penalty {self.brevity_penalty:.3f}, "
-            f"hypothesis {self.hypothesis_length:,} tokens, reference {self.reference_length:,})  "
-            f"{self.signature}"
-        )
+def _details_of_bleu(score: BLEUScore) -> Details:
+    figures = {
+        "precisions": tuple(score.precisions),
+        "brevity_penalty": score.bp,
+        "hypothesis_length": score.sys_len,  # in the metric's own tokens
+        "reference_length": score.ref_len,
+    }
+    precisions = "/".join(f"{precision:.1f}" for precision in score.precisions)
+    return Details(
+        figures,
+        f"{precisions} (brevity penalty {score.bp:.3f}, hypothesis {score.sys_len:,} tokens, "
+        f"reference {score.ref_len:,})",
+    )
 
 
-class Chrf(NamedTuple):
-    """The chrF2 of a corpus."""
-
-    score: float  # 0 to 100
-    signature: str
-
-    @classmethod
-    def of(cls, score: CHRFScore, signature: str) -> Self:
-        """Return the figures of sacrebleu's ``score``."""
-        return cls(score.score, signature)
-
-    def __str__(self) -> str:
-        return f"chrF2 {self.score:.2f}  {self.signature}"
-
-
-def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = False) -> Scorer[Bleu]:
+def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = False) -> Scorer:
     """Return sacrebleu's BLEU.
 
     Raises UserError if ``tokenize`` needs packages or a model that are not there.
     """
-    return Scorer("bleu", _sacrebleu(tokenize, lowercase), Bleu.of)
+    return Scorer("bleu", _sacrebleu(tokenize, lowercase), _details_of_bleu)
 
 
 def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
@@ -121,9 +87,9 @@ def tokenizer_in(signature: str) -> str:
     return signature.partition("|tok:")[2].partition("|")[0]
 
 
-def chrf_scorer(*, lowercase: bool = False) -> Scorer[Chrf]:
+def chrf_scorer(*, lowercase: bool = False) -> Scorer:
     """Return sacrebleu's chrF2."""
-    return Scorer("chrf", CHRF(lowercase=lowercase), Chrf.of)
+    return Scorer("chrf", CHRF(lowercase=lowercase))
 
 
 def corpus_bleu(
@@ -132,7 +98,7 @@ def corpus_bleu(
     *,
     tokenize: Tokenization = TOKENIZATION,
     lowercase: bool = False,
-) -> Bleu:
+) -> Score:
     """Return the BLEU of ``hypotheses`` against one or several sets of ``references``.
 
     Raises ValueError if there are no hypotheses, or if a set has another number of lines, and
@@ -155,24 +121,10 @@ def _share_with(sign: re.Pattern[str], lines: Sequence[str]) -> float:
     return sum(sign.search(line) is not None for line in lines) / max(1, len(lines))
 
 
-class Ter(NamedTuple):
-    """The translation edit rate of a corpus: edits per 100 words of the reference."""
-
-    score: float  # 0 or more; 0 is best
-    signature: str
-    edits: int
-    reference_length: float  # in words; the mean of several references
-
-    @classmethod
-    def of(cls, score: TERScore, signature: str) -> Self:
-        """Return the figures of sacrebleu's ``score``."""
-        return cls(score.score, signature, score.num_edits, float(score.ref_length))
-
-    def __str__(self) -> str:
-        return (
-            f"TER {self.score:.2f}  ({self.edits:,} edits, reference "
-            f"{self.reference_length:,.0f} words)  {self.signature}"
-        )
+def _details_of_ter(score: TERScore) -> Details:
+    # Edits, and words of the reference; of several references, their mean.
+    figures = {"edits": score.num_edits, "reference_length": float(score.ref_length)}
+    return Details(figures, f"({score.num_edits:,} edits, reference {score.ref_length:,.0f} words)")
 
 
 class _RememberedTer(TER):
@@ -191,9 +143,12 @@ class _RememberedTer(TER):
         return self._known[key]
 
 
-def ter_scorer() -> Scorer[Ter]:
-    """Return sacrebleu's TER (Snover et al., 2006) with its default settings, which ignore case."""
-    return Scorer("ter", _RememberedTer(), Ter.of, higher_is_better=False)
+def ter_scorer() -> Scorer:
+    """Return sacrebleu's TER (Snover et al., 2006): edits per 100 words of the reference.
+
+    Case is ignored.
+    """
+    return Scorer("ter", _RememberedTer(), _details_of_ter, higher_is_better=False)
 
 
 LAST_PERIOD = re.compile(r"(?<=[^\s.])\.\s*$")
@@ -209,13 +164,6 @@ class PaperTokens(NamedTuple):
 
 # The language pairs of the paper's Table 2.
 PAPER_PAIRS = {"en-de": PaperTokens("de", True), "en-fr": PaperTokens("fr", False)}
-
-
-class PaperBleu(Bleu):
-    """The BLEU of a corpus, of the paper's tokens."""
-
-    def __str__(self) -> str:
-        return f"paper's {super().__str__()}"
 
 
 class _MosesTokenizer(BaseTokenizer):
@@ -253,10 +201,10 @@ class _MosesBleu(BLEU):
         return signature
 
 
-def paper_bleu_scorer(tokens: PaperTokens) -> Scorer[PaperBleu]:
+def paper_bleu_scorer(tokens: PaperTokens) -> Scorer:
     """Return the paper's BLEU of untokenized text: of Moses' tokens, and of the parts of compounds.
 
     The same steps as tokenizer.perl, the compound splitting of Tensor2Tensor's get_ende_bleu.sh and
     multi-bleu.perl.
     """
-    return Scorer("paper_bleu", _MosesBleu(tokens), PaperBleu.of)
+    return Scorer("paper_bleu", _MosesBleu(tokens), _details_of_bleu)

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
-
-class Score(Protocol):
-    """What each metric returns for a corpus: a NamedTuple whose text is one line."""
-
-    @property
-    def score(self) -> float:
-        """The score, 0 to 100; TER can be above 100."""
-        ...
-
-    @property
-    def signature(self) -> str:
-        """The settings and versions that the score depends on."""
-        ...
-
-    def _asdict(self) -> dict[str, Any]: ...
-
-
 # The names of the metrics in text, by their keys in JSON.
 NAMES = {"bleu": "BLEU", "paper_bleu": "paper's BLEU", "chrf": "chrF2", "ter": "TER"}
-ScoreT_co = TypeVar("ScoreT_co", bound=Score, covariant=True)
+
+
+class Details(NamedTuple):
+    """What one metric reports beside its score: by name for JSON, and as text."""
+
+    figures: dict[str, Any]
+    text: str
+
+
+class Score(NamedTuple):
+    """The score of a corpus in one metric; its text is one line."""
+
+    score: float  # 0 to 100; TER can be above 100
+    signature: str  # the settings and versions that the score depends on
+    details: dict[str, Any]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def figures(self) -> dict[str, Any]:
+        """Return everything but the text, for JSON."""
+        return {"score": self.score, "signature": self.signature, **self.details}
 
 
 @dataclass(frozen=True)
-class Scorer(Generic[ScoreT_co]):
+class Scorer:
     """Scores corpora with one metric and its settings; not to be shared between threads."""
 
     key: str  # in JSON
     metric: Metric  # for the paired tests of sacrebleu
-    read: Callable[[Any, str], ScoreT_co]  # makes a Score of sacrebleu's score and its signature
+    details_of: Callable[[Any], Details] = lambda _: Details({}, "")  # of sacrebleu's score
     higher_is_better: bool = True
 
     @property
@@ -45,7 +50,7 @@ class Scorer(Generic[ScoreT_co]):
         """The name in text."""
         return NAMES[self.key]
 
-    def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> ScoreT_co:
+    def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         """Return the score of ``hypotheses`` against one or several sets of ``references``.
 
         Raises ValueError if there are no hypotheses, or if a set has another number of lines.
@@ -55,8 +60,11 @@ class Scorer(Generic[ScoreT_co]):
         for reference in references:
             if len(reference) != len(hypotheses):
                 raise ValueError(f"{len(hypotheses)} hypotheses, but {len(reference)} references")
-        score = self.metric.corpus_score(hypotheses, references)
-        return self.read(score, str(self.metric.get_signature()))
+        found = self.metric.corpus_score(hypotheses, references)
+        signature = str(self.metric.get_signature())
+        details, words = self.details_of(found)
+        text = "  ".join(filter(None, [f"{self.name} {found.score:.2f}", words, signature]))
+        return Score(found.score, signature, details, text)
 
 
 Method = Literal["bootstrap", "randomization"]

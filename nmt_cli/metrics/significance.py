@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from sacrebleu.significance import PairedTest, Result
 
-from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Score, Scorer
+from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Scorer
 
 Verdict = Literal["better", "worse", "not significant"]
 
@@ -43,7 +43,7 @@ def memory_needed(resampling: Resampling, num_segments: int) -> int:
 
 
 def paired_test(
-    scorer: Scorer[Score],
+    scorer: Scorer,
     systems: Sequence[tuple[str, Sequence[str]]],
     references: Sequence[Sequence[str]],
     resampling: Resampling,

@@ -12,7 +12,7 @@ from nmt_cli.files.file_names import AVERAGE, SCORES_FILE, SETS
 from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bleu_scorer
-from nmt_cli.metrics.scorer import NAMES, Score, Scorer
+from nmt_cli.metrics.scorer import NAMES, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION, Tokenization
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.corpora_config import HeldOutFiles
@@ -31,7 +31,7 @@ def figures_of(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
     if remark is not None:
         logs.warning(f"{experiment.reference(test)}: BLEU takes the tokenizer {tokenize}: {remark}")
     for scorer in _scorers(experiment.recipe, tokenize):
-        figures[scorer.key] = scorer.score(hypotheses, [references.lines])._asdict()
+        figures[scorer.key] = scorer.score(hypotheses, [references.lines]).figures()
     return figures
 
 
@@ -39,13 +39,13 @@ def _references(experiment: Experiment, test: HeldOutFiles) -> References:
     return references_of(experiment.recipe, texts_of(experiment.reference(test)))
 
 
-def _scorers(recipe: Recipe, tokenize: Tokenization) -> list[Scorer[Score]]:
+def _scorers(recipe: Recipe, tokenize: Tokenization) -> list[Scorer]:
     """Return the metrics for the languages of ``recipe``.
 
     The paper's BLEU is of plain text, so text that is tokenized already has none.
     """
     pair = f"{recipe.data.source_language}-{recipe.data.target_language}"
-    scorers: list[Scorer[Score]] = [bleu_scorer(tokenize), chrf_scorer()]
+    scorers: list[Scorer] = [bleu_scorer(tokenize), chrf_scorer()]
     if pair in PAPER_PAIRS and tokenize != "none":
         scorers.append(paper_bleu_scorer(PAPER_PAIRS[pair]))
     return scorers
