@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
+from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -24,7 +25,7 @@ from nmt_cli.metrics.bleu import (
     ter_scorer,
 )
 from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
-from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization, fitting_tokenizer
+from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -128,7 +129,7 @@ def rendered_terms(
     return RenderedTerms(sum(are_rendered), len(are_rendered))
 
 
-def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Scorer[Score]]:
+def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Scorer]:
     tokenize, lowercase = options.get("tokenize"), options.get("lowercase", False)
     fitting, remark = fitting_tokenizer([line for text in references for line in text.lines])
     if tokenize is None and remark is not None:
@@ -139,7 +140,7 @@ def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Sco
             "spaces as words, so its figure says little; omit --ter."
         )
     tokenize = tokenize or fitting
-    scorers: list[Scorer[Score]] = [bleu_scorer(tokenize, lowercase=lowercase)]
+    scorers: list[Scorer] = [bleu_scorer(tokenize, lowercase=lowercase)]
     paper = options.get("paper")
     if paper is not None:
         scorers.append(paper_bleu_scorer(PAPER_PAIRS[paper]))
@@ -247,7 +248,7 @@ def _as_json(
     comparison: Comparison | None,
 ) -> str:
     figures: dict[str, Any] = {"lines": num_lines}
-    figures.update((key, score._asdict()) for key, score in scores.items())
+    figures.update((key, score.figures()) for key, score in scores.items())
     if terms is not None:
         figures["terms"] = {"score": terms.share, **terms._asdict()}
     if comparison:

@@ -3,8 +3,8 @@
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from nmt_cli.metrics import tokenization
-from nmt_cli.metrics.tokenization import Fitting, fitting_tokenizer
+from nmt_cli.corpus import references
+from nmt_cli.corpus.references import Fitting, fitting_tokenizer
 
 CHINESE = ["天天下雨的地方真多，他每天去那里。", "我喜欢看月亮。"]
 JAPANESE = ["月がきれいですね。", "東京タワーへ行きました。"]
@@ -15,7 +15,7 @@ THAI = ["พระจันทร์สวยมาก", "ฉันไปโร�
 @pytest.fixture(params=[True, False], ids=["with packages", "without packages"])
 def has_packages(request, monkeypatch):
     found = object() if request.param else None
-    monkeypatch.setattr(tokenization, "find_spec", lambda _: found)
+    monkeypatch.setattr(references, "find_spec", lambda _: found)
     return request.param
 
 
@@ -56,7 +56,7 @@ def test_the_script_of_the_references_decides(has_packages, lines, expected):
 @pytest.mark.parametrize(("language", "lines"), [("zh", CHINESE), ("ja", JAPANESE), ("ko", KOREAN)])
 @pytest.mark.usefixtures("has_packages")
 def test_sacrebleu_takes_the_same_for_the_language(monkeypatch, language, lines):
-    monkeypatch.setattr(tokenization, "find_spec", lambda _: object())
+    monkeypatch.setattr(references, "find_spec", lambda _: object())
     assert BLEU._TOKENIZER_MAP[language] == fitting_tokenizer(lines).tokenize
 
 

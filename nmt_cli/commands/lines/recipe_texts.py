@@ -1,10 +1,9 @@
 """What is wrong with the files and the languages of a recipe, seen at their first lines."""
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from nmt_cli.corpus.text.characters import script_of, scripts_of
+from nmt_cli.corpus.text.characters import letters_by_script, scripts_of
 from nmt_cli.corpus.text.language_codes import why_no_code
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText
@@ -85,7 +84,7 @@ def on_scripts(data: DataConfig, text: RecipeText) -> Iterator[str]:
         foreign = {}
         for side, lines in zip(SIDES, zip(*pairs, strict=True), strict=True):
             known = _scripts(languages[side])
-            found = Counter(map(script_of, filter(str.isalpha, "".join(lines))))
+            found = letters_by_script(chain.from_iterable(lines))
             if known and sum(found[each] for each in known) < LEAST_OF_SCRIPT * found.total():
                 foreign[side] = found
         for side, found in islice(foreign.items(), 1):

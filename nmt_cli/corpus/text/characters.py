@@ -1,7 +1,8 @@
 """Kinds of characters, counted in many texts at once, and the scripts of languages."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -98,6 +99,15 @@ def script_of(letter: str) -> str:
     """Return the script of a letter, or a word of ``COMMON``: the first word of its name."""
     words = unicodedata.name(letter, "").split()
     return next((word for word in words if word not in WIDTHS), "")
+
+
+def letters_by_script(characters: Iterable[str]) -> Counter[str]:
+    """Return how many letters and marks, such as vowels of Thai, there are of each script."""
+    found: Counter[str] = Counter()
+    for character, number in Counter(characters).items():
+        if unicodedata.category(character)[0] in "LM":
+            found[script_of(character)] += number
+    return found
 
 
 def _kind_of_letter(character: str, scripts: frozenset[str]) -> int:
