@@ -76,12 +76,12 @@ def _scaled(counts: dict[str, Any], factor: float) -> dict[str, Any]:
 def _training_facts(costs: TrainingCosts | None) -> dict[str, Any] | None:
     if costs is None:
         return None
-    training = costs.training
+    work = costs.work
     return {
-        "steps": training.steps,
-        "target_tokens_per_step": training.target_tokens_per_step,
-        "flops_per_step": training.flops_per_step,
-        "flops": training.flops,
+        "steps": work.steps,
+        "target_tokens_per_step": work.target_tokens_per_step,
+        "flops_per_step": work.flops_per_step,
+        "flops": work.flops,
         "flops_as_the_paper_estimates": costs.papers_estimate,
         "times": [time._asdict() for time in costs.times],
     }
@@ -181,15 +181,15 @@ def _memory(figures: ModelFigures, memory: TrainingMemory) -> list[str]:
 
 
 def _times(costs: TrainingCosts) -> list[str]:
-    training = costs.training
+    work = costs.work
     rows = [(time.machine, _duration(time.seconds)) for time in costs.times]
     bases = [time.basis for time in costs.times]
     if THIS_MACHINE not in dict(rows):
         rows.append((THIS_MACHINE, "?"))
         bases.append("give --target-tokens-per-second; train prints this figure")
     return [
-        f"Time of {training.steps:,} steps of {training.target_tokens_per_step:,.0f} target "
-        f"tokens, {with_prefix(training.flops_per_step, 'FLOP')} each",
+        f"Time of {work.steps:,} steps of {work.target_tokens_per_step:,.0f} target "
+        f"tokens, {with_prefix(work.flops_per_step, 'FLOP')} each",
         *(f"{line}   {basis}" for line, basis in zip(_indented(rows), bases, strict=True)),
     ]
 
@@ -198,7 +198,7 @@ def _flops_of_training(costs: TrainingCosts) -> list[str]:
     papers = costs.times[0]
     return [
         "FLOPs of the whole training",
-        f"  {costs.training.flops:.1e}   matrix products of real tokens",
+        f"  {costs.work.flops:.1e}   matrix products of real tokens",
         f"  {costs.papers_estimate:.1e}   as the paper estimates: {papers.machine} for "
         f"{_duration(papers.seconds)} at {with_prefix(PAPER_SUSTAINED_FLOPS, 'FLOP/s')} each",
     ]

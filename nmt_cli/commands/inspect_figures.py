@@ -3,7 +3,7 @@
 No weights are read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from typing import NamedTuple
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
-from nmt_cli.costs.gpu_forecast import Machines, step_forecast
 from nmt_cli.costs.parameters import (
     Parameters,
     TrainingMemory,
@@ -20,20 +19,19 @@ from nmt_cli.costs.parameters import (
 )
 from nmt_cli.costs.training_time import (
     ASSUMED_LENGTH,
-    PAPER_GPUS,
+    H100,
+    P100S,
+    MeasuredMachine,
+    PlannedWork,
     SentenceLengths,
-    Training,
     equal_pairs,
     papers_estimate_of_flops,
-    papers_flops_per_second,
     planned_training,
-    published_step_seconds,
     sum_of_text,
 )
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, RECIPE
 from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of
-from nmt_cli.hardware.flops import peak_flops_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import with_prefix
@@ -44,8 +42,6 @@ from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
 from nmt_cli.recipe.training_config import TrainingConfig
 
-GPU, PRECISION = "H200", "bf16"  # an H100 SXM has the same peak
-GPU_COUNTS = (1, 8)
 THIS_MACHINE = "this machine"
 Lengths = tuple[int, int]  # tokens of a source and of a target sentence
 
@@ -204,7 +200,7 @@ class Time(NamedTuple):
 class TrainingCosts(NamedTuple):
     """What a training computes, and how long that takes."""
 
-    training: Training
+    work: PlannedWork
     times: list[Time]
     papers_estimate: float  # FLOPs as the paper would count them, from the time on its GPUs
 
@@ -261,44 +257,25 @@ def figures_of(
 def _costs(
     subject: Subject, config: TrainingConfig, target_tokens_per_second: float | None
 ) -> TrainingCosts | None:
-    training = planned_training(
-        subject.architecture, subject.vocabulary_size, config, subject.lengths
-    )
-    if training is None:
+    work = planned_training(subject.architecture, subject.vocabulary_size, config, subject.lengths)
+    if work is None:
         return None
-    on_papers_gpus = _time_on_papers_gpus(subject, config, training)
-    times = [on_papers_gpus, *_times_on_gpus(subject, config, training)]
+    times = [_time_on(machine, subject, config, work) for machine in (P100S, H100)]
+    papers_estimate = papers_estimate_of_flops(times[0].seconds)
     if target_tokens_per_second is not None:
-        seconds = training.target_tokens / target_tokens_per_second
+        seconds = work.target_tokens / target_tokens_per_second
         basis = f"at the {target_tokens_per_second:,.0f} target tokens/s that you gave"
         times.append(Time(THIS_MACHINE, seconds, basis))
-    return TrainingCosts(training, times, papers_estimate_of_flops(on_papers_gpus.seconds))
+    return TrainingCosts(work, times, papers_estimate)
 
 
-def _time_on_papers_gpus(subject: Subject, config: TrainingConfig, training: Training) -> Time:
-    machine = f"{PAPER_GPUS} P100"
-    step_seconds = published_step_seconds(subject.architecture, config.tokens_per_step)
+def _time_on(
+    machine: MeasuredMachine, subject: Subject, config: TrainingConfig, work: PlannedWork
+) -> Time:
+    step_seconds = machine.step_seconds(subject.architecture, config.tokens_per_step)
     if step_seconds is not None:
-        basis = f"the paper's {step_seconds:.1f} s a step"
-        return Time(machine, training.steps * step_seconds, basis)
-    rate = papers_flops_per_second()
-    basis = f"estimated: the paper trained base at {with_prefix(rate, 'FLOP/s')}"
-    return Time(machine, training.flops / rate, basis)
-
-
-def _times_on_gpus(subject: Subject, config: TrainingConfig, training: Training) -> Iterator[Time]:
-    peak = peak_flops_of(GPU, PRECISION)
-    assert peak is not None
-    for count in GPU_COUNTS:
-        forecast = step_forecast(
-            subject.architecture,
-            subject.vocabulary_size,
-            subject.lengths,
-            config.tokens_per_step,
-            Machines(1, count),
-            peak,
-        )
-        share = f"{forecast.utilization:.0%} of {with_prefix(peak, 'FLOP/s')}"
-        limit = f"limited by the {forecast.limit}"
-        basis = f"forecast, not measured: {share} each in {PRECISION}, {limit}"
-        yield Time(f"{count} H100 or {GPU}", training.steps * forecast.seconds, basis)
+        basis = f"{step_seconds:.2f} s a step, {machine.origin}"
+        return Time(machine.name, work.steps * step_seconds, basis)
+    rate = machine.flops_per_second
+    basis = f"estimated: base trains at {with_prefix(rate, 'FLOP/s')}, {machine.origin}"
+    return Time(machine.name, work.flops / rate, basis)

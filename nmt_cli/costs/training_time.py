@@ -50,17 +50,46 @@ def sum_of_text(source: Integers, target: Integers) -> LengthSums:
 
 
 HOUR = 3600.0
-PAPER_GPUS = 8
 PAPER_VOCABULARY = 37_000
-PAPER_TOKENS_PER_STEP = 25_000
+MEASURED_TOKENS_PER_STEP = 25_000
 PAPER_BASE = Architecture(num_layers=6, d_model=512, d_ff=2048, num_heads=8)
 PAPER_BIG = Architecture(num_layers=6, d_model=1024, d_ff=4096, num_heads=16)
-# Section 5.2: 12 hours for 100,000 steps, "about 0.4 seconds" each, and 3.5 days for 300,000.
-PAPER_STEP_SECONDS = ((PAPER_BASE, 12 * HOUR / 100_000), (PAPER_BIG, 3.5 * 24 * HOUR / 300_000))
+PAPER_GPUS = 8
 PAPER_SUSTAINED_FLOPS = 9.5e12  # a second on each P100, by the paper's own estimate (section 6.1)
 
 
-class Training(NamedTuple):
+class MeasuredMachine(NamedTuple):
+    """A machine whose seconds for a step of base and of big are known."""
+
+    name: str
+    of_base: float
+    of_big: float
+    origin: str  # of these times, for the user
+
+    @property
+    def flops_per_second(self) -> float:
+        """The rate at which it trains base."""
+        sentence = [ASSUMED_LENGTH]
+        flops = training_flops(PAPER_BASE, PAPER_VOCABULARY, sentence, sentence)
+        return MEASURED_TOKENS_PER_STEP * flops / ASSUMED_LENGTH / self.of_base
+
+    def step_seconds(self, config: ModelShape, tokens_per_step: int) -> float | None:
+        """Return the time of a step; None if it is not one of those that were measured."""
+        for model, seconds in ((PAPER_BASE, self.of_base), (PAPER_BIG, self.of_big)):
+            if _widths(model) == _widths(config) and tokens_per_step == MEASURED_TOKENS_PER_STEP:
+                return seconds
+        return None
+
+
+# Section 5.2: 12 hours for 100,000 steps, "about 0.4 seconds" each, and 3.5 days for 300,000.
+P100S = MeasuredMachine(
+    "8 P100", 12 * HOUR / 100_000, 3.5 * 24 * HOUR / 300_000, "as the paper reports"
+)
+# In bf16, of random text: tests/benchmarks/results/2026-11-26-gpu-nvidia-h100-80gb-hbm3.md.
+H100 = MeasuredMachine("1 H100", 25_000 / 477_371, 25_000 / 243_714, "as measured in bf16")
+
+
+class PlannedWork(NamedTuple):
     """How much a training computes."""
 
     steps: int
@@ -80,7 +109,7 @@ class Training(NamedTuple):
 
 def planned_training(
     config: ModelShape, vocabulary_size: int, training: TrainingConfig, lengths: SentenceLengths
-) -> Training | None:
+) -> PlannedWork | None:
     """Return what a training computes if patience does not end it earlier.
 
     None if its end is given in epochs and the number of sentence pairs is not known.
@@ -92,29 +121,13 @@ def planned_training(
     if not ends:
         return None
     flops_per_pair = training_flops_of_sums(config, vocabulary_size, lengths.sums) / lengths.pairs
-    return Training(
+    return PlannedWork(
         min(ends), pairs_per_step * lengths.mean_target, pairs_per_step * flops_per_pair
     )
 
 
-def published_step_seconds(config: ModelShape, tokens_per_step: int) -> float | None:
-    """Return the time of a step on the paper's 8 P100; None for a step that it does not report."""
-    for model, seconds in PAPER_STEP_SECONDS:
-        if _widths(model) == _widths(config) and tokens_per_step == PAPER_TOKENS_PER_STEP:
-            return seconds
-    return None
-
-
 def _widths(config: ModelShape) -> tuple[int, ...]:
     return (config.d_model, *config.encoder, *config.decoder)
-
-
-def papers_flops_per_second() -> float:
-    """Return the rate of the paper's 8 P100 together while they trained its base model."""
-    model, step_seconds = PAPER_STEP_SECONDS[0]
-    sentence = [ASSUMED_LENGTH]
-    flops_per_token = training_flops(model, PAPER_VOCABULARY, sentence, sentence) / ASSUMED_LENGTH
-    return PAPER_TOKENS_PER_STEP * flops_per_token / step_seconds
 
 
 def papers_estimate_of_flops(seconds: float) -> float:

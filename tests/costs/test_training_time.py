@@ -6,15 +6,15 @@ import pytest
 from nmt_cli.costs import training_time
 from nmt_cli.costs.flops import sum_lengths, training_flops
 from nmt_cli.costs.training_time import (
+    H100,
     HOUR,
+    P100S,
     PAPER_BASE,
     PAPER_BIG,
     SentenceLengths,
     equal_pairs,
     papers_estimate_of_flops,
-    papers_flops_per_second,
     planned_training,
-    published_step_seconds,
     sum_of_text,
 )
 from nmt_cli.recipe.model_config import ModelConfig
@@ -28,7 +28,7 @@ SENTENCES = equal_pairs(27, 27, "assumed")
     [(PAPER_BASE, 100_000, 0.4, 12, 3.3e18), (PAPER_BIG, 300_000, 1.0, 84, 2.3e19)],
 )
 def test_the_papers_models_take_what_the_paper_reports(config, steps, step_seconds, hours, flops):
-    seconds = published_step_seconds(config, 25_000)
+    seconds = P100S.step_seconds(config, 25_000)
     assert seconds is not None
     assert round(seconds, 1) == step_seconds
     assert steps * seconds == pytest.approx(hours * HOUR)
@@ -40,19 +40,25 @@ def test_the_papers_models_take_what_the_paper_reports(config, steps, step_secon
     "changes", [{"num_layers": 2}, {"d_k": 16}, {"num_heads": 4}, {"d_ff": 4096}, {"d_model": 1024}]
 )
 def test_no_other_model_has_a_published_time(changes):
-    assert published_step_seconds(ModelConfig(**changes), 25_000) is None
-    assert published_step_seconds(PAPER_BASE, 24_999) is None
+    assert P100S.step_seconds(ModelConfig(**changes), 25_000) is None
+    assert P100S.step_seconds(PAPER_BASE, 24_999) is None
 
 
 def test_settings_that_change_no_width_keep_the_published_time():
     config = ModelConfig(dropout=0.3, positions="learned", d_k=64)
-    assert published_step_seconds(config, 25_000) == published_step_seconds(PAPER_BASE, 25_000)
+    assert P100S.step_seconds(config, 25_000) == P100S.step_seconds(PAPER_BASE, 25_000)
 
 
 def test_the_papers_rate_is_that_of_base():
     per_token = training_flops(PAPER_BASE, 37_000, [27], [27]) / 27  # 381 MFLOP
-    assert papers_flops_per_second() == pytest.approx(25_000 * per_token / 0.432)
-    assert papers_flops_per_second() < 8 * 9.5e12
+    assert P100S.flops_per_second == pytest.approx(25_000 * per_token / 0.432)
+    assert P100S.flops_per_second < 8 * 9.5e12
+
+
+def test_the_rate_of_an_h100_is_the_measured_share_of_its_peak():
+    assert H100.flops_per_second / 989.4e12 == pytest.approx(0.183, abs=0.002)
+    flops_of_big = 25_000 * training_flops(PAPER_BIG, 37_000, [27], [27]) / 27
+    assert flops_of_big / H100.of_big / 989.4e12 == pytest.approx(0.315, abs=0.004)
 
 
 def test_a_step_is_full_on_its_longer_side():
