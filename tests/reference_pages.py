@@ -14,10 +14,13 @@ import click
 from click.testing import CliRunner
 
 from nmt_cli.cli import main
+from nmt_cli.recipe.changes import ChangeKind, change_kind
 from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys
+from nmt_cli.recipe.keys import key_at
 from nmt_cli.recipe.model_config import ModelConfig, PaperModel
 from nmt_cli.recipe.model_values import DROPOUTS
+from nmt_cli.recipe.training_config import ValidationConfig
 from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
 from nmt_cli.recipe.values import Section
 from nmt_cli.serving import openapi
@@ -46,9 +49,8 @@ TEXTS = {"title", "description"}  # of a schema
 def recipe_keys() -> str:
     """Return the page of the keys of a recipe."""
     rows = [
-        f"| `{key.name}` | {key.allowed} | {_code(key.default)} | {key.description} |".replace(
-            "<", "&lt;"
-        )
+        f"| `{key.name}` | {key.allowed} | {_code(key.default)} | {_on_resume(key.name)} | "
+        f"{key.description} |".replace("<", "&lt;")
         for key in described_keys()
     ]
     return "\n".join(
@@ -57,12 +59,29 @@ def recipe_keys() -> str:
             "",
             "`nmt-cli recipes keys` prints this list. A key without a default has to be given.",
             "",
-            "| key | allowed | default | meaning |",
-            "|---|---|---|---|",
+            "*On `--resume`* is whether the key may have changed since training began: yes, no, "
+            "*declared* (with `--allow-change KEY`), or *best* (declared if it affects the measure "
+            "that `validation.best_by` names, otherwise yes).",
+            "",
+            "| key | allowed | default | on `--resume` | meaning |",
+            "|---|---|---|---|---|",
             *rows,
             "",
         ]
     )
+
+
+def _on_resume(name: str) -> str:
+    """Return whether a training may resume after a change of a key; sections have none."""
+    key = key_at(name)
+    if key is None or key.effect is None:
+        return ""
+    kinds = {
+        change_kind(name, ValidationConfig(best_by=by, parseval="beam"))
+        for by in ("loss", "bleu", "parseval")
+    }
+    words = {ChangeKind.FORBIDDEN: "no", ChangeKind.DECLARED: "declared", ChangeKind.FREE: "yes"}
+    return "best" if len(kinds) > 1 else words[kinds.pop()]
 
 
 def commands() -> str:

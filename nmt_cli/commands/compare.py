@@ -36,11 +36,10 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
-from nmt_cli.recipe.changes import changed_keys, needs_training
+from nmt_cli.recipe.changes import ChangeKind, changed_keys, keys_of_text, needs_training
 from nmt_cli.recipe.reader import RecipeFile, read_recipe, read_resolved_recipe
-from nmt_cli.recipe.schema import Recipe, sections_that_matter
+from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
-from nmt_cli.recipe.values import ChangeKind
 from nmt_cli.report.run_history import read_runs
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOption
     first: dict[Path, tuple[str, dict[str, Any]]] = {}
     for file in (training.file for training in trainings):
         folder = options.get("prepared") or file.prepared
-        settings = sections_that_matter(file.recipe)
+        settings = keys_of_text(file.recipe)
         name, others = first.setdefault(folder, (file.name, settings))
         if settings != others:
             raise UserError(

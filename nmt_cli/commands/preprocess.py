@@ -37,7 +37,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import Recipe, for_new_text, sections_that_matter
+from nmt_cli.recipe.schema import Recipe, for_new_text
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
 
@@ -111,7 +111,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     )
     return {
         "kind": PREPARED,
-        **sections_that_matter(recipe),
+        **recipe.model_dump(mode="json", include={"data", "tokenizer"}),
         **text.facts(),
         "seed": recipe.training.seed,
         "vocabulary_size": tokenizer.size,

@@ -34,9 +34,9 @@ from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command, missing_hint
 from nmt_cli.parsing.labels import Labels
-from nmt_cli.recipe.changes import FOLD, leaves
+from nmt_cli.recipe.changes import FOLD, keys_of_text, recorded_keys_of_text
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
-from nmt_cli.recipe.schema import Recipe, sections_that_matter, with_fold
+from nmt_cli.recipe.schema import Recipe, with_fold
 from nmt_cli.recipe.values import SET_NAME
 
 OWN_FILE = re.compile(
@@ -206,8 +206,8 @@ def refuse_stale(
     directory: Path, manifest: Mapping[str, Any], recipe: Recipe, preprocess: str
 ) -> None:
     """Raise UserError if ``directory`` was made for other text or another tokenizer."""
-    wanted = dict(leaves(sections_that_matter(recipe)))
-    made = dict(leaves({section: manifest[section] for section in ("data", "tokenizer")}))
+    wanted = keys_of_text(recipe)
+    made = recorded_keys_of_text(manifest["data"], manifest["tokenizer"])
     if recipe.data.normalization.fold is None:
         made.pop(FOLD, None)
     else:

@@ -1,13 +1,26 @@
 """The keys in which two recipes differ, and whether a training may resume with them."""
 
 import json
-from collections.abc import Iterator
+from enum import Enum
 from typing import Any, NamedTuple
 
-from nmt_cli.recipe.keys import fields_to, section_at
+from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.keys import key_at, leaves
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 from nmt_cli.recipe.training_config import ValidationConfig
-from nmt_cli.recipe.values import ChangeKind
+from nmt_cli.recipe.values import BLEU, COURSE, HELD_OUT, LOSS, PARSEVAL, STATE, STEPS, TEXT, Effect
+
+FOLD = "data.normalization.fold"
+MEASURES = {"loss": LOSS, "bleu": BLEU, "parseval": PARSEVAL}  # of validation.best_by
+
+
+class ChangeKind(Enum):
+    """Whether a training may resume after a key of its recipe was changed."""
+
+    FREE = "free"  # changes when things happen, not what is computed
+    DECLARED = "declared"  # changes the training from here on: --allow-change KEY
+    FORBIDDEN = "forbidden"  # the weights, the vocabulary or the text would no longer fit
 
 
 class Change(NamedTuple):
@@ -22,26 +35,41 @@ class Change(NamedTuple):
         return f"{self.key} (was {as_written(self.old)}, is {as_written(self.new)})"
 
 
-# A name ending in a dot stands for all keys below it.
-# For each validation.best_by, the keys after whose change earlier qualities cannot be compared.
-DECIDES_QUALITY = {
-    "loss": ("validation.best_on", "training.label_smoothing"),
-    "bleu": ("validation.best_on", "validation.bleu", "validation.tokenize", "decoding."),
-    "parseval": ("validation.best_on", "validation.parseval", "decoding."),
-}
-FOLD = "data.normalization.fold"
-# After training.
-USED_AFTERWARDS = ("description", "data.prepared", "data.test", "decoding.", "validation.tokenize")
-
-
 def as_written(value: object) -> str:
     """Return a value as it is written in a recipe: null and true, not None and True."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def effect_of(key: str) -> Effect:
+    """Return what depends on a key. A key that the schema does not have may affect anything."""
+    found = key_at(key)
+    return ~Effect(0) if found is None or found.effect is None else found.effect
+
+
+def keys_of_text(recipe: Recipe) -> dict[str, Any]:
+    """Return the keys on which the files that preprocess writes depend, with their values."""
+    wanted = TEXT | HELD_OUT if recipe.data.filters.remove_held_out else TEXT
+    sections = recipe.model_dump(mode="json", include={"data", "tokenizer"})
+    return {key: value for key, value in leaves(sections) if effect_of(key) & wanted}
+
+
+def recorded_keys_of_text(data: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """Return ``keys_of_text`` of the recipe with these sections, from a manifest.
+
+    Keys that it does not have, because they are newer, have their defaults.
+    """
+    return keys_of_text(
+        Recipe.model_construct(
+            data=DataConfig.model_validate(data),
+            tokenizer=TokenizerConfig.model_validate(tokenizer),
+        )
+    )
+
+
 def needs_training(old: Recipe, new: Recipe) -> bool:
     """Return whether a training that finished by ``old`` may have to go on by ``new``."""
-    return any(not change.key.startswith(USED_AFTERWARDS) for change in changed_keys(old, new))
+    of_training = TEXT | STATE | STEPS | COURSE
+    return any(effect_of(change.key) & of_training for change in changed_keys(old, new))
 
 
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
@@ -70,43 +98,13 @@ def _decides_quality(key: str, validation: ValidationConfig) -> bool:
     search = {"bleu": validation.bleu, "parseval": validation.parseval}.get(validation.best_by)
     if key == "decoding.beam_size" and search == "greedy":
         return False  # greedy search has a beam of 1, whatever the recipe's beam size is
-    return _stands_in(key, DECIDES_QUALITY[validation.best_by])
+    return bool(effect_of(key) & MEASURES[validation.best_by])
 
 
 def change_kind(key: str, validation: ValidationConfig) -> ChangeKind:
-    """Return the kind of a change of ``key``: its mark in the schema, or that of a section above.
-
-    A key without a mark, or of an earlier version, is forbidden.
-    """
-    if _decides_quality(key, validation):
-        return ChangeKind.DECLARED
-    fields = fields_to(_steps(key))
-    if fields[-1] is None:
+    """Return whether a training may resume after a change of ``key``."""
+    effect = effect_of(key)
+    if effect & (TEXT | STATE):
         return ChangeKind.FORBIDDEN
-    marks = [mark for field in fields if field is not None for mark in field.metadata]
-    kinds = [mark for mark in marks if isinstance(mark, ChangeKind)]
-    return kinds[-1] if kinds else ChangeKind.FORBIDDEN
-
-
-def _stands_in(key: str, names: tuple[str, ...]) -> bool:
-    return any(f"{key}.".startswith(name) if name[-1] == "." else key == name for name in names)
-
-
-def _steps(key: str) -> tuple[str | int, ...]:
-    return tuple(int(name) if name.isdigit() else name for name in key.split("."))
-
-
-def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each value with its dotted key; a list is one value unless it holds sections.
-
-    Numbers by name, such as data.stages.0.shares, are one value too.
-    """
-    is_section = not prefix or section_at(_steps(prefix)) is not None
-    if isinstance(value, dict) and is_section:
-        for key, below in value.items():
-            yield from leaves(below, f"{prefix}.{key}" if prefix else key)
-    elif isinstance(value, list) and value and isinstance(value[0], dict):
-        for index, below in enumerate(value):
-            yield from leaves(below, f"{prefix}.{index}")
-    else:
-        yield prefix, value
+    is_declared = effect & STEPS or _decides_quality(key, validation)
+    return ChangeKind.DECLARED if is_declared else ChangeKind.FREE

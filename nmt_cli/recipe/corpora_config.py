@@ -9,13 +9,15 @@ from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
-    DECLARED,
-    FREE,
+    STEPS,
+    TEXT,
+    USE,
     DataPath,
     Number,
     Section,
     SetName,
     Word,
+    descriptions,
 )
 
 # What a corpus may be, for the JSON Schema.
@@ -40,21 +42,21 @@ class ParallelFiles(Section):
         frozenset({"source", "columns"}),
     )
 
-    source: DataPath | None = None
+    source: Annotated[DataPath | None, TEXT] = None
     """Text file of the source side, also .gz, .xz or .zst."""
-    target: DataPath | None = None
+    target: Annotated[DataPath | None, TEXT] = None
     """Text file of the target side, also .gz, .xz or .zst."""
-    tsv: DataPath | None = None
+    tsv: Annotated[DataPath | None, TEXT] = None
     """In place of source and target: a file with both in each line, as columns with a tab between
     them; also .gz, .xz or .zst. Quotes have no meaning."""
-    jsonl: DataPath | None = None
+    jsonl: Annotated[DataPath | None, TEXT] = None
     """In place of source and target: a file with both in each line, as texts of a JSON object; also
     .gz, .xz or .zst. A line break in a text becomes a space."""
-    columns: tuple[ColumnName, ColumnName] | None = None
+    columns: Annotated[tuple[ColumnName, ColumnName] | None, TEXT] = None
     """Where source and target are. In tsv: their columns, by number from 1 (by default 1 and 2), or
     by their names in the first line. In jsonl: their keys (by default source and target);
     translation.en is the key en in the object translation."""
-    tag: Word | None = None
+    tag: Annotated[Word | None, TEXT] = None
     """Piece in front of the source of every pair, such as <2de> or <bt>; translate takes it from
     --tag or from the line. A tokenizer that preprocess makes gets this piece; any other must have
     it. It counts as a piece of the source."""
@@ -87,7 +89,7 @@ class ParallelFiles(Section):
         if not given:
             for key in ("source", "target"):
                 if getattr(self, key) is None:
-                    meaning = type(self).model_fields[key].description
+                    meaning = descriptions(type(self))[key]
                     yield Problem(key, f"is missing, a required key: {meaning}")
             if self.columns is not None:
                 yield Problem("columns", "needs tsv or jsonl, whose columns it names")
@@ -115,18 +117,18 @@ class Corpus(ParallelFiles):
 
     model_config = ConfigDict(json_schema_extra={"anyOf": FORMS})
 
-    name: Annotated[Word | None, FREE] = None
+    name: Annotated[Word | None, USE] = None
     """Name of this corpus in data.stages."""
-    weight: Annotated[Number, Field(ge=0, le=1_000_000), DECLARED] = 1.0
+    weight: Annotated[Number, Field(ge=0, le=1_000_000), STEPS] = 1.0
     """How often this corpus appears in an epoch; a fraction adds a random share of its pairs, drawn
     by the seed, 0 leaves it out."""
-    scores: Scores | None = None
+    scores: Annotated[Scores | None, TEXT] = None
     """Scores of the pairs. Where repeated pairs are removed, the one with the best score stays."""
-    alignments: DataPath | None = None
+    alignments: Annotated[DataPath | None, TEXT] = None
     """File with the links of the words of each pair, such as 0-0 2-1 (source word 2 and target word
     1, from 0), for training.guided_alignment; nmt-cli align makes it. Words are what white space
     separates in the text files."""
-    augment: Annotated[Augmentation, DECLARED] = Field(default_factory=Augmentation)
+    augment: Annotated[Augmentation, STEPS] = Field(default_factory=Augmentation)
     """Changes to its pairs, drawn anew in each epoch by the seed."""
 
     def problems(self) -> Iterator[Problem]:

@@ -18,8 +18,10 @@ from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.recipe.values import (
-    DECLARED,
-    FREE,
+    HELD_OUT,
+    STEPS,
+    TEXT,
+    USE,
     Count,
     DataPath,
     Flag,
@@ -30,8 +32,14 @@ from nmt_cli.recipe.values import (
     repeated_names,
 )
 
-# Filters of the first version; manifests hold them also if they are not used.
-FIRST_FILTERS = ("max_length_ratio", "min_length", "remove_duplicates")
+FILTERS_OF_TREES = (  # the others look at the characters and words of a text
+    "max_length_ratio",
+    "min_length",
+    "remove_duplicates",
+    "remove_duplicate_sources",
+    "remove_duplicate_targets",
+    "remove_held_out",
+)
 Amount = Annotated[Count, Field(ge=1, le=10**6)]
 Ratio = Annotated[Number, Field(ge=1, le=1_000_000)]
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -125,35 +133,35 @@ class TreebankConfig(Section):
 class DataConfig(Section):
     """The text: its files, and how it is changed and filtered."""
 
-    source_language: Language
+    source_language: Annotated[Language, TEXT]
     """Code of the language translated from."""
-    target_language: Language
+    target_language: Annotated[Language, TEXT]
     """Code of the language translated into."""
     train: Annotated[tuple[Corpus, ...], Field(min_length=1, max_length=10_000)]
     """Corpora to train on, each with its source and target."""
-    mixing: MixingConfig = Field(default_factory=MixingConfig)
+    mixing: Annotated[MixingConfig, STEPS] = Field(default_factory=MixingConfig)
     """Shares by size, in place of the weights of corpora."""
-    stages: Annotated[tuple[Stage, ...], DECLARED, Field(max_length=1000)] = ()
+    stages: Annotated[tuple[Stage, ...], Field(max_length=1000), STEPS] = ()
     """Mixtures of the corpora, one after the other. Learning rate and optimizer go on; a stage
     begins with a new epoch."""
-    validation: HeldOutSets
+    validation: Annotated[HeldOutSets, TEXT]
     """Text on which loss, BLEU or F1 are measured while training; a list holds several sets, each
     with a name."""
-    test: Annotated[HeldOutSets | None, FREE] = None
+    test: Annotated[HeldOutSets | None, HELD_OUT | USE] = None
     """Text held out for the final score; training never reads it. A list holds several sets, each
     with a name."""
-    treebank: TreebankConfig | None = None
+    treebank: Annotated[TreebankConfig | None, TEXT] = None
     """How trees are written as tokens. If given, each target is a treebank: trees in the brackets
     of the Penn Treebank; source is the same file, or the words of a tree a line. The model then
     parses."""
-    normalization: Normalization = Field(default_factory=Normalization)
+    normalization: Annotated[Normalization, TEXT] = Field(default_factory=Normalization)
     """Changes to the text before it is cut into pieces."""
-    filters: Filters = Field(default_factory=Filters)
+    filters: Annotated[Filters, TEXT] = Field(default_factory=Filters)
     """Training pairs to leave out."""
-    max_length: Pieces = 1024
+    max_length: Annotated[Pieces, TEXT] = 1024
     """Longest side of a training pair, in pieces; longer pairs are dropped and counted. Also the
     longest input of translate; see its --too-long."""
-    prepared: Annotated[DataPath | None, FREE] = None
+    prepared: Annotated[DataPath | None, USE] = None
     """Folder that preprocess writes and train reads; by default prepared/NAME."""
 
     @property
@@ -228,10 +236,8 @@ class DataConfig(Section):
 
     def _filters_of_text(self) -> Iterator[str]:
         """Yield the keys in use that filter parallel text by what is in it, or by its scores."""
-        of_pairs = {*FIRST_FILTERS, "remove_held_out"}
-        of_pairs |= {"remove_duplicate_sources", "remove_duplicate_targets"}
         for name, value in self.filters:
-            if value is not None and value is not False and name not in of_pairs:
+            if value is not None and value is not False and name not in FILTERS_OF_TREES:
                 yield f"filters.{name}"
         for number, corpus in enumerate(self.train):
             if corpus.scores is not None:

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.changes import as_written
+from nmt_cli.recipe.keys import last_name, recipe_keys
 from nmt_cli.recipe.messages import dotted
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import parse_yaml, write_yaml
 
 WIDTH = 100
@@ -28,7 +30,14 @@ class RecipeKey(NamedTuple):
 def described_keys() -> Iterator[RecipeKey]:
     """Yield every key in the order of a recipe, each section before the keys in it."""
     schema = recipe_schema()
-    yield from _keys_in(schema, schema, "")
+    yield RecipeKey("extends", EXTENDS["description"], _allowed(EXTENDS, schema), None)
+    prefixes = {"": ""}  # of the keys in each section, with the number of the entry of a list
+    for key in recipe_keys().values():
+        section, _, last = key.name.rpartition(".")
+        prop, name = _properties(key.owner, schema)[last], prefixes[section] + last
+        prefixes[key.name] = f"{name}.0." if "items" in prop else f"{name}."
+        default = as_written(prop["default"]) if "default" in prop else None
+        yield RecipeKey(name, key.description, _allowed(prop, schema), default)
 
 
 def with_comments(recipe: Recipe) -> str:
@@ -77,29 +86,10 @@ def limits_of(key: RecipeKey) -> str:
     return "; ".join(text for text in (key.allowed, default) if text)
 
 
-def _keys_in(section: JsonSchema, schema: JsonSchema, prefix: str) -> Iterator[RecipeKey]:
-    for name, prop in section["properties"].items():
-        key = _key(f"{prefix}{name}", prop, schema)
-        yield key
-        inner = _section_of(prop, schema)
-        if inner is not None:
-            entry = ".0" if "items" in prop else ""
-            yield from _keys_in(inner, schema, f"{key.name}{entry}.")
-
-
-def _key(name: str, prop: JsonSchema, schema: JsonSchema) -> RecipeKey:
-    default = as_written(prop["default"]) if "default" in prop else None
-    return RecipeKey(name, prop["description"], _allowed(prop, schema), default)
-
-
-def _section_of(prop: JsonSchema, schema: JsonSchema) -> JsonSchema | None:
-    """Return the section that a key may hold, also in a list; None if it only holds values."""
-    for candidate in (prop, prop.get("items", {})):
-        if "$ref" in candidate:
-            section: JsonSchema = schema["$defs"][candidate["$ref"].rpartition("/")[2]]
-            return section
-    options = (_section_of(option, schema) for option in prop.get("anyOf", ()))
-    return next((section for section in options if section is not None), None)
+def _properties(section: type[Section], schema: JsonSchema) -> JsonSchema:
+    definition = schema if section is Recipe else schema["$defs"][section.__name__]
+    properties: JsonSchema = definition["properties"]
+    return properties
 
 
 def _allowed(prop: JsonSchema, schema: JsonSchema) -> str:
@@ -160,6 +150,8 @@ EXTENDS = {
 def recipe_schema() -> JsonSchema:
     """Return the JSON Schema of one file; it does not require keys that a parent may give."""
     schema = _in_standard_words(Recipe.model_json_schema())
+    for key in recipe_keys().values():
+        _properties(key.owner, schema)[last_name(key.name)]["description"] = key.description
     entries = {
         prop["items"]["$ref"]
         for section in schema["$defs"].values()

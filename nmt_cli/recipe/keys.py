@@ -1,8 +1,8 @@
 """The keys of a recipe, and the keys that an unknown name may mean."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -10,42 +10,70 @@ from pydantic.fields import FieldInfo
 from nmt_cli.messages.other_toolkits import names_of_keys
 from nmt_cli.messages.proposals import MOST_PROPOSED, parts, plain, slips
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.values import Section
+from nmt_cli.recipe.values import Effect, Section, descriptions
 from nmt_cli.recipe.yaml_tree import KeyPath
 
 LONG_ENOUGH = 5  # letters; shorter names of other toolkits must be spelled correctly
 
 
-def key_paths(section: type[Section] = Recipe, prefix: str = "") -> Iterator[str]:
-    """Yield every key that a recipe may hold, as ``section.key``; list entries have no index."""
-    for name, field in section.model_fields.items():
-        yield prefix + name
-        inner = _section_in(field.annotation)
-        if inner is not None:
-            yield from key_paths(inner, f"{prefix}{name}.")
+class Key(NamedTuple):
+    """A key that a recipe may hold."""
+
+    name: str  # such as data.train.source; entries of a list have no number
+    owner: type[Section]  # the section that it is in
+    field: FieldInfo
+    section: type[Section] | None  # the section that it holds, also in a list
+    effect: Effect | None  # its own or that of a section around it; a section may have none
+
+    @property
+    def description(self) -> str:
+        """What the key means: the text below it in the schema."""
+        return descriptions(self.owner).get(last_name(self.name), self.field.description or "")
+
+
+@cache
+def recipe_keys() -> dict[str, Key]:
+    """Return every key that a recipe may hold, by its name."""
+    return {key.name: key for key in _keys_in(Recipe, "", None)}
+
+
+def key_at(path: str | KeyPath) -> Key | None:
+    """Return the key at ``path``, which may have numbers of entries; None if there is none."""
+    steps = path.split(".") if isinstance(path, str) else path
+    names = [step for step in steps if isinstance(step, str) and not step.isdecimal()]
+    return recipe_keys().get(".".join(names))
 
 
 def section_at(path: KeyPath) -> type[Section] | None:
     """Return the section at ``path`` of a recipe, or that of the entries of a list there."""
-    fields = fields_to(path)
-    if not fields:
-        return Recipe
-    return None if fields[-1] is None else _section_in(fields[-1].annotation)
+    key = key_at(path)
+    return Recipe if not path else key.section if key is not None else None
 
 
-def fields_to(path: Sequence[str | int]) -> list[FieldInfo | None]:
-    """Return the field of each name in ``path``; None where a recipe has no such key.
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each value with its dotted key; a list is one value unless it holds sections.
 
-    A number, which is the place of an entry in a list, has no field.
+    Numbers by name, such as data.stages.0.shares, are one value too.
     """
-    fields: list[FieldInfo | None] = []
-    section: type[Section] | None = Recipe
-    for name in path:
-        if isinstance(name, str):
-            field = section.model_fields.get(name) if section is not None else None
-            section = _section_in(field.annotation) if field is not None else None
-            fields.append(field)
-    return fields
+    key = key_at(prefix)
+    if isinstance(value, dict) and (not prefix or (key is not None and key.section is not None)):
+        for name, below in value.items():
+            yield from leaves(below, f"{prefix}.{name}" if prefix else name)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for index, below in enumerate(value):
+            yield from leaves(below, f"{prefix}.{index}")
+    else:
+        yield prefix, value
+
+
+def _keys_in(owner: type[Section], prefix: str, above: Effect | None) -> Iterator[Key]:
+    for name, field in owner.model_fields.items():
+        section = _section_in(field.annotation)
+        own = next((mark for mark in field.metadata if isinstance(mark, Effect)), None)
+        effect = own if above is None else above
+        yield Key(prefix + name, owner, field, section, effect)
+        if section is not None:
+            yield from _keys_in(section, f"{prefix}{name}.", effect)
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
@@ -90,11 +118,11 @@ def keys_meant(name: str, section: str = "") -> list[str]:
 
 def is_value_of(key: str, value: object) -> bool:
     """Return whether the key accepts ``value`` as read from YAML; other keys are not considered."""
-    field = fields_to(tuple(key.split(".")))[-1]
-    if field is None:
+    found = key_at(key)
+    if found is None:
         return False
-    declared: Any = field.annotation
-    for limit in field.metadata:
+    declared: Any = found.field.annotation
+    for limit in found.field.metadata:
         declared = Annotated[declared, limit]
     try:
         TypeAdapter(declared).validate_python(value)
@@ -105,15 +133,15 @@ def is_value_of(key: str, value: object) -> bool:
 
 def choices_of(key: str) -> tuple[str, ...]:
     """Return the values of a key that has a few fixed ones; () for other keys."""
-    field = fields_to(tuple(key.split(".")))[-1]
-    choices = get_args(field.annotation) if field is not None else ()
+    found = key_at(key)
+    choices = get_args(found.field.annotation) if found is not None else ()
     return choices if choices and all(isinstance(each, str) for each in choices) else ()
 
 
-def accepts_null(key_path: KeyPath) -> bool:
-    """Return whether the key at ``key_path`` may be null."""
-    field = fields_to(key_path)[-1]
-    return field is not None and type(None) in get_args(field.annotation)
+def accepts_null(path: KeyPath) -> bool:
+    """Return whether the key at ``path`` may be null."""
+    key = key_at(path)
+    return key is not None and type(None) in get_args(key.field.annotation)
 
 
 def last_name(key: str) -> str:
@@ -130,6 +158,6 @@ def _all_keys() -> tuple[str, ...]:
     """
     return tuple(
         key
-        for key in key_paths()
+        for key in recipe_keys()
         if last_name(key) not in ("name", "merge") and not key.startswith("data.stages.")
     )

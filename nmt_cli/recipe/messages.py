@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 from nmt_cli.messages.other_toolkits import missing_here, names_of_keys
 from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.corpora_config import ONE_SET, SEVERAL_SETS
-from nmt_cli.recipe.keys import accepts_null, keys_called, keys_meant, last_name, section_at
+from nmt_cli.recipe.keys import accepts_null, key_at, keys_called, keys_meant, last_name, section_at
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.yaml_tree import MAX_SHOWN, Finding, KeyPath, Place, shortened
 
@@ -112,11 +112,9 @@ def _text(details: ErrorDetails) -> str:
 
 
 def _text_of_missing(path: KeyPath) -> str:
-    section = section_at(path[:-1])
-    if section is None or path[-1] not in section.model_fields:
+    if isinstance(path[-1], int) or (key := key_at(path)) is None:
         return "is missing; the list has too few entries"
-    description = section.model_fields[str(path[-1])].description or ""
-    return f"is missing, a required key: {description}"
+    return f"is missing, a required key: {key.description}"
 
 
 def _number(value: object) -> str:

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field
 
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
-    DECLARED,
     Epochs,
     Number,
     Section,
@@ -38,10 +37,10 @@ ByName = Annotated[dict[Word, Weight], AfterValidator(NumbersByName)]
 class MixingConfig(Section):
     """Shares of the corpora by their sizes, in place of their weights."""
 
-    temperature: Annotated[Annotated[Number, Field(ge=1, le=1_000_000)] | None, DECLARED] = None
+    temperature: Annotated[Number, Field(ge=1, le=1_000_000)] | None = None
     """Draw pairs in proportion to size ^ (1 / temperature): 1 keeps the sizes, a higher one repeats
     small corpora (usual is 5). An epoch keeps its number of pairs. Null uses the weights."""
-    over: Annotated[Literal["corpora", "tags"], DECLARED] = "corpora"
+    over: Literal["corpora", "tags"] = "corpora"
     """What has a size: each corpus, or all corpora with the same tag together."""
 
 

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from nmt_cli.files.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.recipe.changes import effect_of
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_settings import ModelSettings, read_config, settings_of
 from nmt_cli.recipe.model_values import Architecture
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.tokenizer_config import ONLY_FOR_TRAINING, TokenizerConfig
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+from nmt_cli.recipe.values import TEXT
 from nmt_cli.recipe.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
 
 FROM: KeyPath = ("model", "from")
@@ -155,7 +157,7 @@ def _decided_by(folder: Path, settings: ModelSettings) -> dict[KeyPath, Any]:
         (*path, name): value
         for path, section in sections.items()
         for name, value in section.items()
-        if name not in ONLY_FOR_TRAINING
+        if path != ("tokenizer",) or effect_of(f"tokenizer.{name}") & TEXT
     }
 
 

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.recipe.changes import keys_of_text
 from nmt_cli.recipe.layers import merge, parse_overrides
 from nmt_cli.recipe.messages import dotted, findings_of, place_of, shown
 from nmt_cli.recipe.model_origin import adopt_model
-from nmt_cli.recipe.schema import Recipe, sections_that_matter
+from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import is_near_shipped, meant_by, shipped_file, shipped_name
 from nmt_cli.recipe.yaml_tree import (
     MAX_BYTES,
@@ -34,8 +35,6 @@ MAX_ANCESTORS = 20
 RESOLVED_FOR = "# The recipe of the run {}, with every default."
 WRITTEN_BESIDE = (SESSIONS, MANIFEST)
 FOLDER_OF_A_RUN = re.compile(rf"{AVERAGE}|{CHECKPOINTS}|step-\d+")
-# What preprocess writes does not depend on where it writes, nor on text it never reads.
-KEYS_OUTSIDE_HASH = {"data": {"prepared", "test"}}
 
 
 class RecipeFile(NamedTuple):
@@ -116,11 +115,9 @@ def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
     return head + write_yaml(recipe.model_dump(mode="json"))
 
 
-def section_hash(recipe: Recipe, *sections: str) -> str:
-    """Return a sha256 of the values in these sections, or in all if none is named."""
-    values = recipe.model_dump(
-        mode="json", include=set(sections) or None, exclude=KEYS_OUTSIDE_HASH
-    )
+def recipe_hash(recipe: Recipe) -> str:
+    """Return a sha256 of all values but those of texts and folders that training never reads."""
+    values = recipe.model_dump(mode="json", exclude={"data": {"prepared", "test"}})
     text = json.dumps(values, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -258,7 +255,7 @@ def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -
             ancestor = _validated(adopt_model(tree, read_resolved_recipe).tree)
         except RecipeError:
             break  # it is no recipe without its child
-        if sections_that_matter(ancestor) != sections_that_matter(recipe):
+        if keys_of_text(ancestor) != keys_of_text(recipe):
             break
         owner = name
     return names[0] if _folder(names[0]).is_dir() and not _folder(owner).is_dir() else owner

@@ -1,24 +1,20 @@
 """The recipe: everything an experiment's result depends on, and the defaults of all keys."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model, model_validator
 
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.data_config import FIRST_FILTERS, DataConfig
+from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.mixing_config import problems_of_ends
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_values import Problem
-from nmt_cli.recipe.tokenizer_config import (
-    OF_NEW_TOKENIZERS,
-    ONLY_FOR_TRAINING,
-    TokenizerConfig,
-)
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.recipe.translation_config import DecodingConfig
-from nmt_cli.recipe.values import FREE, DataPath, Section
+from nmt_cli.recipe.values import BLEU, COURSE, PARSEVAL, STATE, TEXT, USE, DataPath, Section
 
 if TYPE_CHECKING:
     ModelSection = ModelConfig
@@ -32,14 +28,14 @@ else:  # "from" is a word of Python, and cannot be the name of an attribute in a
         "ModelSection",
         __base__=ModelConfig,
         __doc__="The Transformer of section 3, or that of another model.",
-        **{"from": (DataPath | None, origin)},
+        **{"from": (Annotated[DataPath | None, TEXT | STATE], origin)},
     )
 
 
 class Recipe(Section):
     """One experiment."""
 
-    description: Annotated[str, FREE, Field(min_length=1, max_length=10_000)]
+    description: Annotated[str, USE, Field(min_length=1, max_length=10_000)]
     """What this recipe is, for recipes list."""
     data: DataConfig
     """The text."""
@@ -51,9 +47,11 @@ class Recipe(Section):
     """The optimizer's steps."""
     validation: ValidationConfig = Field(default_factory=ValidationConfig)
     """Measuring while training."""
-    checkpoints: Annotated[CheckpointsConfig, FREE] = Field(default_factory=CheckpointsConfig)
+    checkpoints: Annotated[CheckpointsConfig, COURSE] = Field(default_factory=CheckpointsConfig)
     """What is saved and kept."""
-    decoding: Annotated[DecodingConfig, FREE] = Field(default_factory=DecodingConfig)
+    decoding: Annotated[DecodingConfig, BLEU | PARSEVAL | USE] = Field(
+        default_factory=DecodingConfig
+    )
     """Beam search."""
 
     @model_validator(mode="before")
@@ -202,44 +200,3 @@ def with_fold(recipe: Recipe, fold: bool) -> Recipe:
 def for_new_text(recipe: Recipe) -> Recipe:
     """Return ``recipe`` as preprocess takes it: parallel text is folded, if that is left to it."""
     return with_fold(recipe, fold=recipe.data.treebank is None)
-
-
-def sections_that_matter(recipe: Recipe) -> dict[str, Any]:
-    """Return the settings of the recipe that determine what preprocess writes.
-
-    The names and weights of corpora and how they are mixed, the folder to write to, and how
-    training changes the text and draws its pieces, are not among them, and the test set only if its
-    pairs are removed from the training text. Keys that are not used are left out, because the
-    manifests of earlier versions do not have them.
-    """
-    excluded = {"prepared", "mixing", "stages"}
-    if not recipe.data.filters.remove_held_out:
-        excluded.add("test")
-    data = recipe.data.model_dump(mode="json", exclude=excluded)
-    data["filters"] = {
-        name: value
-        for name, value in data["filters"].items()
-        if name in FIRST_FILTERS or (value is not None and value is not False)
-    }
-    if data["normalization"]["fold"] is None:
-        del data["normalization"]["fold"]
-    for corpus in data["train"]:
-        del corpus["weight"], corpus["name"], corpus["augment"]
-    validation = data["validation"]
-    sets = validation if isinstance(validation, list) else [validation]
-    _drop_unused([*data["train"], *sets], "tag", "name", "scores", "alignments")
-    tests = data.get("test") or []
-    tests = tests if isinstance(tests, list) else [tests]
-    _drop_unused([*data["train"], *sets, *tests], "source", "target", "tsv", "jsonl", "columns")
-    tokenizer = recipe.tokenizer.model_dump(mode="json", exclude=ONLY_FOR_TRAINING)
-    for key, default in OF_NEW_TOKENIZERS.items():
-        if tokenizer[key] == default:
-            del tokenizer[key]
-    return {"data": data, "tokenizer": tokenizer}
-
-
-def _drop_unused(corpora: Iterable[dict[str, Any]], *keys: str) -> None:
-    for corpus in corpora:
-        for key in keys:
-            if key in corpus and corpus[key] is None:
-                del corpus[key]

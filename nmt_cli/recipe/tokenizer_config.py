@@ -8,7 +8,8 @@ from pydantic import Field
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
-    DECLARED,
+    STEPS,
+    TEXT,
     Count,
     DataPath,
     Flag,
@@ -19,9 +20,6 @@ from nmt_cli.recipe.values import (
 
 NUM_BYTES = 256  # pieces of byte fallback
 RESERVED_NAMES = ("<unk>", "<s>", "</s>")
-ONLY_FOR_TRAINING = {"sampling"}  # keys of tokenizer that do not change what preprocess writes
-# Keys of new tokenizers, with defaults; the manifests of earlier versions do not have them.
-OF_NEW_TOKENIZERS = {"shared": True, "byte_fallback": True, "split_digits": False}
 
 
 class TokenizerConfig(Section):
@@ -29,34 +27,34 @@ class TokenizerConfig(Section):
 
     alternatives = (frozenset({"model", "vocabulary_size"}),)
 
-    type: Literal["sentencepiece", "whitespace"] = "sentencepiece"
+    type: Annotated[Literal["sentencepiece", "whitespace"], TEXT] = "sentencepiece"
     """sentencepiece cuts raw text; whitespace takes text already in pieces."""
-    algorithm: Literal["bpe", "unigram"] = "bpe"
+    algorithm: Annotated[Literal["bpe", "unigram"], TEXT] = "bpe"
     """How SentencePiece is trained."""
-    vocabulary_size: Annotated[Count, Field(ge=4, le=1_000_000)] | None = None
+    vocabulary_size: Annotated[Annotated[Count, Field(ge=4, le=1_000_000)] | None, TEXT] = None
     """Pieces in the vocabulary. Needed unless model names a file; for whitespace text an optional
     limit to the most frequent."""
-    shared: Flag = OF_NEW_TOKENIZERS["shared"]
+    shared: Annotated[Flag, TEXT] = True
     """Whether source and target share one vocabulary; false makes one for each, of vocabulary_size
     pieces. The default of model.tied_embeddings is then decoder."""
-    byte_fallback: Flag = OF_NEW_TOKENIZERS["byte_fallback"]
+    byte_fallback: Annotated[Flag, TEXT] = True
     """SentencePiece only: cut characters that are no piece into bytes, which are 256 of the pieces.
     Without it they become <unk>."""
-    split_digits: Flag = OF_NEW_TOKENIZERS["split_digits"]
+    split_digits: Annotated[Flag, TEXT] = False
     """SentencePiece only: make each digit a piece of its own."""
-    model: DataPath | None = None
+    model: Annotated[DataPath | None, TEXT] = None
     """An existing SentencePiece file to use instead of training one; beside model.from, the folder
     named there."""
-    joiner: Word | None = None
+    joiner: Annotated[Word | None, TEXT] = None
     """Whitespace only: mark at the end of a piece whose word continues in the next piece ("@@");
     translate removes it."""
-    user_defined_symbols: Annotated[tuple[Word, ...], Field(max_length=100_000)] = ()
+    user_defined_symbols: Annotated[tuple[Word, ...], Field(max_length=100_000), TEXT] = ()
     """Texts that are one piece each, such as tree brackets or language tags."""
-    character_coverage: Annotated[Number, Field(ge=0.98, le=1)] = 1.0
+    character_coverage: Annotated[Number, Field(ge=0.98, le=1), TEXT] = 1.0
     """Share of the training characters that get a piece of their own."""
-    training_sentences: Annotated[Count, Field(ge=1, le=10**9)] = 10_000_000
+    training_sentences: Annotated[Count, Field(ge=1, le=10**9), TEXT] = 10_000_000
     """At most this many sampled sentences train the SentencePiece model."""
-    sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, DECLARED] = None
+    sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, STEPS] = None
     """SentencePiece only: cut the training text into other pieces in each epoch, drawn by the seed.
     With bpe, the probability that a merge is left out (BPE dropout; usual is 0.1). With unigram,
     alpha, the exponent of the probabilities of all ways to cut a text (usual is 0.1 to 0.5; less is
@@ -83,8 +81,8 @@ class TokenizerConfig(Section):
         yield from self._problems_of_symbols()
 
     def _problems_of_new_tokenizers(self) -> Iterator[Problem]:
-        for key, default in OF_NEW_TOKENIZERS.items():
-            value = getattr(self, key)
+        for key in ("shared", "byte_fallback", "split_digits"):
+            value, default = getattr(self, key), type(self).model_fields[key].default
             text = f"must be {str(default).lower()} {{}}, but is {str(value).lower()}"
             if value != default and self.model is not None:
                 beside = "or left out beside model, which has its own vocabulary"

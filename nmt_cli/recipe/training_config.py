@@ -8,8 +8,14 @@ from pydantic import Field
 from nmt_cli.metrics.tokenization import Tokenization
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
-    DECLARED,
-    FREE,
+    BLEU,
+    COURSE,
+    LOSS,
+    PARSEVAL,
+    QUALITY,
+    STATE,
+    STEPS,
+    USE,
     Count,
     Epochs,
     Interval,
@@ -28,15 +34,15 @@ STEPS_OF_SCHEDULE = {"cosine": ("decay_steps",), "wsd": ("stable_steps", "decay_
 class GuidedAlignmentConfig(Section):
     """A head of the decoder that learns the links of data.train.0.alignments."""
 
-    weight: Annotated[Number, Field(gt=0, le=1000), DECLARED] = 0.1
+    weight: Annotated[Number, Field(gt=0, le=1000)] = 0.1
     """Weight of the head's cross-entropy, beside a weight of 1 of the loss of tokens. Both are sums
     over the target tokens of a step, divided by their number."""
-    decay_steps: Annotated[Steps | None, DECLARED] = None
+    decay_steps: Steps | None = None
     """Number of steps in which the weight falls linearly to zero; null keeps the weight."""
-    layer: Annotated[Annotated[Count, Field(ge=1, le=1000)] | None, DECLARED] = None
+    layer: Annotated[Count, Field(ge=1, le=1000)] | None = None
     """Layer of the decoder, from 1; null stands for the last but one, or the last if there are
     fewer than 6."""
-    head: Annotated[Count, Field(ge=1, le=4096), DECLARED] = 1
+    head: Annotated[Count, Field(ge=1, le=4096)] = 1
     """Head of the layer's attention to the source, from 1."""
 
 
@@ -45,56 +51,56 @@ class TrainingConfig(Section):
 
     alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
 
-    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), DECLARED] = 25_000
+    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), STEPS] = 25_000
     """Most tokens of either side in one step, over all devices and micro-batches; with
     tokenizer.sampling, counted before the pieces are drawn."""
-    max_steps: Annotated[Steps | None, FREE] = 100_000
+    max_steps: Annotated[Steps | None, COURSE] = 100_000
     """Stop after this many steps; null if only max_epochs ends training."""
-    max_epochs: Annotated[Epochs | None, FREE] = None
+    max_epochs: Annotated[Epochs | None, COURSE] = None
     """Stop after this many epochs, if that comes first."""
-    optimizer: Literal["adam", "adamw", "muon"] = "adam"
+    optimizer: Annotated[Literal["adam", "adamw", "muon"], STATE] = "adam"
     """adamw is adam with weight decay that does not enter the moments. muon makes the update of
     each matrix of the layers orthogonal, and uses adamw for other weights."""
-    weight_decay: Annotated[Number, Field(ge=0, le=1), DECLARED] = 0.0
+    weight_decay: Annotated[Number, Field(ge=0, le=1), STEPS] = 0.0
     """A step reduces each weight by this share times the learning rate; with adam, this share of
     the weight is added to its gradient instead. Not for norms and biases."""
-    schedule: Annotated[Schedule, DECLARED] = "noam"
+    schedule: Annotated[Schedule, STEPS] = "noam"
     """How the learning rate falls after warm-up: noam (section 5.3) and inverse_sqrt with
     1/sqrt(step); cosine within decay_steps to final_learning_rate; wsd likewise, but in a straight
     line after stable_steps at the peak; constant not at all. All but noam need peak_learning_rate.
     """
-    warmup_steps: Annotated[Steps, DECLARED] = 4000
+    warmup_steps: Annotated[Steps, STEPS] = 4000
     """Steps in which the learning rate rises."""
-    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), DECLARED] = 1.0
+    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), STEPS] = 1.0
     """Factor by which the learning rate of section 5.3 is multiplied."""
-    peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, DECLARED] = None
+    peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, STEPS] = None
     """Learning rate at the end of warm-up, in place of section 5.3's; the shape of the schedule
     stays."""
-    warmup_start: Annotated[Number, Field(ge=0, le=100), DECLARED] = 0.0
+    warmup_start: Annotated[Number, Field(ge=0, le=100), STEPS] = 0.0
     """Learning rate that warm-up to peak_learning_rate starts from."""
-    stable_steps: Annotated[Steps | None, DECLARED] = None
+    stable_steps: Annotated[Steps | None, STEPS] = None
     """Schedule wsd: steps at the peak after warm-up."""
-    decay_steps: Annotated[Steps | None, DECLARED] = None
+    decay_steps: Annotated[Steps | None, STEPS] = None
     """Schedules cosine and wsd: steps in which the learning rate falls, after those of warm-up and
     stable_steps."""
-    final_learning_rate: Annotated[Number, Field(ge=0, le=100), DECLARED] = 0.0
+    final_learning_rate: Annotated[Number, Field(ge=0, le=100), STEPS] = 0.0
     """Schedules cosine and wsd: learning rate at the end of the decay."""
-    label_smoothing: Annotated[Rate, DECLARED] = 0.1
+    label_smoothing: Annotated[Rate, STEPS | LOSS] = 0.1
     """Label smoothing (section 5.4)."""
-    adam_betas: Annotated[tuple[Rate, Rate], DECLARED] = (0.9, 0.98)
+    adam_betas: Annotated[tuple[Rate, Rate], STEPS] = (0.9, 0.98)
     """Adam's decay rates of the two moments."""
-    adam_epsilon: Annotated[Number, Field(gt=0, le=1), DECLARED] = 1e-9
+    adam_epsilon: Annotated[Number, Field(gt=0, le=1), STEPS] = 1e-9
     """Adam's epsilon."""
-    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, DECLARED] = None
+    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, STEPS] = None
     """Largest norm of the gradient; null, as in the paper, does not clip."""
-    ema_decay: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    ema_decay: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, STATE] = None
     """Decay of an exponential moving average of the weights: the share that it keeps at each step,
     such as 0.999. The average is then validated and saved instead of the weights. Null keeps no
     average."""
-    guided_alignment: Annotated[GuidedAlignmentConfig | None, DECLARED] = None
+    guided_alignment: Annotated[GuidedAlignmentConfig | None, STEPS] = None
     """If given, a head of the decoder learns the links of data.train.0.alignments, and translate
     --alignments uses it."""
-    seed: Annotated[Count, Field(ge=0, lt=2**63), DECLARED] = 1
+    seed: Annotated[Count, Field(ge=0, lt=2**63), STEPS] = 1
     """Decides initial weights, order of the data and dropout."""
 
     def problems(self) -> Iterator[Problem]:
@@ -161,24 +167,24 @@ AnySet = TypeVar("AnySet", bound=_NamedSet)
 class ValidationConfig(Interval):
     """When and how to validate, which checkpoint is the best, and when to stop early."""
 
-    bleu: Annotated[ValidationSearch, FREE] = "beam"
+    bleu: Annotated[ValidationSearch, COURSE | BLEU] = "beam"
     """How the validation text is translated for BLEU."""
-    parseval: Annotated[ValidationSearch, FREE] = "off"
+    parseval: Annotated[ValidationSearch, COURSE | PARSEVAL] = "off"
     """How the validation text is parsed for F1 (PARSEVAL); needs data.treebank."""
-    tokenize: Annotated[Tokenization | None, FREE] = None
+    tokenize: Annotated[Tokenization | None, BLEU | USE] = None
     """sacreBLEU's tokenizer for the BLEU of validation and of run. Null takes none for
     tokenizer.type whitespace, else the one that fits the script of the references: zh, ja-mecab,
     ko-mecab, char or 13a."""
-    best_by: Literal["loss", "bleu", "parseval"] = "loss"
+    best_by: Annotated[Literal["loss", "bleu", "parseval"], COURSE | QUALITY] = "loss"
     """Measure that decides which checkpoint is the best; of equal BLEU or F1, the lower perplexity
     does."""
-    best_on: SetName | None = None
+    best_on: Annotated[SetName | None, COURSE | QUALITY] = None
     """Name of the validation set that decides which checkpoint is the best and when patience is
     used up; by default the first one."""
-    robustness: Annotated[tuple[Robustness, ...], FREE] = ()
+    robustness: Annotated[tuple[Robustness, ...], COURSE] = ()
     """Also measure copies of the validation set that decides, in which the text is changed as
     data.train.augment changes it. A copy has the name of its change."""
-    patience: Annotated[Epochs | None, FREE] = None
+    patience: Annotated[Epochs | None, COURSE] = None
     """Stop after this many validations without improvement."""
 
     def deciding(self, sets: Iterable[AnySet]) -> AnySet:

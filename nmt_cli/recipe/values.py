@@ -4,9 +4,14 @@ Values come from YAML as text and are converted here to the declared type of the
 becomes a number if the key is a number, and ``no`` stays a language code if the key is text.
 """
 
+import ast
+import enum
+import inspect
 import re
+import sys
 from collections.abc import Iterable, Iterator
-from enum import Enum
+from functools import cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -85,18 +90,26 @@ Epochs = Annotated[Count, Field(ge=1, le=10**9)]
 Pieces = Annotated[Count, Field(ge=1, le=10**6)]
 
 
-class ChangeKind(Enum):
-    """Whether a training may resume after a key of its recipe was changed.
+class Effect(enum.Flag):
+    """What depends on a key of a recipe; what a change of it means follows from that.
 
-    In the schema, it marks a key or a section; a key without a mark must not change.
+    In the schema, it marks each key, or a section for all keys in it.
     """
 
-    FREE = "free"  # changes when things happen, not what is computed
-    DECLARED = "declared"  # changes the training from here on: --allow-change KEY
-    FORBIDDEN = "forbidden"  # the weights, the vocabulary or the text would no longer fit
+    TEXT = enum.auto()  # what preprocess writes
+    HELD_OUT = enum.auto()  # likewise, but only with data.filters.remove_held_out
+    STATE = enum.auto()  # the shape of what a checkpoint holds: weights, moments, their average
+    STEPS = enum.auto()  # what the steps of a training compute
+    COURSE = enum.auto()  # when a training validates, saves and ends
+    LOSS = enum.auto()  # what the loss of validation measures
+    BLEU = enum.auto()  # likewise its BLEU
+    PARSEVAL = enum.auto()  # likewise its F1
+    USE = enum.auto()  # only what is done before or after training, as by translate
 
 
-FREE, DECLARED = ChangeKind.FREE, ChangeKind.DECLARED
+TEXT, HELD_OUT, STATE, STEPS = Effect.TEXT, Effect.HELD_OUT, Effect.STATE, Effect.STEPS
+COURSE, LOSS, BLEU, PARSEVAL = Effect.COURSE, Effect.LOSS, Effect.BLEU, Effect.PARSEVAL
+USE, QUALITY = Effect.USE, LOSS | BLEU | PARSEVAL
 
 
 def repeated_names(names: Iterable[tuple[str, str | None]]) -> Iterator[Problem]:
@@ -110,24 +123,14 @@ def repeated_names(names: Iterable[tuple[str, str | None]]) -> Iterator[Problem]
 class Section(BaseModel):
     """The base class of all sections: frozen, without unknown keys and infinite numbers.
 
-    The text below a key is its description for users.
+    The text below a key is its description for users: ``keys.Key.description``.
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        validate_default=True,
-        defer_build=True,
-        use_attribute_docstrings=True,
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True
     )
     # Groups of alternative keys: a recipe that sets one does not inherit the other.
     alternatives: ClassVar[tuple[frozenset[str], ...]] = ()
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        for field in cls.model_fields.values():
-            field.description = " ".join((field.description or "").split()) or None
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems of values that are valid alone but not together."""
@@ -142,15 +145,36 @@ class Section(BaseModel):
         return self
 
 
+@cache
+def descriptions(section: type[Section]) -> dict[str, str]:
+    """Return the text below each key of ``section``, as one line.
+
+    Pydantic could do this when it makes the class, but that adds 25 ms to every command.
+    """
+    found: dict[str, str] = {}
+    for owner in (each for each in reversed(section.__mro__) if issubclass(each, Section)):
+        module = ast.parse(inspect.getsource(sys.modules[owner.__module__]))
+        bodies = (
+            node.body
+            for node in module.body
+            if isinstance(node, ast.ClassDef) and node.name == owner.__name__
+        )
+        for pair in chain.from_iterable(map(pairwise, bodies)):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(key)), ast.Expr(ast.Constant(str(text))):
+                    found[key] = " ".join(text.split())
+    return found
+
+
 class Interval(Section):
     """The interval of something that is done regularly, in steps or in epochs."""
 
     alternatives = (frozenset({"every_steps", "every_epochs"}),)
 
     # Ten minutes at the 0.4 seconds a step of section 5.2.
-    every_steps: Annotated[Steps | None, FREE] = 1500
+    every_steps: Annotated[Steps | None, COURSE] = 1500
     """Number of steps from one to the next; null if every_epochs is used."""
-    every_epochs: Annotated[Epochs | None, FREE] = None
+    every_epochs: Annotated[Epochs | None, COURSE] = None
     """Number of epochs from one to the next; null if every_steps is used."""
 
     @model_validator(mode="before")

@@ -38,11 +38,10 @@ from nmt_cli.files.temporary_names import Names, remove_leftovers, restore_names
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import EndedAtOnceError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import any_of, command
-from nmt_cli.recipe.changes import Change, changed_keys
-from nmt_cli.recipe.keys import key_paths
+from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
+from nmt_cli.recipe.keys import key_at
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.values import ChangeKind
 from nmt_cli.runs.metrics_log import append_whole
 
 MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs beside one without checkpoints, for --resume
@@ -174,9 +173,8 @@ def _accepted_changes(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> 
     """Return what the recipe changes within the run. Raises UserError for a change it may not."""
     before = read_recipe(str(run_dir / RECIPE)).recipe
     refused, accepted = [], []
-    known = set(key_paths())
     for key in allowed:
-        if ".".join(step for step in key.split(".") if not step.isdecimal()) not in known:
+        if key_at(key) is None:
             raise WrongUsageError(
                 f"--allow-change {key}: there is no such key; nmt-cli recipes keys lists them."
             )

@@ -25,7 +25,7 @@ from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.reader import section_hash
+from nmt_cli.recipe.reader import recipe_hash
 from nmt_cli.runs.checkpoint import CheckpointKind, Contents, Saved, prune, save_checkpoint
 from nmt_cli.training.training import Training
 
@@ -235,7 +235,7 @@ class Saver:
             "first_batch_of_epoch": first_batch,
             **({"stage": stage, "stage_from_step": progress.stage_step} if stage else {}),
             "validation": self._state.validation,
-            "recipe_sha256": section_hash(recipe, *type(recipe).model_fields),
+            "recipe_sha256": recipe_hash(recipe),
             "prepared_files": self._training.corpus.manifest["files"],
             "initialized_from": self._state.origin,
             **self._training.machine.facts(),

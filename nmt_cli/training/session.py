@@ -28,7 +28,9 @@ from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, reporting_full_memory
 from nmt_cli.messages.proposals import as_argument, command
+from nmt_cli.recipe.changes import effect_of
 from nmt_cli.recipe.reader import RecipeFile
+from nmt_cli.recipe.values import HELD_OUT, TEXT
 from nmt_cli.runs.run_directory import (
     check_run_directory,
     describe_session,
@@ -41,8 +43,6 @@ from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.status import as_user_error, has_failed, report_failure, status_kept
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training import Training
-
-TEXT_KEYS = ("data", "tokenizer", "model.from")  # of a recipe; preprocess depends on them alone
 
 SLOWEST_DISK = 50e6  # bytes a second
 
@@ -117,7 +117,7 @@ class TrainingJob(NamedTuple):
         overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
         words: list[str | Path] = []
         # All of them or none: keys are checked together, so one left out could be an error.
-        if any(override.strip().startswith(TEXT_KEYS) for override in overrides):
+        if any(effect_of(each.partition("=")[0].strip()) & (TEXT | HELD_OUT) for each in overrides):
             words += [part for override in overrides for part in ("--set", override)]
         if prepared is not None:
             words += ["--prepared", prepared]

@@ -31,7 +31,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.changes import changes_of_quality
 from nmt_cli.recipe.model_origin import first_model
-from nmt_cli.recipe.reader import read_recipe, section_hash
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
@@ -207,11 +207,11 @@ def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Mach
     """Raise UserError if the ranks' text, recipe or options differ."""
     augments = [each.augment.model_dump(exclude={"glossary"}) for each in recipe.data.train]
     files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
-    sections = set(type(recipe).model_fields) - {"data"}  # the text is compared by its files
     ranks = machine.ranks
     _require_same(ranks, "augmentation", augments)
     _require_same(ranks, f"prepared text in {corpus.directory}", files)
-    _require_same(ranks, "recipe", section_hash(recipe, *sorted(sections)))
+    # The text is compared by its files.
+    _require_same(ranks, "recipe", recipe.model_dump_json(exclude={"data"}))
     _require_same(ranks, "--precision", machine.precision)
     _require_same(ranks, "--deterministic", machine.is_deterministic)
 

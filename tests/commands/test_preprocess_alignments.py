@@ -64,11 +64,10 @@ def test_the_links_of_kept_pairs_are_stored_whatever_the_number_of_workers(align
     assert aligned.prepare(ALIGNED, "data.max_length=20", workers=2, force=True) == first
 
 
-def test_without_alignments_no_file_and_no_key_is_written(corpus):
+def test_without_alignments_no_links_are_written(corpus):
     files = corpus.prepare()
     assert not any("links" in name for name in files)
     assert "links" not in (corpus.output / "manifest.json").read_text()
-    assert "alignments" not in (corpus.output / "manifest.json").read_text()
     assert corpus.opened().links is None
 
 

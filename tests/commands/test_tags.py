@@ -82,10 +82,8 @@ def test_a_tag_counts_as_a_piece(corpus):
     assert dropped["too_long"]["first_lines"] == [3]
 
 
-def test_a_folder_without_tags_is_written_as_before_and_with_others_is_refused(corpus):
+def test_a_folder_with_other_tags_is_refused(corpus):
     corpus.prepare()
-    manifest = corpus.opened().manifest
-    assert all("tag" not in files for files in [*manifest["data"]["train"], manifest["data"]])
     with pytest.raises(
         UserError, match=r"was made with train\.0\.tag null .* says <2de> and <2fr>"
     ):

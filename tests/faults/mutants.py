@@ -266,7 +266,7 @@ def never_complete() -> None:
 
 def everything_may_change() -> None:
     """A resume accepts any change of the recipe."""
-    from nmt_cli.recipe.values import ChangeKind
+    from nmt_cli.recipe.changes import ChangeKind
 
     replace("nmt_cli.recipe.changes:change_kind", lambda _: lambda *_: ChangeKind.FREE)
 

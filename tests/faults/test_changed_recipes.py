@@ -35,9 +35,9 @@ DECLARED: list[tuple[str, Any, Any]] = [
     ("training.clip_norm", None, 5.0),
     ("training.seed", 1, 2),
     ("data.train.0.weight", 1.0, 1.5),
+    ("validation.best_by", "loss", "bleu"),
 ]
 FORBIDDEN: list[tuple[str, Any, Any]] = [
-    ("validation.best_by", "loss", "bleu"),
     ("model.num_layers", 1, 2),
     ("model.d_model", 20, 30),
     ("model.d_ff", 28, 30),
@@ -60,7 +60,7 @@ OTHER_TEXT: list[tuple[str, str, Any]] = [
     ("data.filters.max_length_ratio", "null", 3.0),
     ("data.filters.min_length", "1", 2),
     ("data.filters.remove_duplicates", "false", True),
-    ("data.filters.remove_copies", "null", True),
+    ("data.filters.remove_copies", "false", True),
     ("data.filters.min_letters", "null", 0.5),
     ("data.max_length", "30", 31),
     ("tokenizer.vocabulary_size", "null", 16),

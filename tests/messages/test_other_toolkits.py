@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.messages.other_toolkits import names_of_keys, renames
 from nmt_cli.messages.proposals import plain
-from nmt_cli.recipe.keys import is_value_of, key_paths, keys_meant
+from nmt_cli.recipe.keys import is_value_of, keys_meant, recipe_keys
 from nmt_cli.recipe.layers import parse_value
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/moving-from-other-toolkits.md"
@@ -38,7 +38,7 @@ def test_the_page_shows_the_table():
 
 
 def test_every_key_option_argument_and_command_of_the_table_exists():
-    keys, commands = set(key_paths()), cli.main.commands
+    keys, commands = set(recipe_keys()), cli.main.commands
     for place in (place for row in renames() for place in row.places()):
         command, _, thing = place.partition(" ")
         if "." in place:
@@ -67,7 +67,7 @@ def test_every_example_and_every_value_is_one_of_its_key_or_option():
 
 
 def test_the_keys_of_the_table_are_proposed_in_a_recipe():
-    own = {key.rpartition(".")[2] for key in key_paths()}
+    own = {key.rpartition(".")[2] for key in recipe_keys()}
     for name, key in names_of_keys().items():
         if name not in own:
             assert keys_meant(name) == [key]

@@ -8,15 +8,15 @@ from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.changes import (
     FOLD,
     Change,
+    ChangeKind,
     change_kind,
     changed_keys,
     changes_of_quality,
 )
-from nmt_cli.recipe.keys import key_paths
+from nmt_cli.recipe.keys import recipe_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import ValidationConfig
-from nmt_cli.recipe.values import ChangeKind
 
 
 def changes(*overrides):
@@ -117,14 +117,24 @@ DECLARED = [
     "training.guided_alignment.layer",
     "training.guided_alignment.head",
     "training.seed",
+    "validation.best_by",
     "validation.best_on",
 ]
 
 
+def test_the_schema_marks_what_each_key_affects():
+    keys = recipe_keys().values()
+    assert [key.name for key in keys if key.section is None and key.effect is None] == []
+
+
 def test_every_key_may_change_as_the_schema_marks_it():
-    keys = [re.sub(r"^data\.(train|stages)\.", r"data.\1.0.", key) for key in key_paths()]
-    leaves = [key for key in keys if not any(other.startswith(f"{key}.") for other in keys)]
-    kinds = {key: change_kind(key, ValidationConfig()) for key in leaves}
+    kinds = {
+        re.sub(r"^data\.(train|stages)\.", r"data.\1.0.", key.name): change_kind(
+            key.name, ValidationConfig()
+        )
+        for key in recipe_keys().values()
+        if key.section is None
+    }
     for kind, expected in ((ChangeKind.FREE, FREE), (ChangeKind.DECLARED, DECLARED)):
         assert sorted(key for key, found in kinds.items() if found is kind) == sorted(expected)
     assert change_kind("training.gone", ValidationConfig()) is ChangeKind.FORBIDDEN

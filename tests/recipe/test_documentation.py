@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from nmt_cli.recipe.corpora_config import Scores
 from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
-from nmt_cli.recipe.keys import key_paths
+from nmt_cli.recipe.keys import recipe_keys
 from nmt_cli.recipe.mixing_config import Stage, Until
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
@@ -28,7 +28,7 @@ BEYOND = {
 
 def test_every_key_of_a_recipe_is_listed():
     listed = [name.replace(".0.", ".") for name in KEYS if name != "extends"]
-    assert listed == list(key_paths())
+    assert listed == list(recipe_keys())
     assert all(key.description for key in KEYS.values())
 
 

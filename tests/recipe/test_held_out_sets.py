@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt_cli.recipe.changes import keys_of_text
 from nmt_cli.recipe.reader import dump_recipe, read_recipe
-from nmt_cli.recipe.schema import sections_that_matter
 from tests.recipe.conftest import problems_of
 
 ONE = "{source: a.en, target: a.de}"
@@ -45,10 +45,10 @@ def test_an_entry_of_a_list_can_be_set(write):
 
 def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_not():
     def prepared(*overrides):
-        return sections_that_matter(read(f"[{NEWS}, {TALKS}]", *overrides))
+        return keys_of_text(read(f"[{NEWS}, {TALKS}]", *overrides))
 
     assert prepared(f"data.test=[{NEWS}]", "validation.best_on=talks") == prepared()
-    assert prepared() != sections_that_matter(read(f"[{TALKS}, {NEWS}]"))
+    assert prepared() != keys_of_text(read(f"[{TALKS}, {NEWS}]"))
 
 
 @pytest.mark.parametrize(

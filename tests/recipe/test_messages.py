@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import pytest
 
-from nmt_cli.recipe.keys import key_paths
+from nmt_cli.recipe.keys import recipe_keys
 from nmt_cli.recipe.reader import read_recipe
 from tests.recipe.conftest import problems_of
 
@@ -78,7 +78,7 @@ WRONG_VALUES = {
     "017": TAKES_ANY_TEXT | NAMES_OF_SETS,
     '"\\0"': {"description"},
 }
-KEYS = list(key_paths())
+KEYS = list(recipe_keys())
 REFERS_TO_A_NAME = "validation.best_on"  # any name may be right
 SECTIONS = {key.rpartition(".")[0] for key in KEYS}
 # Keys that are right only beside others.

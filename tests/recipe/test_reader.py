@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.recipe.reader import dump_recipe, read_recipe, section_hash
-from nmt_cli.recipe.schema import Recipe, sections_that_matter
+from nmt_cli.recipe.changes import keys_of_text
+from nmt_cli.recipe.reader import dump_recipe, read_recipe, recipe_hash
+from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
@@ -154,8 +155,8 @@ def test_what_preprocess_does_not_depend_on_prepares_nothing_anew(write, change,
     child = write("extends: ./a.yaml\n", "b.yaml")
     monkeypatch.chdir(Path(child).parent)
     assert str(read_recipe("./b.yaml", [change]).prepared) == "prepared/a"
-    prepared = sections_that_matter(read_recipe("./a.yaml").recipe)
-    assert sections_that_matter(read_recipe("./b.yaml", [change]).recipe) == prepared
+    prepared = keys_of_text(read_recipe("./a.yaml").recipe)
+    assert keys_of_text(read_recipe("./b.yaml", [change]).recipe) == prepared
 
 
 @pytest.mark.parametrize(
@@ -202,13 +203,12 @@ def test_prepared_folder_is_the_furthest_ancestors_with_the_same_text(write):
     assert str(read_recipe("big").prepared) == "prepared/base"
 
 
-def test_section_hash_depends_on_what_the_sections_decide(minimal):
-    before = read_recipe(minimal).recipe
-    same = read_recipe(minimal, ["model.d_ff=8", "data.prepared=x", "data.test=null"]).recipe
-    other = read_recipe(minimal, ["data.max_length=9"]).recipe
-    assert section_hash(before, "data", "tokenizer") == section_hash(same, "data", "tokenizer")
-    assert section_hash(before, "data") != section_hash(other, "data")
-    assert section_hash(before) != section_hash(same)
+def test_a_recipes_hash_depends_on_all_that_training_reads(minimal):
+    before = recipe_hash(read_recipe(minimal).recipe)
+    same = ["data.prepared=x", "data.test={source: x, target: y}"]
+    assert recipe_hash(read_recipe(minimal, same).recipe) == before
+    for other in ("data.max_length=9", "model.d_ff=8", "decoding.beam_size=5"):
+        assert recipe_hash(read_recipe(minimal, [other]).recipe) != before
 
 
 # Any recipe comes back from its own YAML as it was.

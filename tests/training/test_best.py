@@ -50,6 +50,8 @@ def train(toy, tmp_path, monkeypatch):
         ("bleu", "validation", "bleu", "beam"),
         ("bleu", "validation", "tokenize", "char"),
         ("loss", "training", "label_smoothing", 0.0),
+        ("loss", "validation", "best_by", "bleu"),
+        ("bleu", "validation", "best_by", "loss"),
     ],
 )
 def test_best_and_patience_begin_anew_when_qualities_stop_comparing(
