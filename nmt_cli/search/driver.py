@@ -127,6 +127,7 @@ class Driver(Generic[Ticket]):
         In a text nobody waits for a single sentence, so more of them are prepared and finished at
         once. Long sentences come first, so that fewer slots are busy with long ones at the end.
         """
+        self.forget_search()  # in a forked process, one of a thread that does not exist there
         return self._run(deque(), _Supply(take, watch, is_text))
 
     def most_like(self, sentence: Sentence) -> int:

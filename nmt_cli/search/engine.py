@@ -135,11 +135,6 @@ class SearchEngine:
         """Free the memory of caches; no search may continue."""
         self._model.reset(0, 1)
 
-    def forget_search(self) -> None:
-        """Forget a search in progress, whose thread does not exist in this process."""
-        self.driver.forget_search()
-        self.free_caches()
-
     def in_order(self, sentences: list[TicketedSentence]) -> list[TicketedSentence]:
         """Return the sentences of a text in the order in which they are searched: longest first.
 

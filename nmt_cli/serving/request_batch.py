@@ -9,7 +9,7 @@ from nmt_cli.serving.requests import REQUEST_ID
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch, BatchLine
-from nmt_cli.translating.workers.messages import AttentionOf, Bug
+from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
 
 BUG = "it met a bug in nmt-cli; the log of the server has its traceback"
 
@@ -20,11 +20,11 @@ class RequestBatch(Batch):
     def __init__(self, requests: Sequence[Request | AttentionOf]) -> None:
         super().__init__(requests, f"request {REQUEST_ID.get()}")
 
-    def answer(self, place: int, answer: Translation | Bug) -> None:
+    def answer(self, place: int, answer: Translation | WorkerBugError) -> None:
         """Note the translation of a line; a bug is logged, and the line gets an error."""
-        if isinstance(answer, Bug):
+        if isinstance(answer, WorkerBugError):
             line = BatchLine(self, place)
-            logs.warning(f"{line} met a bug in a worker process:\n{answer.traceback}")
+            logs.warning(f"{line} met a bug {answer}")
             answer = Translation(error=BUG)
         super().answer(place, answer)
 

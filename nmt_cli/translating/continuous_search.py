@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from itertools import islice
+from typing import Generic, TypeVar
 
+from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.sentences import Sentence
@@ -31,36 +35,34 @@ MOST_DIVIDED = {"cpu": 24, "cuda": 384}
 LineKey = TypeVar("LineKey")  # identifies a line
 
 
-class LineSource(Protocol[LineKey]):
-    """Where lines come from, and where their translations go."""
+class LineSource(ABC, Generic[LineKey]):
+    """Where lines come from, and where their translations go.
 
-    @property
-    def is_text(self) -> bool:
-        """Whether nobody waits for a single line.
+    If ``is_text``, nobody waits for a single line: all sentences that are known are searched
+    longest first, and the memory of the search is freed when none is left. Otherwise lines take
+    turns, so that none waits for a long one.
+    """
 
-        Then all sentences that are known are searched longest first, and the memory of the search
-        is freed when none is left. Otherwise lines take turns, so that none waits for a long one.
-        """
-        ...
+    is_text = False
 
+    @abstractmethod
     def take(self) -> tuple[LineKey, Request] | None:
         """Return the next line; None if there is none now."""
-        ...
 
+    @abstractmethod
     def take_withdrawn(self, inside: Collection[LineKey]) -> Collection[LineKey]:
         """Return the lines that leave the search without an answer; others are ignored.
 
         This is called after each step, with the lines ``inside``.
         """
-        ...
 
+    @abstractmethod
     def answer(self, line: LineKey, answer: Translation | BaseException) -> None:
         """Take the translation of a line, or the bug that it met."""
-        ...
 
-    def report(self, line: LineKey, what: str) -> None:
-        """Log that a line takes long: its name, and ``what``."""
-        ...
+    def report(self, line: LineKey, number: int, what: str) -> None:
+        """Log that the line with this number takes long, and ``what`` goes on."""
+        logs.info(f"line {number:,} {what}")
 
 
 class ContinuousSearch(Generic[LineKey]):
@@ -98,10 +100,10 @@ class ContinuousSearch(Generic[LineKey]):
         is_text = self._lines.is_text
         order: _LongestFirst | _Turns
         if is_text:
-            order = _LongestFirst(self._next_lines)
+            order = _LongestFirst(lambda: self._engine.in_order(self._next(None)))
         else:
             most_divided = MOST_DIVIDED[self._engine.chosen["device"]]
-            order = _Turns(self._next_line, driver.most_like, most_divided)
+            order = _Turns(partial(self._next, 1), driver.most_like, most_divided)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             tickets = list(inside)
@@ -127,7 +129,7 @@ class ContinuousSearch(Generic[LineKey]):
 
     def _report(self, job: LineJob, what: str) -> None:
         if job in self._inside:
-            self._lines.report(self._inside[job], what)
+            self._lines.report(self._inside[job], job.wanted.line, what)
 
     def _withdraw(self) -> list[LineJob]:
         """Remove the lines that are withdrawn now; return them."""
@@ -139,34 +141,27 @@ class ContinuousSearch(Generic[LineKey]):
             del self._inside[job]
         return jobs
 
-    def _next_line(self) -> list[TicketedSentence]:
-        """Return the sentences of the next line that has some; none if there is no such line."""
-        while (taken := self._lines.take()) is not None:
-            if sentences := self._begun([taken]):
+    def _next(self, most: int | None) -> list[TicketedSentence]:
+        """Return the sentences of the next lines; none if there is no line with sentences.
+
+        They are those of at most ``most`` lines, or of all that are known now.
+        """
+        while lines := list(islice(iter(self._lines.take, None), most)):
+            if sentences := [each for line in lines for each in self._begun(*line)]:
                 return sentences
         return []
 
-    def _next_lines(self) -> list[TicketedSentence]:
-        """Return the sentences of all lines that are known now, the longest first."""
-        while lines := list(iter(self._lines.take, None)):
-            if sentences := self._begun(lines):
-                return self._engine.in_order(sentences)
-        return []
-
-    def _begun(self, lines: Sequence[tuple[LineKey, Request]]) -> list[TicketedSentence]:
-        """Return the sentences of ``lines``; answer those that have none."""
+    def _begun(self, line: LineKey, request: Request) -> list[TicketedSentence]:
+        """Return the sentences of a line; answer one that has none."""
         try:
-            jobs = self._jobs.prepare([request for _, request in lines])
+            job = self._jobs.prepare(request)
         except Exception as error:
-            if len(lines) > 1:  # find the line that meets the bug
-                return [sentence for line in lines for sentence in self._begun([line])]
-            self._lines.answer(lines[0][0], error)
+            self._lines.answer(line, error)
             return []
-        self._inside |= zip(jobs, (line for line, _ in lines), strict=True)
-        for job in jobs:
-            if not job.sentences:
-                self._answer(job)
-        return [sentence for job in jobs for sentence in job.ticketed()]
+        self._inside[job] = line
+        if not job.sentences:
+            self._answer(job)
+        return job.ticketed()
 
     def _answer(self, job: LineJob) -> None:
         line = self._inside.pop(job)

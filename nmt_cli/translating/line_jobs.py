@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -20,13 +19,12 @@ from nmt_cli.search.sentences import (
 )
 from nmt_cli.translating.answers import Answers, in_groups
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
-from nmt_cli.translating.encoded_texts import encode_each
 from nmt_cli.translating.kept_text import needs_no_model
 from nmt_cli.translating.over_long import Part, parts_within
-from nmt_cli.translating.request import KEEPS_PIECES, Request
+from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
 from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.segments import Layout, SegmentsError
-from nmt_cli.translating.target_phrases import ContradictionError, shown
+from nmt_cli.translating.segments import Layout
+from nmt_cli.translating.target_phrases import shown
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import (
     NO_PLACE,
@@ -43,7 +41,7 @@ TooLong = Literal["split", "truncate", "error"]
 class LineJob:
     """A line prepared for the search, or why it cannot be translated; and what was found so far."""
 
-    wanted: Wanted
+    wanted: Wanted = field(default_factory=Wanted)
     error: str | None = None
     layout: Layout | None = None  # of its segments; None: the line is one
     sources: Sequence[ProtectedText] = ()  # the segments
@@ -90,54 +88,40 @@ class LineJobs:
         self._longest = longest - len(outputs.marks.tag)
         self._too_long, self._words_of = too_long, words_of
 
-    def prepare(self, requests: Sequence[Request]) -> list[LineJob]:
-        """Return a job for each line. Raises a bug."""
-        if self._soft_glossary is not None:
-            requests = list(map(self._soft_glossary.marked, requests))
-        jobs = [LineJob(self._outputs.wanted(request)) for request in requests]
-        texts = {
-            number: self._texts(*each)
-            for number, each in enumerate(zip(jobs, requests, strict=True))
-        }
-        if self._words_of is not None:
-            for number, of_line in texts.items():
-                words = [word for text in of_line for word in self._words_of(text)]
-                jobs[number].words = words
-                texts[number] = [" ".join(words)] if words else []
-                jobs[number].sources = list(map(ProtectedText, texts[number]))
-        known_text = self._answers.known_text
-        every_text = [known_text(text) for of_line in texts.values() for text in of_line]
-        encoded = iter(encode_each(self._tokenizer, every_text))
-        for of_line, job in zip(texts.values(), jobs, strict=True):
-            tokens = list(islice(encoded, len(of_line)))
-            if not tokens:
-                continue
-            try:
-                self._complete(job, tokens)
-            except Exception as error:
-                job.error = _failure_unless_bug(error).reason
-        return jobs
-
-    def _texts(self, job: LineJob, request: Request) -> Sequence[str]:
-        """Return the texts of the segments of a line; none if there is nothing to translate."""
-        job.error = why_not_unicode(request.text) or job.wanted.error
-        if job.error is not None:
-            return ()
-        protection = job.wanted.protection
+    def prepare(self, request: Request) -> LineJob:
+        """Return the job of a line. Raises a bug."""
+        job = LineJob()
         try:
-            job.layout = self._segmenter.layout(request, job.wanted)
-            segments: Sequence[str] = () if is_blank(request.text) else (request.text,)
-            segments = segments if job.layout is None else job.layout.texts
-            if protection is not None and self._answers.keep_pieces:
-                job.error = KEEPS_PIECES
-                return ()
-            job.sources = self._sources(segments, job.wanted)
-            return [each.text for each in job.sources]
-        except SegmentsError as error:
-            job.error = str(error)
+            if self._soft_glossary is not None:
+                request = self._soft_glossary.marked(request)
+            self._complete(job, request)
         except Exception as error:
-            job.error = _failure_unless_bug(error).reason
-        return ()
+            job.parts, job.error = [], _reason_unless_bug(error)
+        return job
+
+    def _complete(self, job: LineJob, request: Request) -> None:
+        """Give ``job`` its parts and sentences; none if there is nothing to translate.
+
+        Raises LineError if it cannot be translated.
+        """
+        if (reason := why_not_unicode(request.text)) is not None:
+            raise LineError(reason)
+        wanted = job.wanted = self._outputs.wanted(request)
+        job.layout = self._segmenter.layout(request, wanted)
+        if wanted.protection is not None and self._answers.keep_pieces:
+            raise LineError(KEEPS_PIECES)
+        segments: Sequence[str] = () if is_blank(request.text) else (request.text,)
+        job.sources = self._sources(segments if job.layout is None else job.layout.texts, wanted)
+        if self._words_of is not None:
+            job.words = [word for source in job.sources for word in self._words_of(source.text)]
+            job.sources = [ProtectedText(" ".join(job.words))] if job.words else []
+        of_each = [self._parts(job, source) for source in job.sources]
+        if job.layout is not None:
+            job.parts_of_each = list(map(len, of_each))
+        job.parts = [part for parts in of_each for part in parts]
+        if len(job.parts) > 1 and wanted.required:
+            raise LineError(NO_SENTENCE if len(job.sources) > 1 else NO_PLACE)
+        job.sentences = self._sentences(job)
 
     def _sources(self, segments: Sequence[str], wanted: Wanted) -> list[ProtectedText]:
         """Return the segments with what is copied of each; a forced output needs the model."""
@@ -165,22 +149,24 @@ class LineJobs:
         try:
             return self._answer(job)
         except Exception as error:
-            return Translation(error=_failure_unless_bug(error).reason)
+            return Translation(error=_reason_unless_bug(error))
 
     def _answer(self, job: LineJob) -> Translation:
+        if job.error is not None:
+            raise LineError(job.error)
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
         are_samples = len(outcomes) > len(job.parts)
         if are_samples:
             outcomes = gathered(outcomes, job.wanted.n_best)
-        found = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+        found = list[tuple[Hypothesis, ...]]()
         for outcome in outcomes:
-            if isinstance(outcome, Failure):
-                if outcome.bug is not None:
-                    raise outcome.bug
-                return Translation(error=self._reason(outcome, job.wanted))
+            if not isinstance(outcome, Failure):
+                found.append(outcome)
+            elif outcome.bug is not None:
+                raise outcome.bug
+            else:
+                raise LineError(self._reason(outcome, job.wanted))
         if not found:
-            if job.error is not None:
-                return Translation(error=job.error)
             return self._answers.without_model(job.layout, job.sources, job.wanted)
         drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
         translation = self._translation(job, found, are_samples=are_samples)
@@ -223,7 +209,7 @@ class LineJobs:
             part._replace(copies=()) if place in places else part
             for place, part in enumerate(job.parts)
         ]
-        job.sentences = self._sentences(job, ())
+        job.sentences = self._sentences(job)
         return [each for each in job.ticketed() if each[0][1] in places]
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
@@ -232,33 +218,10 @@ class LineJobs:
             return NOTHING_FOUND
         return failure.reason
 
-    def _complete(self, job: LineJob, encoded: Sequence[Sequence[int] | Failure]) -> None:
-        """Give ``job`` its parts and its sentences, or the reason why it has none."""
-        of_each: list[list[Part]] = []
-        for source, tokens in zip(job.sources, encoded, strict=True):
-            if isinstance(tokens, Failure):
-                job.error = tokens.reason
-            else:
-                of_each.append(self._parts(job, source, tokens))
-            if job.error is not None:
-                return
-        if job.layout is not None:
-            job.parts_of_each = [len(parts) for parts in of_each]
-        parts = [part for parts in of_each for part in parts]
-        if len(parts) > 1 and job.wanted.required:
-            job.error = NO_SENTENCE if len(job.sources) > 1 else NO_PLACE
-            return
-        job.parts = parts
-        words = job.words if len(parts) == 1 and not job.truncated else ()
-        try:
-            job.sentences = self._sentences(job, words)
-        except ContradictionError as error:  # of terms that occur in it, or of copies
-            job.parts, job.error = [], str(error)
-
-    def _sentences(self, job: LineJob, words: Sequence[str]) -> list[Sentence]:
+    def _sentences(self, job: LineJob) -> list[Sentence]:
         """Return the sentences for the parts of a line, with the terms in them."""
-        known_text = self._answers.known_text
-        parts = [part._replace(text=known_text(part.text)) for part in job.parts]
+        parts = [part._replace(text=self._answers.known_text(part.text)) for part in job.parts]
+        words = job.words if len(parts) == 1 and not job.truncated else ()
         return self._outputs.sentences(parts, words, job.wanted, self._need_units(job))
 
     def _need_units(self, job: LineJob) -> list[bool]:
@@ -268,41 +231,39 @@ class LineJobs:
         of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
         return [need for need, number in of_segments for _ in range(number)]
 
-    def _parts(self, job: LineJob, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
-        """Return the parts of a segment, or none and give ``job`` the reason."""
-        num_pieces, longest = len(tokens), self._longest
-        text, copies = source.text, source.copies
+    def _encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(self._answers.known_text(text))
+
+    def _parts(self, job: LineJob, source: ProtectedText) -> list[Part]:
+        """Return the parts of a segment. Raises LineError if it is too long."""
         if source.is_kept:
             return []
-        if self._too_long == "split" and (num_pieces > longest or not are_possible(copies)):
+        text, copies, longest = source.text, source.copies, self._longest
+        tokens = self._encode(text)
+        if self._too_long == "split" and (len(tokens) > longest or not are_possible(copies)):
             return self._parts_of(source, tokens)
-        if num_pieces <= longest:
+        if len(tokens) <= longest:
             is_nothing = not tokens and self._words_of is None  # a parse needs no pieces
             return [] if is_nothing else [Part(tokens, "", text, copies)]
         if self._too_long == "truncate":
             job.truncated = True
             return [Part(tokens[:longest], "", text, copies)]
-        job.error = (
-            f"it has {num_pieces:,} pieces, the model takes {longest:,}; "
+        raise LineError(
+            f"it has {len(tokens):,} pieces, the model takes {longest:,}; "
             "--too-long split translates it in parts"
         )
-        return []
 
     def _parts_of(self, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""
         longest = self._longest
-
-        def encode(text: str) -> list[int]:
-            return self._tokenizer.encode(self._answers.known_text(text))
-
         if not source.copies:
-            return parts_within(source.text, tokens, longest, encode)
-        collapsed = CollapsedText(source, lambda text: len(encode(text)) <= longest)
+            return parts_within(source.text, tokens, longest, self._encode)
+        collapsed = CollapsedText(source, lambda text: len(self._encode(text)) <= longest)
         parts = parts_within(
             collapsed.text,
             tokens,
             longest,
-            lambda text: encode(collapsed.expanded(text)),
+            lambda text: self._encode(collapsed.expanded(text)),
             lambda text: are_possible(collapsed.copies(text)),
         )
         return [
@@ -323,9 +284,10 @@ def strict(translation: Translation) -> Translation:
     return translation._replace(alternatives=tuple(others), **best._asdict())
 
 
-def _failure_unless_bug(error: Exception) -> Failure:
+def _reason_unless_bug(error: Exception) -> str:
     """Return why a line could not be translated. Raises ``error`` if it is a bug."""
-    failure = failure_of(error)
-    if failure is None:
-        raise error
-    return failure
+    if isinstance(error, LineError):
+        return str(error)
+    if (failure := failure_of(error)) is not None:
+        return failure.reason
+    raise error

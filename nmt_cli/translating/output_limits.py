@@ -9,7 +9,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES, NO_REPEAT_NGRAM
 from nmt_cli.search.sentences import SearchSettings
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import LineError, Request
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
@@ -76,14 +76,14 @@ class Bounds(NamedTuple):
             return cls(n_best, MOST_SAMPLES, None, prefix)
         return cls(n_best, search.beam_size, search.beam_size, prefix)
 
-    def why_not(self, request: Request) -> str | None:
-        """Return why the numbers that a line asks for are not possible; None if they are."""
+    def refuse_wrong(self, request: Request) -> None:
+        """Raise LineError if a number that a line asks for is not possible."""
         beam_size, most = request.beam_size, self.most
         if beam_size is not None:
             if self.beam_size is None:
-                return "beam_size is not for samples"
+                raise LineError("beam_size is not for samples")
             if not 1 <= beam_size <= self.beam_size:
-                return (
+                raise LineError(
                     f"beam_size must be from 1 to that of all lines, {self.beam_size:,}, "
                     f"but is {beam_size}"
                 )
@@ -91,11 +91,10 @@ class Bounds(NamedTuple):
         n_best = self.n_best if request.n_best is None else request.n_best
         if not 1 <= n_best <= most:
             of_beam = "" if self.beam_size is None else ", the beam size"
-            return f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}"
-        alpha = request.length_penalty
-        if alpha is not None and not LENGTH_PENALTY.holds(alpha):
-            return f"length_penalty must be {LENGTH_PENALTY}, but is {alpha}"
-        n = request.no_repeat_ngram
-        if n is not None and not NO_REPEAT_NGRAM.holds(n):
-            return f"no_repeat_ngram must be {NO_REPEAT_NGRAM}, but is {n}"
-        return None
+            raise LineError(f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}")
+        for name, value, possible in (
+            ("length_penalty", request.length_penalty, LENGTH_PENALTY),
+            ("no_repeat_ngram", request.no_repeat_ngram, NO_REPEAT_NGRAM),
+        ):
+            if value is not None and not possible.holds(value):
+                raise LineError(f"{name} must be {possible}, but is {value}")

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
 ONLY_TEXT = "a soft glossary adds words, and is not for markup, alignments and protected text"
 
+
+class LineError(ValueError):
+    """A line cannot be translated; the message is the reason."""
+
+
 TextOrPieces = str | Sequence[str]  # text, which the tokenizer cuts into pieces, or a list of them
 
 

@@ -13,8 +13,8 @@ from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
 from nmt_cli.translating.answers import AnswerOptions
 from nmt_cli.translating.kept_text import begins_with_mark, knows_letters, with_marks
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.segments import Layout, Segments, SegmentsError, sentences, whole
+from nmt_cli.translating.request import LineError, Request
+from nmt_cli.translating.segments import Layout, Segments, sentences, whole
 
 if TYPE_CHECKING:
     from nmt_cli.translating.markup.blocks import Markup
@@ -59,7 +59,7 @@ class Segmenter:
                 if is_given:
                     is_markup = option == "--markup"
                     self._cutter(is_split=not is_markup, is_markup=is_markup)("a")
-            except SegmentsError as error:
+            except LineError as error:
                 is_by_option = str(error) == self._markup_refused
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
@@ -68,7 +68,7 @@ class Segmenter:
         """Return the segments of a line; None if it is one segment as it is, or nothing is seen.
 
         No segment ends within protected text. List marks are no segments if what is ``wanted``
-        needs the model for all text. Raises SegmentsError if the line cannot be cut.
+        needs the model for all text. Raises LineError if the line cannot be cut.
         """
         split = self._split_sentences if request.split is None else request.split
         markup = self._markup if request.markup is None else request.markup
@@ -77,7 +77,7 @@ class Segmenter:
         if request.alignments:
             refused = ALIGNMENTS_OF_MARKUP if markup else self._alignments_refused
             if refused is not None:
-                raise SegmentsError(refused)
+                raise LineError(refused)
         keeps_marks = self.keeps_text and not wanted.needs_model
         has_mark = keeps_marks and begins_with_mark(request.text, self._language)
         is_unseen = is_blank(request.text) and not request.text.isspace()
@@ -96,7 +96,7 @@ class Segmenter:
 
             return MarkupSegments(request.text, markup, cut)
         except UserError as error:
-            raise SegmentsError(str(error)) from None
+            raise LineError(str(error)) from None
 
     def _with_marks(self, cut: Callable[[str], Segments], wanted: Wanted, text: str) -> Segments:
         return with_marks(text, cut, self._language, wanted)
@@ -104,15 +104,15 @@ class Segmenter:
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None
     ) -> Callable[[str], Segments]:
-        """Return what cuts a text. Raises SegmentsError if that is not possible."""
+        """Return what cuts a text. Raises LineError if that is not possible."""
         if self._is_parser:
-            raise SegmentsError(PARSES)
+            raise LineError(PARSES)
         if is_markup and self._markup_refused is not None:
-            raise SegmentsError(self._markup_refused)
+            raise LineError(self._markup_refused)
         if not is_split:
             return whole
         if self._language == UNKNOWN_LANGUAGE:
-            raise SegmentsError(LANGUAGE_MISSING)
+            raise LineError(LANGUAGE_MISSING)
         return lambda text: sentences(text, self._language, protection)
 
 

@@ -17,10 +17,6 @@ BLANKS = re.compile(rf"[\s{INVISIBLE}]*")
 WINDOW = 4_000  # characters that sentencex gets at a time; its time is quadratic for some texts
 
 
-class SegmentsError(ValueError):
-    """A line cannot be cut into the segments that it asks for; the message is the reason."""
-
-
 class Span(NamedTuple):
     """The place of a word of a translation, and of the word of the source that it attends to most.
 

@@ -9,14 +9,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
+from typing import NamedTuple
 from weakref import WeakSet
 
-from nmt_cli.messages import logs
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.translating.continuous_search import ContinuousSearch
+from nmt_cli.translating.continuous_search import ContinuousSearch, LineSource
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.translation import Translation
@@ -24,61 +25,33 @@ from nmt_cli.translating.translation import Translation
 TOO_LATE = "its timeout passed before its translation began"
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
 
-
-class SubmittedLine:
-    """A line, and the future of its translation."""
-
-    def __init__(self, request: Request, deadline: float | None = None) -> None:
-        """``deadline`` is a time of the monotonic clock."""
-        self.request, self.deadline = request, deadline
-        self.future: Future[Translation] = Future()
+Answer = Future[Translation]
 
 
-class Cancellations:
-    """Whether lines were cancelled since the last look, so that a step need not look at each line.
+class _Line(NamedTuple):
+    """A line that waits for room in the search."""
 
-    Futures have callbacks for ever, so a callback must not keep a translator in memory.
-    """
-
-    are_new = False
-
-    def note(self, future: Future[Translation]) -> None:
-        """Take note if ``future`` was cancelled; this runs in the thread that cancels."""
-        if future.cancelled():
-            self.are_new = True
+    answer: Answer
+    request: Request
+    deadline: float | None  # a time of the monotonic clock
 
 
-class Pause:
-    """A caller of ``paused``: its turn comes when the lines submitted before it are answered."""
-
-    num_lines_before = 0
-
-
-class SubmittedLines:
+class SubmittedLines(LineSource[Answer]):
     """Takes lines from any thread, and translates them in a thread of its own.
 
     The thread starts with the first line. It ends if no line comes for ``IDLE_SECONDS``, and the
-    next line starts another one. At the exit of the interpreter it ends after the step that it is
-    in: lines in the search get RuntimeError, and those that wait are cancelled.
+    next line starts another one. At the exit of the interpreter all lines are cancelled, and it
+    ends after the step that it is in.
 
     Submitted lines and callers of ``paused`` use the model in the order in which they came.
     """
 
-    is_text = False
-
     def __init__(self, jobs: LineJobs, engine: SearchEngine) -> None:
         self._jobs, self._engine = jobs, engine
-        self._cancellations = Cancellations()
-        self._has_search_of_parent = False  # in a process that was forked
-        self._changed = threading.Condition()  # guards what follows
-        self._waiting: deque[SubmittedLine] = deque()
-        self._pauses: deque[Pause] = deque()  # the first uses the model, or will be the next
-        self._num_submitted = self._num_taken = 0  # lines
-        self._is_translating = False  # the thread
+        self._cancelled = deque[Answer]()  # since the last step
         self._numbers = count(1)
-        self._thread: threading.Thread | None = None
-        self._is_closed = self._is_stopped = False
-        self._left: list[SubmittedLine] = []  # that left the search when it was stopped
+        self._is_stopped = self._is_closed = False
+        self.forget_parent()
         _of_this_process.add(self)
 
     def forget_parent(self) -> None:
@@ -86,35 +59,33 @@ class SubmittedLines:
 
         They do not exist here: one may have held the lock, used the model, or waited for it.
         """
-        self._changed = threading.Condition()
-        self._waiting.clear()
-        self._pauses.clear()
-        self._num_taken = self._num_submitted
-        self._is_translating, self._thread = False, None
-        self._has_search_of_parent = True
+        self._changed = threading.Condition()  # guards what follows
+        # Lines, and an object for each caller of ``paused``, in the order in which they came. The
+        # object of the caller that uses the model is the first.
+        self._waiting = deque[_Line | object]()
+        self._is_translating = False  # the thread
+        self._thread: threading.Thread | None = None
 
     def submit(
-        self,
-        line: str | Request,
-        most_waiting: int | None,
-        timeout: float | None,
-    ) -> Future[Translation]:
+        self, line: str | Request, most_waiting: int | None, timeout: float | None
+    ) -> Answer:
         """Return the future of the translation of ``line``; see ``Translator.submit``."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             if self._is_closed:
                 raise RuntimeError("a line was submitted to a translator that is closed")
-            if most_waiting is not None and len(self._waiting) >= most_waiting:
-                raise queue.Full(f"{len(self._waiting):,} lines wait to be translated")
+            num_waiting = 0 if most_waiting is None else len(self._lines())
+            if most_waiting is not None and num_waiting >= most_waiting:
+                raise queue.Full(f"{num_waiting:,} lines wait to be translated")
             (request,) = numbered([line], first=next(self._numbers))
-            submitted = SubmittedLine(request, deadline)
-            submitted.future.add_done_callback(self._cancellations.note)
-            if not self._has_thread():
+            if self._thread is None or not self._thread.is_alive():
                 self._start()
-            self._waiting.append(submitted)
-            self._num_submitted += 1
+            answer = Answer()
+            # A future keeps its callbacks for ever, so this one must not hold the translator.
+            answer.add_done_callback(partial(_note_if_cancelled, self._cancelled))
+            self._waiting.append(_Line(answer, request, deadline))
             self._changed.notify_all()
-        return submitted.future
+        return answer
 
     def close(self, *, cancel_futures: bool = False) -> None:
         """Take no more lines, and wait until all are answered; does nothing the second time.
@@ -123,11 +94,12 @@ class SubmittedLines:
         """
         with self._changed:
             self._is_closed = True
-            thread = self._thread
-            cancelled = list(self._waiting) if cancel_futures else []
+            thread, cancelled = self._thread, self._lines() if cancel_futures else []
+            if cancel_futures:
+                self._waiting = deque(e for e in self._waiting if not isinstance(e, _Line))
             self._changed.notify_all()
         for line in cancelled:
-            line.future.cancel()
+            line.answer.cancel()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -143,72 +115,61 @@ class SubmittedLines:
                 "the callback of a submitted line cannot translate lines itself, because it runs "
                 "in the thread that translates; it may submit lines"
             )
-        pause = Pause()
+        turn = object()
         try:
             with self._changed:
-                pause.num_lines_before = self._num_submitted
-                self._pauses.append(pause)
-                self._changed.wait_for(lambda: self._next_pause() is pause and self._is_free())
-                self._end_search_of_parent()
+                self._waiting.append(turn)
+                self._changed.wait_for(
+                    lambda: self._waiting[0] is turn and not self._is_translating
+                )
             yield
         finally:
             with self._changed:
-                if pause in self._pauses:  # it may be interrupted before
-                    self._pauses.remove(pause)
+                with suppress(ValueError):  # it was interrupted before, or forked
+                    self._waiting.remove(turn)
                 self._changed.notify_all()
 
-    def take(self) -> tuple[SubmittedLine, Request] | None:
-        """Return the next line that was not cancelled; None if there is none, or a pause is due."""
-        late: list[SubmittedLine] = []
-        try:
-            with self._changed:
-                while self._waiting and self._next_pause() is None:
-                    line = self._waiting.popleft()
-                    self._num_taken += 1
-                    if line.future.cancelled():
-                        line.future.set_running_or_notify_cancel()
-                    elif line.deadline is None or time.monotonic() < line.deadline:
-                        return line, line.request
-                    else:
-                        late.append(line)
-            return None
-        finally:
-            for line in late:  # callbacks of futures run without the lock
-                self.answer(line, Translation(error=TOO_LATE))
+    def take(self) -> tuple[Answer, Request] | None:
+        """Return the next line that was not cancelled; None if there is none, or at a pause."""
+        while (line := self._popped()) is not None:
+            if line.deadline is not None and time.monotonic() >= line.deadline:
+                self.answer(line.answer, Translation(error=TOO_LATE))
+            elif not line.answer.cancelled():
+                return line.answer, line.request
+        return None
 
-    def take_withdrawn(self, inside: Collection[SubmittedLine]) -> Collection[SubmittedLine]:
-        """Return the lines ``inside`` that were cancelled; all of them at the exit."""
+    def take_withdrawn(self, inside: Collection[Answer]) -> Collection[Answer]:
+        """Return the lines that were cancelled; all of them at the exit."""
         if self._is_stopped:
-            self._left += inside
-            return list(inside)
-        if not self._cancellations.are_new:
-            return ()
-        self._cancellations.are_new = False
-        cancelled = [line for line in inside if line.future.cancelled()]
-        for line in cancelled:
-            line.future.set_running_or_notify_cancel()
-        return cancelled
+            for answer in inside:
+                answer.cancel()
+        return [self._cancelled.popleft() for _ in range(len(self._cancelled))]
 
-    def answer(self, line: SubmittedLine, answer: Translation | BaseException) -> None:
+    def answer(self, line: Answer, answer: Translation | BaseException) -> None:
         """Answer a line, unless it was cancelled."""
-        if not line.future.set_running_or_notify_cancel():
-            return
-        if isinstance(answer, BaseException):
-            line.future.set_exception(answer)
-        else:
-            line.future.set_result(answer)
+        with suppress(InvalidStateError):
+            if isinstance(answer, BaseException):
+                line.set_exception(answer)
+            else:
+                line.set_result(answer)
 
-    def report(self, line: SubmittedLine, what: str) -> None:
-        """Log that a line takes long."""
-        logs.info(f"line {line.request.line:,} {what}")
+    def _popped(self) -> _Line | None:
+        """Return the line that waits first; None if there is none, or if a pause comes before."""
+        with self._changed:
+            is_line = bool(self._waiting) and isinstance(self._waiting[0], _Line)
+            first = self._waiting.popleft() if is_line else None
+        return first if isinstance(first, _Line) else None
 
-    def _has_thread(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+    def _lines(self) -> list[_Line]:
+        return [each for each in self._waiting if isinstance(each, _Line)]
+
+    @property
+    def _has_line(self) -> bool:
+        return any(isinstance(each, _Line) for each in self._waiting)  # one of the first
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="nmt-cli service", daemon=True)
-        thread.start()
-        self._thread = thread
+        self._thread = threading.Thread(target=self._run, name="nmt-cli service", daemon=True)
+        self._thread.start()
         # A daemon thread that computes while the interpreter is taken down would crash it.
         atexit.register(self._stop)
 
@@ -220,23 +181,19 @@ class SubmittedLines:
             with self._changed:
                 self._is_translating = False
                 self._changed.notify_all()
-        for line in self._left:
-            with suppress(BaseException):  # a callback raised SystemExit or the like
-                self.answer(line, RuntimeError("the program ended before the line was translated"))
 
     def _wait(self) -> bool:
         """Wait until a line may use the model; return False if the thread has to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed, IDLE_SECONDS)
+            self._changed.wait_for(lambda: self._has_line or self._is_closed, IDLE_SECONDS)
             # Lines that wait for callers of ``paused`` are no reason to end.
             self._changed.wait_for(
-                lambda: self._is_stopped or not self._waiting or self._next_pause() is None
+                lambda: not self._has_line or isinstance(self._waiting[0], _Line)
             )
-            if self._waiting and not self._is_stopped:
-                self._end_search_of_parent()
+            if self._has_line:
                 self._is_translating = True
                 return True
-            if not self._pauses:  # a caller that uses the model frees them itself
+            if not self._waiting:  # a caller that uses the model frees them itself
                 self._engine.free_caches()
             self._thread = None
             self._changed.notify_all()
@@ -244,24 +201,15 @@ class SubmittedLines:
                 atexit.unregister(self._stop)
             return False
 
-    def _end_search_of_parent(self) -> None:
-        if self._has_search_of_parent:
-            self._has_search_of_parent = False
-            self._engine.forget_search()
-
-    def _next_pause(self) -> Pause | None:
-        """Return the pause whose turn is before that of the lines that wait, if there is one."""
-        if not self._pauses:
-            return None
-        is_due = self._num_taken >= self._pauses[0].num_lines_before or not self._has_thread()
-        return self._pauses[0] if is_due else None
-
-    def _is_free(self) -> bool:
-        return not (self._is_translating and self._has_thread())
-
     def _stop(self) -> None:
         self._is_stopped = True
         self.close(cancel_futures=True)
+
+
+def _note_if_cancelled(cancelled: deque[Answer], future: Answer) -> None:
+    if future.cancelled():
+        future.set_running_or_notify_cancel()  # wakes those that wait for several futures
+        cancelled.append(future)
 
 
 _of_this_process = WeakSet[SubmittedLines]()

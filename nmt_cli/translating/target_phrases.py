@@ -27,16 +27,12 @@ from nmt_cli.search.rules.phrases import (
     Phrase,
     are_too_many,
 )
-from nmt_cli.translating.request import AnyOf, TextOrPieces
+from nmt_cli.translating.request import AnyOf, LineError, TextOrPieces
 
 # What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.
 PLACEHOLDER = re.compile(r"[<⟨｟\[{@_]+([A-Za-z]+)[-_]?\d*[>⟩｠\]}@_]+")
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a piece of SentencePiece for one byte of a character
 MOST_SHOWN = 80  # characters
-
-
-class ContradictionError(ValueError):
-    """No output can satisfy all that the line asks for; the message is the reason."""
 
 
 class TargetPhrase(NamedTuple):
@@ -74,7 +70,7 @@ class TargetPhrases:
     def encode_all(self, phrases: Iterable[TextOrPieces]) -> tuple[TargetPhrase, ...]:
         """Return what ``encode`` returns for each phrase.
 
-        Raises ContradictionError also if ``phrases`` is one text and not a list.
+        Raises LineError also if ``phrases`` is one text and not a list.
         """
         _refuse_text(phrases)
         return tuple(map(self.encode, phrases))
@@ -82,7 +78,7 @@ class TargetPhrases:
     def encode_constraints(self, required: Iterable[TextOrPieces | AnyOf]) -> tuple[OneOf, ...]:
         """Return the phrases of each constraint; those that cannot be encoded are left out.
 
-        Raises ContradictionError if a constraint has no other, or if ``required`` is one text.
+        Raises LineError if a constraint has no other, or if ``required`` is one text.
         """
         _refuse_text(required)
         return tuple(map(self._encode_constraint, required))
@@ -90,11 +86,11 @@ class TargetPhrases:
     def _encode_constraint(self, constraint: TextOrPieces | AnyOf) -> OneOf:
         if not isinstance(constraint, AnyOf):
             return (self.encode(constraint),)
-        encoded, reason = [], ContradictionError("any_of has no phrases")
+        encoded, reason = [], LineError("any_of has no phrases")
         for phrase in constraint.phrases:
             try:
                 encoded.append(self.encode(phrase))
-            except ContradictionError as error:
+            except LineError as error:
                 reason = error
         if not encoded:
             raise reason
@@ -103,26 +99,26 @@ class TargetPhrases:
     def encode(self, phrase: TextOrPieces) -> TargetPhrase:
         """Return the ids of a text's pieces, or those of the pieces in a list.
 
-        Raises ContradictionError if there are none, or if the vocabulary lacks one.
+        Raises LineError if there are none, or if the vocabulary lacks one.
         """
         ids = self._of_text(phrase) if isinstance(phrase, str) else self._of_pieces(phrase)
         if not ids:
-            raise ContradictionError(f"the phrase {shown(phrase)} has no pieces")
+            raise LineError(f"the phrase {shown(phrase)} has no pieces")
         ends_in_a_word = isinstance(phrase, str) and is_in_word(phrase.rstrip()[-1:])
         return TargetPhrase(ids, shown(phrase), ends_in_a_word)
 
     def _of_text(self, text: str) -> Phrase:
         if (reason := why_not_unicode(text)) is not None:
-            raise ContradictionError(f"{reason} in the phrase {shown(text)}")
+            raise LineError(f"{reason} in the phrase {shown(text)}")
         ids = tuple(self._tokenizer.encode(text, "target"))
         if self._tokenizer.unk_id in ids:
-            raise ContradictionError(f"the vocabulary lacks a piece of the phrase {shown(text)}")
+            raise LineError(f"the vocabulary lacks a piece of the phrase {shown(text)}")
         return ids
 
     def _of_pieces(self, pieces: Sequence[str]) -> Phrase:
         for piece in pieces:
             if piece not in self._ids:
-                raise ContradictionError(f"the vocabulary has no piece {shown(piece)}")
+                raise LineError(f"the vocabulary has no piece {shown(piece)}")
         return tuple(self._ids[piece] for piece in pieces)
 
     def forms_of_copy(self, text: str, *, is_spaced: bool, goes_on: bool) -> Constraint:
@@ -205,9 +201,9 @@ class TargetPhrases:
 
 
 def _refuse_text(phrases: object) -> None:
-    """Raise ContradictionError if ``phrases`` is one text and not a list."""
+    """Raise LineError if ``phrases`` is one text and not a list."""
     if isinstance(phrases, str):
-        raise ContradictionError(f"a list of phrases is needed in place of {shown(phrases)}")
+        raise LineError(f"a list of phrases is needed in place of {shown(phrases)}")
 
 
 def _continues(piece: str) -> bool:
@@ -223,9 +219,9 @@ def shown(phrase: TextOrPieces) -> str:
 
 
 def refuse_many(phrases: Sequence[Phrase]) -> None:
-    """Raise ContradictionError if ``phrases`` are more than a search can require."""
+    """Raise LineError if ``phrases`` are more than a search can require."""
     if are_too_many(phrases):
-        raise ContradictionError(
+        raise LineError(
             f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be required, but "
             f"there are {len(phrases)} of {sum(map(len, phrases)):,}"
         )

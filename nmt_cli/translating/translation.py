@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from nmt_cli.messages.errors import LinesFailedError
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.links import Links
@@ -70,3 +72,16 @@ class Translation(NamedTuple):
             return ()
         best = Alternative(*(getattr(self, name) for name in Alternative._fields))
         return (best, *self.alternatives)
+
+
+def in_order(answers: Iterable[Translation | BaseException]) -> list[Translation]:
+    """Return the translations of lines.
+
+    For the first bug raises LinesFailedError, which holds the translations of the lines before.
+    """
+    translations = list[Translation]()
+    for place, answer in enumerate(answers):
+        if isinstance(answer, BaseException):
+            raise LinesFailedError(place, place, translations) from answer
+        translations.append(answer)
+    return translations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, TypedDict
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
-from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.messages.removed import refuse_removed
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
@@ -26,7 +26,7 @@ from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.submitted_lines import SubmittedLines
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translation import Translation, in_order
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 
 if TYPE_CHECKING:
@@ -282,26 +282,23 @@ class Translator:
         self.close(cancel_futures=kind is not None)
 
 
-class _Window:
-    """Lines that are translated together, a ``LineSource``, and their translations."""
+class _Window(LineSource[int]):
+    """Lines that are translated together, by their places, and their translations."""
 
     is_text = True
 
     def __init__(self, requests: Iterable[Request]) -> None:
-        self._requests = list(requests)
-        self._waiting = iter(enumerate(self._requests))
+        self._waiting = deque(enumerate(requests))
+        self._num_lines = self._end = len(self._waiting)  # behind the first line that met a bug
         self._answers: dict[int, Translation | BaseException] = {}
-        self._end = len(self._requests)  # behind the first line that met a bug
 
     def take(self) -> tuple[int, Request] | None:
-        """Return the next line and its place; None at the end, or behind one that met a bug."""
-        place, request = next(self._waiting, (len(self._requests), None))
-        return (place, request) if request is not None and place < self._end else None
+        """Return the next line and its place; None at the end."""
+        return self._waiting.popleft() if self._waiting else None
 
     def take_withdrawn(self, inside: Collection[int]) -> Collection[int]:
         """Return the lines behind one that met a bug, because the error ends before them."""
-        has_bug = self._end < len(self._requests)
-        return [place for place in inside if place >= self._end] if has_bug else ()
+        return range(self._end, self._num_lines)
 
     def answer(self, line: int, answer: Translation | BaseException) -> None:
         """Take the translation of a line, or the bug that it met."""
@@ -309,22 +306,9 @@ class _Window:
         if isinstance(answer, BaseException):
             self._end = min(self._end, line + 1)
 
-    def report(self, line: int, what: str) -> None:
-        """Log that a line takes long."""
-        logs.info(f"line {self._requests[line].line:,} {what}")
-
     def finished(self) -> list[Translation]:
-        """Return the translation of each line, in order.
-
-        Raises LinesFailedError for a bug; it holds the translations of the lines before.
-        """
-        finished: list[Translation] = []
-        for place in range(self._end):
-            answer = self._answers.pop(place)
-            if isinstance(answer, BaseException):
-                raise LinesFailedError(place, place, finished) from answer
-            finished.append(answer)
-        return finished
+        """Return the translation of each line, in order; raises as ``in_order`` does."""
+        return in_order(self._answers[place] for place in range(self._end))
 
 
 def _splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]] | None:

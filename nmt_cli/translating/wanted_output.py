@@ -24,9 +24,8 @@ from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_am
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import AnyOf, Constraints, Request
+from nmt_cli.translating.request import AnyOf, Constraints, LineError, Request
 from nmt_cli.translating.target_phrases import (
-    ContradictionError,
     OneOf,
     TargetPhrase,
     TargetPhrases,
@@ -47,7 +46,7 @@ Encoded = tuple[TargetPhrase, ...]
 
 
 class Wanted(NamedTuple):
-    """What is wanted for a line, or why that is impossible."""
+    """What is wanted for a line."""
 
     line: int = 0  # its number, for sampling
     n_best: int = 1  # how many outputs
@@ -64,7 +63,6 @@ class Wanted(NamedTuple):
     alignments: bool = False
     protection: Protection | None = None  # what is copied
     is_strict: bool = False  # whether the line fails if that is not copied exactly once
-    error: str | None = None
 
     @property
     def needs_model(self) -> bool:
@@ -132,18 +130,16 @@ class WantedOutputs:
                 glossary=constraints.glossary,
                 protection=Protection(constraints.protect) if constraints.protect else None,
             )
-        except ContradictionError as error:
+        except LineError as error:
             raise UserError(f"{error}; change one of these options.") from None
 
     def wanted(self, request: Request) -> Wanted:
-        """Return what is wanted for a line, or why it is impossible."""
-        error = request.error or self._bounds.why_not(request)
-        if error is not None:
-            return Wanted(error=error)
+        """Return what is wanted for a line. Raises LineError if that is impossible."""
+        if request.error is not None:
+            raise LineError(request.error)
+        self._bounds.refuse_wrong(request)
         rules = request.own_rules
         wanted = self._for_all if rules is None else self._prepared(rules, request)
-        if wanted.error is not None:
-            return wanted
         strict = request.protect_strict
         return wanted._replace(
             line=request.line or 0,
@@ -170,7 +166,7 @@ class WantedOutputs:
         ``words`` are the leaves of its tree. The prefix is that of the first part, and each part
         has the terms that occur in it, and its own copies. An output may be as long as its minimum
         length, its prefix and its required phrases need. ``need_units`` says which parts need what
-        their units attend to. Raises ContradictionError if terms contradict other wishes.
+        their units attend to. Raises LineError if terms contradict other wishes.
         """
         sentences = list[Sentence]()
         for number, part in enumerate(parts):
@@ -201,7 +197,7 @@ class WantedOutputs:
         if part.copies and not wanted.is_strict:
             try:
                 return self._with_terms(wanted, part.text, part.copies, is_first=is_first)
-            except ContradictionError:
+            except LineError:
                 part = part._replace(copies=())
         return self._with_terms(wanted, part.text, part.copies, is_first=is_first)
 
@@ -226,18 +222,13 @@ class WantedOutputs:
         return bool(rules) or wanted.glossary is not None or wanted.protection is not None
 
     def _prepared(self, rules: Hashable, request: Request) -> Wanted:
-        """Return what a line asks for by its own ``rules``, or the error of these.
+        """Return what a line asks for by its own ``rules``.
 
         Lines with the same rules that follow each other, such as those of a request, share it.
         """
-        wanted = self._kept.pop(rules, None)
-        if wanted is None:
-            try:
-                wanted = self._for_line(request)
-            except ContradictionError as contradiction:
-                wanted = Wanted(error=str(contradiction))
-            if len(self._kept) == MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
+        wanted = self._kept.pop(rules, None) or self._for_line(request)
+        if len(self._kept) == MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
         self._kept[rules] = wanted
         return wanted
 
@@ -245,7 +236,7 @@ class WantedOutputs:
         if self._is_parser:
             own = request.prefix or request.required or request.banned or request.glossary
             if own or request.protect or request.no_repeat_ngram:
-                raise ContradictionError(PARSES)
+                raise LineError(PARSES)
             return self._for_all
         prefix = self._prefix
         if request.prefix is not None:
@@ -259,28 +250,28 @@ class WantedOutputs:
         )
 
     def _protection(self, request: Request) -> Protection | None:
-        """Return the patterns of a line. Raises ContradictionError if its own ones are wrong."""
+        """Return the patterns of a line. Raises LineError if its own ones are wrong."""
         if not request.protect:
             return self._for_all.protection
         if self.sampling is not None:
-            raise ContradictionError(FOR_SAMPLES)
+            raise LineError(FOR_SAMPLES)
         try:
             own = Protection(request.protect)
         except ValueError as error:
-            raise ContradictionError(f"protect: {error}") from None
+            raise LineError(f"protect: {error}") from None
         return own if self._for_all.protection is None else self._for_all.protection.with_more(own)
 
     def _terms(self, request: Request) -> Glossary | None:
-        """Return the terms of a line. Raises ContradictionError if its own ones are wrong."""
+        """Return the terms of a line. Raises LineError if its own ones are wrong."""
         of_all, own = self.constraints.glossary, request.glossary
         if not own:
             return of_all
         if self.sampling is not None:
-            raise ContradictionError(FOR_SAMPLES)
+            raise LineError(FOR_SAMPLES)
         try:
             own = own if isinstance(own, Glossary) else Glossary.of(own)
         except ValueError as error:
-            raise ContradictionError(str(error)) from None
+            raise LineError(str(error)) from None
         return own if of_all is None else of_all.with_more(own)
 
     def _checked(
@@ -291,9 +282,9 @@ class WantedOutputs:
         no_repeat_ngram: int | None,
         copies: Sequence[Copy] = (),
     ) -> Wanted:
-        """Return what is wanted. Raises ContradictionError if it contradicts itself."""
+        """Return what is wanted. Raises LineError if it contradicts itself."""
         if required and self.sampling is not None:
-            raise ContradictionError(FOR_SAMPLES)
+            raise LineError(FOR_SAMPLES)
         limits = limits_of(copies, self._phrases.continuing) if copies else {}
         phrases = [phrase.ids for each in required for phrase in each]
         refuse_many([*phrases, *(form.ids for forms in limits for form in forms)])
@@ -314,9 +305,9 @@ class WantedOutputs:
         )
 
     def _phrases_of(self, copy: Copy) -> OneOf:
-        """Return the pieces of a copy as phrases. Raises ContradictionError if there are none."""
+        """Return the pieces of a copy as phrases. Raises LineError if there are none."""
         if not copy.forms:
-            raise ContradictionError(f"no pieces can stand for the text {shown(copy.text)}")
+            raise LineError(f"no pieces can stand for the text {shown(copy.text)}")
         return tuple(TargetPhrase(form.ids, shown(copy.text)) for form in copy.forms)
 
     def _required_phrases(
@@ -347,15 +338,15 @@ class WantedOutputs:
         if longest is not None:
             allowed = f"but an output has at most {longest:,}"
             if of_phrases > longest:
-                raise ContradictionError(
+                raise LineError(
                     f"the prefix and the required phrases need {of_phrases:,} pieces, {allowed}"
                 )
             if self.constraints.min_length > longest:
-                raise ContradictionError(
+                raise LineError(
                     f"--min-length asks for {self.constraints.min_length:,} pieces, {allowed}"
                 )
         if len(prefix) > self._bounds.prefix:
-            raise ContradictionError(
+            raise LineError(
                 f"the prefix has {len(prefix):,} pieces, but only {self._bounds.prefix:,} are "
                 "possible"
             )
@@ -365,14 +356,14 @@ class WantedOutputs:
 def _possible(
     one_of: OneOf, banned: tuple[TargetPhrase, ...], no_repeat_ngram: int | None
 ) -> OneOf:
-    """Return the phrases that are not forbidden. Raises ContradictionError if all are."""
+    """Return the phrases that are not forbidden. Raises LineError if all are."""
     possible = []
     for phrase in one_of:
         try:
             name = f"the required phrase {phrase.shown}"
             _refuse_forbidden(name, phrase, banned, no_repeat_ngram)
             possible.append(phrase)
-        except ContradictionError as error:
+        except LineError as error:
             contradiction = error
     if not possible:
         raise contradiction
@@ -384,6 +375,6 @@ def _refuse_forbidden(
 ) -> None:
     for other in banned:
         if phrase.contains(other.ids):
-            raise ContradictionError(f"{name} contains the banned phrase {other.shown}")
+            raise LineError(f"{name} contains the banned phrase {other.shown}")
     if no_repeat_ngram is not None and phrase.repeats(no_repeat_ngram):
-        raise ContradictionError(f"{name} breaks the rule no_repeat_ngram {no_repeat_ngram}")
+        raise LineError(f"{name} breaks the rule no_repeat_ngram {no_repeat_ngram}")

@@ -5,8 +5,6 @@ import time
 
 from nmt_cli.translating import submitted_lines as service_module
 from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.submitted_lines import SubmittedLine
 from tests.fake_models import copying
 from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 
@@ -70,7 +68,7 @@ def test_a_call_comes_before_the_lines_that_are_submitted_after_it(monkeypatch):
         translator.submit("first")
         assert gate.reached.wait(SECONDS)
         call = calling(translator, "call")
-        while not translator._submitted._pauses:
+        while not translator._submitted._waiting:
             time.sleep(0.001)
         translator.submit("second")
         gate.opened.set()
@@ -89,25 +87,6 @@ def test_lines_that_wait_for_a_call_are_translated_after_it(monkeypatch):
         assert closing.is_alive()
     closing.join(SOON)
     assert future.result(0).text == "a line"
-
-
-def test_a_forked_process_submits_and_translates(monkeypatch):
-    # There the thread has ended, whatever it did in the parent.
-    translator, _ = copying(monkeypatch)
-    service, ended = translator._submitted, threading.Thread()
-    ended.start()
-    ended.join()
-    line_of_parent = SubmittedLine(Request("of the parent"))
-    service._thread, service._is_translating = ended, True
-    service._waiting.append(line_of_parent)
-    service._num_submitted = 1
-    service.forget_parent()  # what runs in the child of a fork
-    call = calling(translator, "b")
-    call.join(SOON)
-    assert not call.is_alive()
-    assert translator.submit("a line").result(SOON).text == "a line"
-    assert not line_of_parent.future.done()
-    translator.close()
 
 
 def test_threads_may_share_a_translator(monkeypatch):

@@ -10,7 +10,8 @@ import pytest
 
 from nmt_cli.translating.markup.blocks import DEEPEST, Block, blocks_of
 from nmt_cli.translating.markup.placement import MarkupSegments
-from nmt_cli.translating.segments import Output, SegmentsError, Span, sentences, whole
+from nmt_cli.translating.request import LineError
+from nmt_cli.translating.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
     WORD,
     Tags,
@@ -154,7 +155,7 @@ def test_elements_may_be_in_only_so_many_others():
     source = f"{'<b>' * DEEPEST}x{'</b>' * DEEPEST}"
     assert translated(source) == source
     for number in (DEEPEST + 1, 5_000):
-        with pytest.raises(SegmentsError, match=f"nested more than {DEEPEST} deep"):
+        with pytest.raises(LineError, match=f"nested more than {DEEPEST} deep"):
             translated("<b>" * number + "x")
 
 
@@ -179,7 +180,7 @@ def test_an_element_with_raw_text_is_not_ended_by_its_start_tag(name):
     ],
 )
 def test_broken_xml_is_refused(source, reason):
-    with pytest.raises(SegmentsError) as error:
+    with pytest.raises(LineError) as error:
         blocks_of(source, "xml")
     assert str(error.value) == f"it is not XML: {reason}"
 
@@ -287,7 +288,7 @@ def test_random_broken_html(number):
         with_xml = broken(rng, fragment(rng, "xml"))
         try:
             found = translated(with_xml, "xml")
-        except SegmentsError:
+        except LineError:
             continue
         assert normalized(found) == normalized(with_xml)
 

@@ -302,7 +302,7 @@ def test_a_bug_that_no_line_meets_alone_harms_none(monkeypatch):
         assert [found.text for found in submitted(translator, lines)] == lines
 
 
-@pytest.mark.parametrize("method", ["encode_batch", "decode"])
+@pytest.mark.parametrize("method", ["encode", "decode"])
 def test_a_bug_in_the_tokenizer_is_that_of_its_line(monkeypatch, method):
     original = getattr(ByteTokenizer, method)
     bad = ByteTokenizer().encode("line 5")
@@ -494,9 +494,8 @@ def test_at_the_exit_of_the_interpreter_no_line_is_waited_for(monkeypatch):
     translator, _ = copying(monkeypatch, fails, max_tokens_per_device=1)
     with translator._submitted.paused():  # nothing starts yet
         futures = [translator.submit(text) for text in ("a line", "b", "c")]
-    with pytest.raises(RuntimeError, match="the program ended before the line was translated"):
-        futures[0].result(SECONDS)
-    assert futures[2].cancelled()
+    assert [*as_completed(futures, timeout=SECONDS)]
+    assert all(each.cancelled() for each in futures)
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.workers import text_workers
-from nmt_cli.translating.workers.text_workers import TextWorkers, WorkerBugError
+from nmt_cli.translating.workers.messages import WorkerBugError
+from nmt_cli.translating.workers.text_workers import TextWorkers
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, MostLines
 from tests.translating.fake_workers import FakeTranslator, ForkingStarter
 

@@ -300,7 +300,7 @@ def test_a_bug_that_meets_every_line_ends_translation_soon(monkeypatch):
     assert len(calls) < 200
 
 
-@pytest.mark.parametrize("method", ["encode_batch", "decode", "pieces"])
+@pytest.mark.parametrize("method", ["encode", "decode", "pieces"])
 def test_a_bug_in_the_tokenizer_names_its_line(monkeypatch, method):
     translator, _ = copying(monkeypatch)
     original = getattr(ByteTokenizer, method)
@@ -317,20 +317,6 @@ def test_a_bug_in_the_tokenizer_names_its_line(monkeypatch, method):
     assert found == lines[:30]
     assert (error.first, error.last) == (30, 30)
     assert str(error.__cause__) == "a bug of ours"
-
-
-def test_lines_that_cannot_be_encoded_together_are_encoded_alone(monkeypatch):
-    translator, _ = copying(monkeypatch)
-    original = ByteTokenizer.encode_batch
-
-    def broken(self, texts, side="source"):
-        if len(texts) > 5:
-            raise TypeError("too many")
-        return original(self, texts, side)
-
-    monkeypatch.setattr(ByteTokenizer, "encode_batch", broken)
-    lines = ["", *[f"line {number}" for number in range(64)]]
-    assert [each.text for each in translator.translate(lines)] == lines
 
 
 def test_pieces_without_text_are_an_error_of_the_line(monkeypatch):

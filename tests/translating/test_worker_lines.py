@@ -15,7 +15,14 @@ from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import MOST_KEPT
 from nmt_cli.translating.workers import worker_main
-from nmt_cli.translating.workers.messages import NO_LINE, AttentionOf, Bug, Ready, Shared, TextOf
+from nmt_cli.translating.workers.messages import (
+    NO_LINE,
+    AttentionOf,
+    Ready,
+    Shared,
+    TextOf,
+    WorkerBugError,
+)
 from nmt_cli.translating.workers.worker_main import work
 from tests.fake_models import copying
 from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
@@ -159,8 +166,8 @@ def test_a_bug_is_the_answer_of_the_line_or_the_page_that_meets_it(monkeypatch):
         found = dict(answers_from(connection, 3))
     assert found[2].text == "good"
     for number, error in ((1, "TypeError: a bug of ours"), (3, "ValueError: another bug")):
-        assert isinstance(found[number], Bug)
-        assert error in found[number].traceback
+        assert isinstance(found[number], WorkerBugError)
+        assert error in str(found[number])
 
 
 def test_a_worker_whose_device_has_failed_ends_without_an_answer(monkeypatch):

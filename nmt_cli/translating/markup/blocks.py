@@ -11,7 +11,7 @@ from typing import Literal
 
 from nmt_cli.files.lines import is_blank
 from nmt_cli.translating.markup.tokens import RAW_TEXT, Kind, Token, html_tokens, xml_tokens
-from nmt_cli.translating.segments import SegmentsError
+from nmt_cli.translating.request import LineError
 
 Markup = Literal["html", "xml"]
 
@@ -151,7 +151,7 @@ def blocks_of(source: str, markup: Markup) -> list[str | Block]:
     """Return the blocks of ``source``, and what is between them, as it is written.
 
     Broken nesting of HTML is repaired: end tags of nothing are left out, and missing ones are added
-    where the element around them ends. Raises SegmentsError for XML that is not well-formed.
+    where the element around them ends. Raises LineError for XML that is not well-formed.
     """
     root = Element(Token(Kind.OTHER, ""))
     _fill(root, html_tokens(source) if markup == "html" else xml_tokens(source), markup)
@@ -172,7 +172,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
             if not is_void:
                 stack.append(element)
                 if len(stack) - 1 > DEEPEST:  # the first is the whole fragment
-                    raise SegmentsError(f"its elements are nested more than {DEEPEST} deep")
+                    raise LineError(f"its elements are nested more than {DEEPEST} deep")
         elif token.kind is not Kind.END:
             stack[-1].children.append(token)
         elif any(element.start.name == token.name for element in stack[1:]):

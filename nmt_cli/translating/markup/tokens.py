@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 from xml.parsers import expat
 
-from nmt_cli.translating.segments import SegmentsError
+from nmt_cli.translating.request import LineError
 
 # What html.unescape takes for a reference to a character, with or without its semicolon.
 REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
@@ -48,7 +48,7 @@ class Token(NamedTuple):
 def html_tokens(source: str) -> list[Token]:
     """Return the tokens of ``source``. What the parser ignores is left out, such as ``</>``.
 
-    Raises SegmentsError for what the parser of this version of Python cannot read.
+    Raises LineError for what the parser of this version of Python cannot read.
     """
     # What follows the last tag holds none. The parser would look for one again and again.
     source, rest = source[: source.rfind(">") + 1], source[source.rfind(">") + 1 :]
@@ -57,7 +57,7 @@ def html_tokens(source: str) -> list[Token]:
         reader.feed(source)
         reader.close()
     except AssertionError as error:
-        raise SegmentsError(f"it cannot be read as HTML: {error}") from None
+        raise LineError(f"it cannot be read as HTML: {error}") from None
     ends = [*(place for place, _ in reader.events[1:]), len(source)]
     tokens, raw_text = list[Token](), None
     for (place, (kind, name, attributes, data)), end in zip(reader.events, ends, strict=False):
@@ -157,7 +157,7 @@ def _ended(raw: str) -> str:
 def xml_tokens(source: str) -> list[Token]:
     """Return the tokens of a document, or of a fragment, which has any number of roots.
 
-    Raises SegmentsError if it is not well-formed.
+    Raises LineError if it is not well-formed.
     """
     opening, closing = (b"<fragment>", b"</fragment>")
     if _is_document(source):
@@ -171,7 +171,7 @@ def xml_tokens(source: str) -> list[Token]:
         what = expat.errors.messages[error.code]
         before = data[len(opening) : min(end, reader.parser.ErrorByteIndex)]
         place = len(before.decode(errors="ignore"))
-        raise SegmentsError(f"it is not XML: {what} at character {place + 1:,}") from None
+        raise LineError(f"it is not XML: {what} at character {place + 1:,}") from None
     events = [each for each in reader.events if len(opening) <= each[0] < end]
     ends = [*(place for place, *_ in events[1:]), end]
     tokens = list[Token]()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import AttentionOf, Bug
+from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
 
 
 class Batch:
@@ -18,7 +18,7 @@ class Batch:
         """``name`` is what the log calls the batch."""
         self.requests, self.name = requests, name
         self.shared = _shared(requests)  # None: each line is sent as a whole
-        self.answers: list[Translation | Bug | None] = [None] * len(requests)
+        self.answers: list[Translation | WorkerBugError | None] = [None] * len(requests)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._num_answered = 0
         lines = [BatchLine(self, place) for place in range(len(requests))]
@@ -40,7 +40,7 @@ class Batch:
         """Let a line wait again whose worker has died."""
         self._waiting.append(line)
 
-    def answer(self, place: int, answer: Translation | Bug) -> None:
+    def answer(self, place: int, answer: Translation | WorkerBugError) -> None:
         """Note what became of a line."""
         self.answers[place] = answer
         self._num_answered += 1

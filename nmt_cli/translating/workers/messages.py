@@ -70,10 +70,8 @@ class SlowLine(NamedTuple):
     what: str  # goes on behind the name of the line
 
 
-class Bug(NamedTuple):
-    """A bug that a worker met with a line."""
-
-    traceback: str
+class WorkerBugError(Exception):
+    """A bug that a worker met with a line; the message has its traceback."""
 
 
-Answer = Translation | Bug | SlowLine | None  # to a line; None: it is withdrawn
+Answer = Translation | WorkerBugError | SlowLine | None  # to a line; None: it is withdrawn

@@ -16,12 +16,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translation import Translation, in_order
 from nmt_cli.translating.workers.batch import Batch
 from nmt_cli.translating.workers.dispatcher import Dispatcher
-from nmt_cli.translating.workers.messages import Bug
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT
 
@@ -29,10 +27,6 @@ from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT
 MOST_DEATHS_IN_A_ROW = 50
 
 Result = TypeVar("Result")
-
-
-class WorkerBugError(Exception):
-    """A bug in a worker; the message is its traceback."""
 
 
 class TextWorkers:
@@ -71,7 +65,7 @@ class TextWorkers:
         """
         text = _Text(self._dispatcher, windows, most_windows=3 + self._num_workers // 2)
         while (batch := self._done(text.next_finished())) is not None:
-            yield _translations_of(batch)
+            yield in_order(answer for answer in batch.answers if answer is not None)
 
     async def _made(self, starter: Starter) -> Dispatcher:
         return Dispatcher(
@@ -171,15 +165,3 @@ def _in_a_thread(call: Callable[[], Result]) -> asyncio.Future[Result]:
 
     threading.Thread(target=run, daemon=True).start()
     return future
-
-
-def _translations_of(batch: Batch) -> list[Translation]:
-    """Return the translations of a window. Raises LinesFailedError for a bug."""
-    translations: list[Translation] = []
-    for place, answer in enumerate(batch.answers):
-        if isinstance(answer, Bug):
-            cause = WorkerBugError(f"in a worker process:\n{answer.traceback}")
-            raise LinesFailedError(place, place, translations) from cause
-        assert answer is not None
-        translations.append(answer)
-    return translations
