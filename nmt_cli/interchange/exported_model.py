@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import SIDES, Array, Weights
-from nmt_cli.interchange.tensor_names import PARTS_OF_INPUTS, AttentionNames, Pair, StackNames
+from nmt_cli.interchange.tensor_names import READING, Pair, StackNames
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.sinusoids import sinusoids
 from nmt_cli.recipe.model_settings import ModelSettings
@@ -116,65 +116,40 @@ class TensorsMade:
         ``factor``.
         """
         shape: StackShape = getattr(self._model.settings.architecture, side)
-        if names.embedding_norm is not None:
-            self._put_norm(names.embedding_norm(side), f"{SIDES[side]}_embedding.norm")
+        norms = {f"{SIDES[side]}_embedding.norm": names.embedding_norm}
+        for ours, theirs in {**norms, f"{side}_norm": names.last_norm}.items():
+            layer = self._take_layer(ours)
+            if theirs is not None and layer:
+                self._put_part(ours, [theirs], {part: [each] for part, each in layer.items()})
         for number in range(shape.num_layers):
-            layer, ours = names.layer(side, number), f"{side}_layers.{number}"
-            kinds = {"self": layer.self_attention, "memory": layer.memory_attention}
-            for kind, attention in kinds.items():
-                if attention is not None:
-                    name = f"{ours}.{kind}_attention"
-                    self._put_inputs(attention, name, shape, head_width, factor)
-                    output = self._take_layer(f"{name}.output")
-                    output = _widened_heads(output, shape.num_heads, head_width, axis=1)
-                    self._put_writing(attention.output, output)
-                    self._put_norm(attention.norm, f"{name}_residual.norm")
-            self._put_reading(layer.inner, self._take_layer(f"{ours}.feed_forward.inner"))
-            self._put_writing(layer.outer, self._take_layer(f"{ours}.feed_forward.outer"))
-            self._put_norm(layer.feed_forward_norm, f"{ours}.feed_forward_residual.norm")
-        self._put_norm(names.last_norm(side), f"{side}_norm")
+            for ours, pairs in names.of_layer(number):
+                layer = self._take_layer(f"{side}_layers.{number}.{ours}")
+                arrays = _with_heads(ours, layer, len(pairs), shape, head_width, factor)
+                self._put_part(ours, pairs, arrays)
+
+    def _put_part(
+        self, ours: str, theirs: Sequence[Pair], arrays: Mapping[str, Sequence[Array]]
+    ) -> None:
+        """Put a layer or a norm, whose ``arrays`` are the weights and biases of ``theirs``."""
+        kind = ours.rpartition(".")[2]
+        for number, pair in enumerate(theirs):
+            for part, name in pair._asdict().items():
+                if part in arrays:
+                    found = arrays[part][number]
+                    if kind not in READING:
+                        found = found if self._order is None else found[self._order]
+                    elif part == "weight":
+                        found = self.columns(found)
+                    self.found[name] = np.ascontiguousarray(found)
+                elif self._need_biases:
+                    self.found[name] = np.zeros(len(arrays["weight"][number]), np.float32)
 
     def columns(self, array: Array) -> Array:
         """Return ``array`` [any, d_model] with its columns in their order."""
         return array if self._order is None else np.ascontiguousarray(array[:, self._order])
 
-    def _put_inputs(
-        self, names: AttentionNames, ours: str, shape: StackShape, head_width: int, factor: float
-    ) -> None:
-        layers = [
-            _widened_heads(layer, shape.num_heads, head_width)
-            for layer in self._take_attention(ours, shape)
-        ]
-        if factor != 1.0:
-            layers[0] = {part: array * np.float32(factor) for part, array in layers[0].items()}
-        for pair, count in zip(names.inputs, PARTS_OF_INPUTS[len(names.inputs)], strict=True):
-            parts, layers = layers[:count], layers[count:]
-            together = {part: np.concatenate([each[part] for each in parts]) for part in parts[0]}
-            self._put_reading(pair, together)
-
-    def _put_reading(self, names: Pair, layer: Weights) -> None:
-        """Put a layer that reads vectors of the model."""
-        self.found[names.weight] = self.columns(layer["weight"])
-        self._put_bias(names.bias, layer)
-
-    def _put_writing(self, names: Pair, layer: Weights) -> None:
-        """Put a layer that writes vectors of the model."""
-        if self._order is not None:
-            layer = {part: array[self._order] for part, array in layer.items()}
-        self.found[names.weight] = np.ascontiguousarray(layer["weight"])
-        self._put_bias(names.bias, layer)
-
-    def _put_bias(self, name: str, layer: Weights) -> None:
-        if "bias" in layer or self._need_biases:
-            self.found[name] = layer.get("bias", np.zeros(len(layer["weight"]), np.float32))
-
-    def _put_norm(self, names: Pair, ours: str) -> None:
-        """Put the norm that is called ``ours`` here, if the model has it."""
-        for name, array in zip(names, self._take_layer(ours).values(), strict=False):
-            self.found[name] = array if self._order is None else array[self._order]
-
     def _take_layer(self, name: str) -> Weights:
-        """Return the ``weight`` of a layer, and its ``bias`` if it has one."""
+        """Return the ``weight`` of a layer, and its ``bias`` if it has one; {} if there is none."""
         parts = {part: self._left.pop(f"{name}.{part}", None) for part in ("weight", "bias")}
         return {part: array for part, array in parts.items() if array is not None}
 
@@ -190,20 +165,6 @@ class TensorsMade:
             architecture.first_position,
         )
 
-    def _take_attention(self, name: str, shape: StackShape) -> tuple[Weights, Weights, Weights]:
-        """Return the layers of the queries, keys and values of an attention."""
-        keys = shape.num_heads * shape.key_width
-        together = self._take_layer(f"{name}.queries_keys_values")
-        if not together:
-            queries = self._take_layer(f"{name}.queries")
-            together = self._take_layer(f"{name}.keys_values")
-            together = {part: np.concatenate((queries[part], together[part])) for part in together}
-        queries, keys_, values = (
-            {part: array[rows] for part, array in together.items()}
-            for rows in (slice(keys), slice(keys, 2 * keys), slice(2 * keys, None))
-        )
-        return queries, keys_, values
-
     def refuse_left(self) -> None:
         """Raise UserError if a weight was not handed out: the export would compute other things."""
         if self._left:
@@ -213,20 +174,32 @@ class TensorsMade:
             )
 
 
-def _widened_heads(
-    layer: Mapping[str, Array], num_heads: int, width: int, axis: int = 0
-) -> Weights:
-    """Return ``layer`` with zeros behind each head, so that heads are ``width`` wide.
+def _with_heads(
+    ours: str, layer: Weights, count: int, shape: StackShape, width: int, factor: float
+) -> dict[str, list[Array]]:
+    """Return ``layer`` in ``count`` parts of equal kinds, with zeros behind each narrower head.
 
-    ``axis`` is that of the heads: 0 for what makes them, 1 for what reads them, whose bias stays.
+    Queries are multiplied by ``factor``.
     """
-    return {
-        part: _widened(array, num_heads, width, axis) if axis < array.ndim else array
-        for part, array in layer.items()
-    }
+    name, _, kind = ours.rpartition(".")
+    found = {part: [array] for part, array in layer.items()}
+    if not name.endswith("attention"):
+        return found
+    if kind == "output":
+        return {**found, "weight": [_widened(layer["weight"], shape.num_heads, width, axis=1)]}
+    keys = shape.num_heads * shape.key_width
+    for part, array in layer.items():
+        cuts = [keys * number for number in range(1, READING[kind])]
+        each = [_widened(rows, shape.num_heads, width, axis=0) for rows in np.split(array, cuts)]
+        if factor != 1.0 and kind.startswith("queries"):
+            each[0] = each[0] * np.float32(factor)
+        size = len(each) // count
+        found[part] = [np.concatenate(each[n : n + size]) for n in range(0, len(each), size)]
+    return found
 
 
 def _widened(array: Array, num_heads: int, width: int, axis: int) -> Array:
+    """Return ``array`` with zeros behind each head, whose axis this is, up to ``width``."""
     shape = array.shape
     heads = array.reshape(*shape[:axis], num_heads, -1, *shape[axis + 1 :])
     missing = [(0, 0)] * heads.ndim

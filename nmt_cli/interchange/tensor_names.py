@@ -1,6 +1,6 @@
 """The names of the tensors of other programs, and the order of their dimensions."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -18,35 +18,59 @@ class Pair(NamedTuple):
     bias: str
 
 
-class AttentionNames(NamedTuple):
-    """The names of the projections of an attention, and of the norm beside it.
-
-    ``inputs`` are those of queries, keys and values. A program that joins all three has one pair,
-    and one that joins keys and values has two.
-    """
-
-    inputs: tuple[Pair, ...]
-    output: Pair
-    norm: Pair
-
-
-class LayerNames(NamedTuple):
-    """The names of all tensors of a layer; layers of the encoder have no memory."""
-
-    self_attention: AttentionNames
-    memory_attention: AttentionNames | None
-    inner: Pair  # of the feed-forward sub-layer
-    outer: Pair
-    feed_forward_norm: Pair
-    unused: tuple[str, ...] = ()  # tensors that nothing is computed with
-
-
 class StackNames(NamedTuple):
-    """The names of all tensors of the encoder and the decoder, beside those of the vocabulary."""
+    """The names of all tensors of the encoder or the decoder, beside those of the vocabulary."""
 
-    layer: Callable[[str, int], LayerNames]  # of a side and a number
-    last_norm: Callable[[str], Pair]  # behind the layers of a side, with pre-norm
-    embedding_norm: Callable[[str], Pair] | None = None
+    layer: str  # begins those of a layer, with its number for {}
+    parts: Mapping[
+        str, Sequence[str]
+    ]  # theirs of each of ours; {} is one of ``linear`` or ``norm``
+    last_norm: Pair  # behind the layers, with pre-norm
+    embedding_norm: Pair | None = None
+    linear: Pair = Pair("weight", "bias")
+    norm: Pair = Pair("weight", "bias")
+    first: int = 0  # the number of the first layer
+
+    def of_layer(self, number: int) -> Iterator[tuple[str, list[Pair]]]:
+        """Yield our name of each part of a layer, which is counted from 0, and theirs."""
+        layer = self.layer.format(number + self.first)
+        for ours, theirs in self.parts.items():
+            kinds = self.norm if ours.endswith("norm") else self.linear
+            yield ours, [Pair(*((layer + each).format(kind) for kind in kinds)) for each in theirs]
+
+
+# Our layers that read vectors of the model, and how many times the width of all heads, or of the
+# inner layer, each has as rows. The other layers write such vectors.
+READING = {"queries_keys_values": 3, "queries": 1, "keys_values": 2, "inner": 1}
+
+
+def parts_of_layer(
+    self_attention: Sequence[str],
+    memory_attention: Sequence[str],
+    inner: str,
+    outer: str,
+    norm: str,
+) -> dict[str, Sequence[str]]:
+    """Return another program's names of the parts of a layer, by ours.
+
+    An attention has those of its projections before and behind it, and that of its norm. A program
+    that joins queries, keys and values has one projection before it, and one that joins keys and
+    values has two. The encoder has no ``memory_attention``.
+    """
+    parts: dict[str, Sequence[str]] = {}
+    for name, attention in {"self": self_attention, "memory": memory_attention}.items():
+        if attention:
+            *inputs, output, own_norm = attention
+            ours = f"{name}_attention"
+            if name == "self":
+                parts[f"{ours}.queries_keys_values"] = inputs
+            else:
+                parts |= {f"{ours}.queries": inputs[:1], f"{ours}.keys_values": inputs[1:]}
+            parts |= {f"{ours}.output": [output], f"{ours}_residual.norm": [own_norm]}
+    ours = "feed_forward"
+    return parts | {
+        f"{ours}.inner": [inner], f"{ours}.outer": [outer], f"{ours}_residual.norm": [norm]
+    }  # fmt: skip
 
 
 def dotted(name: str) -> Pair:
@@ -54,26 +78,21 @@ def dotted(name: str) -> Pair:
     return Pair(f"{name}.weight", f"{name}.bias")
 
 
-def names_of_layer(side: str, number: int, prefix: str = "") -> LayerNames:
-    """Return fairseq's names for a layer; Hugging Face has the same ones behind ``prefix``."""
-    layer = f"{prefix}{side}.layers.{number}"
+def names_of_stack(side: str, prefix: str = "") -> StackNames:
+    """Return fairseq's names; Hugging Face has the same ones behind ``prefix``."""
 
-    def attention(name: str) -> AttentionNames:
-        inputs = tuple(dotted(f"{layer}.{name}.{part}_proj") for part in "qkv")
-        output, norm = dotted(f"{layer}.{name}.out_proj"), dotted(f"{layer}.{name}_layer_norm")
-        return AttentionNames(inputs, output, norm)
+    def attention(name: str) -> list[str]:
+        projections = [f"{name}.{each}_proj.{{}}" for each in ("q", "k", "v", "out")]
+        return [*projections, f"{name}_layer_norm.{{}}"]
 
-    return LayerNames(
-        attention("self_attn"),
-        attention("encoder_attn") if side == "decoder" else None,
-        dotted(f"{layer}.fc1"),
-        dotted(f"{layer}.fc2"),
-        dotted(f"{layer}.final_layer_norm"),
+    memory = attention("encoder_attn") if side == "decoder" else []
+    return StackNames(
+        f"{prefix}{side}.layers.{{}}.",
+        parts_of_layer(attention("self_attn"), memory, "fc1.{}", "fc2.{}", "final_layer_norm.{}"),
+        dotted(f"{prefix}{side}.layer_norm"),
+        dotted(f"{prefix}{side}.layernorm_embedding"),
     )
 
-
-# How many of queries, keys and values each of the inputs of an attention holds.
-PARTS_OF_INPUTS = {1: (3,), 2: (1, 2), 3: (1, 1, 1)}
 
 FREQUENCIES = ("paper", "tensor2tensor")
 FIRST_POSITIONS = range(4)

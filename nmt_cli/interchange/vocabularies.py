@@ -102,18 +102,37 @@ def marks_first(pieces: Sequence[str], marks: Sequence[int]) -> Vocabulary:
     return Vocabulary([*CONTROL, *(pieces[row] for row in others)], [*marks, *others])
 
 
+def vocabulary_of(
+    tokens: Sequence[str],
+    marks: Sequence[str | None],
+    side: Side,
+    reasons: list[str],
+    *,
+    needs_marks: bool,
+    are_words: bool,
+) -> Vocabulary:
+    """Return the vocabulary of ``tokens``, which are in the order of their rows.
+
+    ``marks`` are those for our three; None stands for one that the model lacks. The reasons against
+    it are added to ``reasons``; ``are_words`` is true for text in pieces.
+    """
+    places: dict[str | None, int] = {token: place for place, token in enumerate(tokens)}
+    if len(places) < len(tokens):
+        reasons.append(f"the {side} vocabulary holds a token twice")
+    missing = [mark for mark in marks if mark is not None and mark not in places]
+    if missing and needs_marks:
+        reasons.append(f"the {side} vocabulary has no {', '.join(missing)}")
+    found = marks_first(tokens, [places.get(mark, -1) for mark in marks])
+    reasons += problems_of_pieces(found.pieces, side, are_words=are_words)
+    return found
+
+
 PEGASUS_MODEL = "spiece.model"
 SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
     {"source": "source.spm", "target": "target.spm"},
     {"source": "sentencepiece.model", "target": "sentencepiece.model"},
     {"source": PEGASUS_MODEL, "target": PEGASUS_MODEL},
 )
-
-
-def read_models(paths: Mapping[Side, Path]) -> dict[Side, bytes]:
-    """Return the models after trying them out; raises as ``read_usable_model`` does."""
-    read = {path: read_usable_model(path) for path in dict.fromkeys(paths.values())}
-    return {side: read[path] for side, path in paths.items()}
 
 
 def sentencepiece_files(folder: Path) -> dict[Side, Path] | None:
@@ -125,22 +144,24 @@ def sentencepiece_files(folder: Path) -> dict[Side, Path] | None:
     return None
 
 
-def read_sentencepiece(folder: Path) -> dict[Side, bytes] | None:
-    """Return the SentencePiece models, after trying them out; None if the folder has none."""
-    paths = sentencepiece_files(folder)
-    return None if paths is None else read_models(paths)
+def named_models(files: TextFiles) -> dict[Side, Path] | None:
+    """Return the SentencePiece models that the user names; None without any.
 
-
-def read_named_models(files: TextFiles) -> dict[Side, bytes] | None:
-    """Return the models that the user names, after trying them out; None without any.
-
-    Raises UserError if only the target's is named, and as ``read_usable_model`` does.
+    Raises UserError if only the target's is named.
     """
     source, target = files.sentencepiece, files.target_sentencepiece
     if source is not None:
-        return read_models({"source": source, "target": target or source})
+        return {"source": source, "target": target or source}
     if target is not None:
         raise WrongUsageError(
             f"--target-sentencepiece {target} needs --sentencepiece, the model of the source."
         )
     return None
+
+
+def read_models(paths: Mapping[Side, Path] | None) -> dict[Side, bytes] | None:
+    """Return the SentencePiece models after trying them out; raises as ``read_usable_model``."""
+    if paths is None:
+        return None
+    read = {path: read_usable_model(path) for path in dict.fromkeys(paths.values())}
+    return {side: read[path] for side, path in paths.items()}

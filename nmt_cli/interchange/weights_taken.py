@@ -11,15 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.files import SIDES, Array, Weights, refuse
+from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.tensor_names import (
-    PARTS_OF_INPUTS,
-    AttentionNames,
-    LayerNames,
-    Pair,
-    StackNames,
-)
+from nmt_cli.interchange.options import refuse
+from nmt_cli.interchange.tensor_names import READING, Pair, StackNames
 from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, joiner_of, without_white_space
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_values import Architecture
@@ -129,7 +124,7 @@ class WeightsTaken:
         self.tensors, self.options = tensors, dict(options)
         self.weights: dict[str, Array] = {}
         self.d_model: int = self.options["d_model"]
-        self._order, self._may_lack_biases = order, may_lack_biases
+        self.order, self._may_lack_biases = order, may_lack_biases
 
     def take_matrices(
         self,
@@ -145,18 +140,17 @@ class WeightsTaken:
         ``names`` are theirs, and ``rows`` the numbers of pieces of source and target. If the target
         ``is_shared`` with the source, the matrix may be called by one of ``of_both`` as well.
         """
-        groups = [[*of_both, names[0]]]
+        groups, places = [[*of_both, names[0]]], [0]
         for name, is_same in zip(names[1:], (is_shared, is_tied), strict=True):
-            if is_same:
-                groups[-1].append(name)
-            else:
-                groups.append([name])
-        found: list[Array] = []
-        for group in groups:
-            size = rows[1] if found else rows[0]
-            matrix = self.tensors.take_shared(group, size, self.d_model)
-            found += [matrix] * len(set(group) & set(names))
-        return found
+            if not is_same:
+                groups.append([])
+            groups[-1].append(name)
+            places.append(len(groups) - 1)
+        found = [
+            self.tensors.take_shared(group, rows[min(number, 1)], self.d_model)
+            for number, group in enumerate(groups)
+        ]
+        return [found[place] for place in places]
 
     def put_pieces(
         self,
@@ -192,104 +186,83 @@ class WeightsTaken:
         if bias is not None:
             self.weights["output_bias"] = of_target.rows_of(bias, NEVER)
 
+    def take_tables(self, names: Sequence[str], first: int = 0) -> list[Array]:
+        """Return the tables of positions [P, d_model] of these names, behind ``first`` rows."""
+        return [
+            self.columns(self.tensors.take(name, self.tensors.length(name), self.d_model)[first:])
+            for name in names
+        ]
+
     def put_learned_positions(self, tables: Sequence[Array]) -> None:
         """Put the learned positions of the source and of the target."""
+        if len({len(table) for table in tables}) > 1:
+            self.tensors.reasons.append("its sides have unlike numbers of positions")
         self.options |= {"positions": "learned", "max_positions": len(tables[0])}
         for side, table in zip(SIDES.values(), tables, strict=True):
             self.weights[f"{side}_embedding.positions.weight"] = table
 
-    def take_stack(self, side: str, names: StackNames, attention_width: int | None = None) -> None:
-        """Take the layers of the encoder or the decoder, as many as the options have.
-
-        ``attention_width`` is the width of all heads together, by default that of the model.
-        """
+    def take_stack(self, side: str, names: StackNames) -> None:
+        """Take the layers of the encoder or the decoder, as many as the options have."""
         if names.embedding_norm is not None and self.options.get("embedding_norm"):
-            self._take_norm(names.embedding_norm(side), f"{SIDES[side]}_embedding.norm")
+            self._take_part(f"{SIDES[side]}_embedding.norm", [names.embedding_norm])
         if self.options["norm"] == "pre":
-            self._take_norm(names.last_norm(side), f"{side}_norm")
+            self._take_part(f"{side}_norm", [names.last_norm])
         prefix = "decoder_" if side == "decoder" else ""
-        count, d_ff = (
-            self.options.get(f"{prefix}{key}", self.options[key]) for key in ("num_layers", "d_ff")
+        count, d_ff, num_heads = (
+            self.options.get(f"{prefix}{key}", self.options[key])
+            for key in ("num_layers", "d_ff", "num_heads")
         )
+        width = self.options["d_k"] * num_heads if "d_k" in self.options else self.d_model
         for number in range(count):
-            layer, ours = names.layer(side, number), f"{side}_layers.{number}"
-            if not self.tensors.has(layer.inner.weight):
-                self.tensors.reasons.append(
-                    f"it has {number:,} layers of the {side}, not {count:,}"
-                )
+            parts = dict(names.of_layer(number))
+            if not self.tensors.has(parts["feed_forward.inner"][0].weight):
+                reason = f"it has {number:,} layers of the {side}, not {count:,}"
+                self.tensors.reasons.append(reason)
                 return
-            width = self.d_model if attention_width is None else attention_width
-            self.take_attention(layer.self_attention, f"{ours}.self_attention", width)
-            if layer.memory_attention is not None:
-                self.take_attention(layer.memory_attention, f"{ours}.memory_attention", width)
-            self._take_feed_forward(layer, f"{ours}.feed_forward", d_ff)
-            for name in layer.unused:
-                self.tensors.take_if_there(name)
+            for ours, theirs in parts.items():
+                of_part = d_ff if "feed_forward" in ours else width
+                self._take_part(f"{side}_layers.{number}.{ours}", theirs, of_part)
 
-    def take_attention(self, names: AttentionNames, ours: str, width: int) -> None:
-        """Take an attention whose heads are ``width`` wide together."""
-        option = "attention_biases"
-        inputs = [
-            self._take_reading(pair, parts * width, option)
-            for pair, parts in zip(names.inputs, PARTS_OF_INPUTS[len(names.inputs)], strict=True)
-        ]
-        if ours.endswith("memory_attention"):
-            self._put(f"{ours}.queries", inputs[0])
-            self._put(f"{ours}.keys_values", self._joined(inputs[1:]))
+    def _take_part(self, ours: str, theirs: Sequence[Pair], width: int = 0) -> None:
+        """Take a layer, whose rows may have several names there, or a norm.
+
+        A layer reads vectors of the model or writes them; on the other side it has ``width``
+        numbers.
+        """
+        kind = ours.rpartition(".")[2]
+        if kind in READING:
+            rows, columns = READING[kind] * width // len(theirs), [self.d_model]
         else:
-            self._put(f"{ours}.queries_keys_values", self._joined(inputs))
-        self._put(f"{ours}.output", self._take_writing(names.output, width, option))
-        self._take_norm(names.norm, f"{ours}_residual.norm")
+            rows, columns = self.d_model, [] if kind.endswith("norm") else [width]
+        parts = {"weight": [self.tensors.take(pair.weight, rows, *columns) for pair in theirs]}
+        option = "feed_forward_biases" if "feed_forward" in ours else "attention_biases"
+        if kind.endswith("norm"):
+            parts["bias"] = [self.tensors.take(pair.bias, rows) for pair in theirs]
+        elif self.options.get(option, True):
+            parts["bias"] = [self._take_bias(pair.bias, rows) for pair in theirs]
+        for part, arrays in parts.items():
+            # Zeros without memory of their own stand for a missing tensor. Their shape is what the
+            # configuration states and may be huge, so nothing is computed with them.
+            if self.tensors.is_wrong:
+                return
+            together = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+            if kind not in READING:
+                together = self._rows(together)
+            elif part == "weight":
+                together = self.columns(together)
+            self.weights[f"{ours}.{part}"] = together
 
-    def _take_feed_forward(self, names: LayerNames, ours: str, d_ff: int) -> None:
-        option = "feed_forward_biases"
-        self._put(f"{ours}.inner", self._take_reading(names.inner, d_ff, option))
-        self._put(f"{ours}.outer", self._take_writing(names.outer, d_ff, option))
-        self._take_norm(names.feed_forward_norm, f"{ours}_residual.norm")
-
-    def _take_reading(self, names: Pair, width: int, option: str) -> Weights:
-        """Return a layer from vectors of the model to vectors of ``width`` numbers."""
-        weight = self.tensors.take(names.weight, width, self.d_model)
-        return {"weight": self.columns(weight), **self._take_bias(names.bias, width, option)}
-
-    def _take_writing(self, names: Pair, width: int, option: str) -> Weights:
-        """Return a layer from vectors of ``width`` numbers to vectors of the model."""
-        weight = self.tensors.take(names.weight, self.d_model, width)
-        return self._rows({"weight": weight, **self._take_bias(names.bias, self.d_model, option)})
-
-    def _take_bias(self, name: str, width: int, option: str) -> Weights:
-        if not self.options.get(option, True):
-            return {}
+    def _take_bias(self, name: str, rows: int) -> Array:
         if self._may_lack_biases and not self.tensors.has(name):
-            return {"bias": np.zeros(0 if self.tensors.is_wrong else width, np.float32)}
-        return {"bias": self.tensors.take(name, width)}
-
-    def _take_norm(self, names: Pair, ours: str) -> None:
-        weight, bias = (self.tensors.take(name, self.d_model) for name in names)
-        self._put(ours, self._rows({"weight": weight, "bias": bias}))
-
-    def _put(self, ours: str, parts: Weights) -> None:
-        self.weights.update({f"{ours}.{part}": array for part, array in parts.items()})
-
-    # Zeros without memory of their own stand for a missing tensor. Their shape is what the
-    # configuration states and may be huge, so nothing is computed once a tensor is missing.
-    def _joined(self, linears: Sequence[Weights]) -> Weights:
-        if len(linears) == 1 or self.tensors.is_wrong:
-            return linears[0]
-        return {part: np.concatenate([each[part] for each in linears]) for part in linears[0]}
+            return np.zeros(0 if self.tensors.is_wrong else rows, np.float32)
+        return self.tensors.take(name, rows)
 
     def columns(self, array: Array) -> Array:
         """Return ``array`` [any, d_model] with its columns in our order."""
-        return array if self._is_same else array[:, self._order]
+        return array if self.order is None or self.tensors.is_wrong else array[:, self.order]
 
-    def _rows(self, linear: Weights) -> Weights:
-        if self._is_same:
-            return linear
-        return {part: array[self._order] for part, array in linear.items()}
-
-    @property
-    def _is_same(self) -> bool:
-        return self._order is None or self.tensors.is_wrong
+    def _rows(self, array: Array) -> Array:
+        return array if self.order is None else array[self.order]
 
     def model(
         self,

@@ -189,9 +189,9 @@ def test_all_reasons_are_listed_at_once(tmp_path):
         f"{path} cannot be imported: its adaptive_softmax_cutoff is [10]; its cross_self_attention "
         "is True; its architecture is 'lightconv', which is not fairseq's transformer; its task is "
         "'denoising', not translation; its activation_fn is 'swish'; only one of its sides has its "
-        "norms before the layers; its decoder_embed_dim is 10, its encoder_embed_dim 12; it has "
-        "encoder_layers '2\\n'; its heads do not divide its encoder_embed_dim 12; only one of its "
-        "sides has learned positions."
+        "norms before the layers; its encoder_layers is '2\\n'; its heads do not divide its "
+        "encoder_embed_dim 12; its decoder_embed_dim is 10, its encoder_embed_dim 12; only one of "
+        "its sides has learned positions."
     )
 
 
@@ -234,7 +234,7 @@ def test_every_tensor_is_used_and_none_is_missing(tmp_path):
     ("changes", "reason"),
     [
         ({"encoder_layers": 10**7}, "it has 2 layers of the encoder, not 10,000,000"),
-        ({"encoder_layers": 10**9}, "it has encoder_layers 1000000000"),
+        ({"encoder_layers": 10**9}, "its encoder_layers is 1000000000"),
         ({"encoder_ffn_embed_dim": 10**7}, "has the shape [5, 12], not [10000000, 12]"),
         (
             {f"{side}_{name}": 10**7 for side, name in

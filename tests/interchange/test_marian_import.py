@@ -223,22 +223,25 @@ def test_a_piece_with_white_space_that_separates_nothing_there_gets_a_name(tmp_p
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"type": "amun"}, "its type is amun, not transformer"),
-        ({"transformer_decoder_autoreg": "rnn"}, "its transformer-decoder-autoreg is rnn"),
+        ({"type": "amun"}, "its type is 'amun', not transformer"),
+        ({"transformer_decoder_autoreg": "rnn"}, "its transformer-decoder-autoreg is 'rnn'"),
         ({"transformer_ffn_depth": 3}, "its transformer-ffn-depth is 3"),
         ({"transformer_tied_layers": "[1, 1]"}, "its transformer-tied-layers is ['1', '1']"),
         ({"input_types": "[class]"}, "its input-types is ['class']"),
-        ({"right_left": "true"}, "its right-left is true"),
+        ({"right_left": "true"}, "its right-left is 'true'"),
         ({"transformer_postprocess": "h"}, "transformer-postprocess 'h', transformer-post"),
         ({"transformer_postprocess_top": "n"}, "only post-norm (dan) and pre-norm (n, da, n)"),
-        ({"transformer_ffn_activation": "tanh"}, "its transformer-ffn-activation is tanh"),
-        ({"transformer_postprocess_emb": "na"}, "its transformer-postprocess-emb is na"),
-        ({"transformer_heads": 5}, "its transformer-heads do not divide its dim-emb 12"),
+        ({"transformer_ffn_activation": "tanh"}, "its transformer-ffn-activation is 'tanh'"),
+        ({"transformer_postprocess_emb": "na"}, "its transformer-postprocess-emb is 'na'"),
+        ({"transformer_heads": 5}, "its heads do not divide its dim-emb 12"),
         ({"transformer_train_positions": "true"}, "1 tensor missing: Wpos"),
-        ({"tied_embeddings": "true"}, "1 tensor unknown: decoder_ff_logit_out_Wt"),
+        (
+            {"tied_embeddings": "true"},
+            "decoder_ff_logit_out_Wt is not decoder_Wemb, as its options say",
+        ),
         ({"tied_embeddings_src": "true"}, "1 tensor missing: Wemb; 2 tensors unknown: encoder_We"),
         ({"output_omit_bias": "true"}, "1 tensor unknown: decoder_ff_logit_out_b"),
-        ({"dim_emb": "many"}, "its dim-emb is many"),
+        ({"dim_emb": "many"}, "its dim-emb is 'many'"),
         ({"dim_emb": 9999996}, "encoder_Wemb has the shape [11, 12], not [11, 9999996]"),
         ({"enc_depth": 9999999}, "it has 2 layers of the encoder, not 9,999,999"),
         ({"transformer_dim_ffn": 9999999}, "has the shape [10, 12], not [9999999, 12]"),
@@ -277,7 +280,7 @@ def test_all_reasons_are_listed_at_once(folder):
     assert message.startswith(f"{folder}/model.npz cannot be imported: ")
     assert "\n" not in message
     for reason in (
-        "its right-left is true",
+        "its right-left is 'true'",
         "1 tensor not in fp16 or fp32, give the model from before it was quantized: "
         "x_QuantMultA (int8)",
         "1 tensor missing: encoder_l1_ffn_W2",
@@ -335,7 +338,7 @@ def test_files_are_found_by_their_names(folder):
     ("arguments", "status", "reason"),
     [
         (["--target-vocabulary", "x"], 2, "--target-vocabulary needs --source-vocabulary beside"),
-        (["--target-sentencepiece", "x"], 2, "--target-sentencepiece needs --sentencepiece beside"),
+        (["--target-sentencepiece", "x"], 2, "--target-sentencepiece x needs --sentencepiece"),
         (["--source-vocabulary", "nowhere.yml"], 1, "nowhere.yml not found"),
         (["--sentencepiece", "nowhere.spm"], 1, "nowhere.spm not found"),
         (["--source-vocabulary", "vocab.fsv"], 1, "vocab.fsv has factors, which cannot be import"),

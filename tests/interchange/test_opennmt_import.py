@@ -139,7 +139,7 @@ def test_a_named_sentencepiece_model_cuts_the_text(tmp_path, untried):
         ),
         ({"self_attn_type": "average", "parallel_residual": True}, ["self_attn_type is 'average'"]),
         ({"heads": 5}, ["its heads do not divide its hidden_size 12"]),
-        ({"heads": "3", "transformer_ff": 10**9}, ["it has heads '3'", "has transformer_ff 10000"]),
+        ({"heads": "3", "transformer_ff": 10**9}, ["its heads is '3'", "transformer_ff is 10000"]),
         ({"norm_eps": "x", "position_encoding_type": None}, ["norm_eps is 'x'", "type is None"]),
         ({"norm_eps": 3.0}, ["norm_epsilon"]),
         ({"layers": 3}, ["it has 2 layers of the encoder, not 3"]),

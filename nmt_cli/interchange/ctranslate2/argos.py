@@ -18,7 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from nmt_cli.files.file_names import CTRANSLATE2_MODEL
-from nmt_cli.interchange.files import read_config, refuse, shown
+from nmt_cli.interchange.files import read_config
+from nmt_cli.interchange.options import refuse, shown
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 

@@ -25,7 +25,7 @@ from nmt_cli.interchange.ctranslate2.files import read_vocabulary
 from nmt_cli.interchange.export_format import EXACT, CardOf, Format, nearest_exponent
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
-from nmt_cli.interchange.tensor_names import AttentionNames, LayerNames, Pair, StackNames
+from nmt_cli.interchange.tensor_names import Pair, StackNames, parts_of_layer
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_values import StackShape
 
@@ -35,36 +35,26 @@ if TYPE_CHECKING:
 NO_LIMIT = 0
 
 
-def _layer(side: str, number: int) -> LayerNames:
-    layer = f"{side}/layer_{number}"
+def _names_of_stack(side: str) -> StackNames:
+    def attention(name: str, num_inputs: int) -> list[str]:
+        linears = [f"{name}/linear_{number}/{{}}" for number in range(num_inputs + 1)]
+        return [*linears, f"{name}/layer_norm/{{}}"]
 
-    def attention(name: str, inputs: int) -> AttentionNames:
-        *linears, output = (_linear(f"{layer}/{name}/linear_{n}") for n in range(inputs + 1))
-        return AttentionNames(tuple(linears), output, _norm(f"{layer}/{name}/layer_norm"))
-
-    return LayerNames(
-        attention("self_attention", 1),
-        attention("attention", 2) if side == "decoder" else None,
-        _linear(f"{layer}/ffn/linear_0"),
-        _linear(f"{layer}/ffn/linear_1"),
-        _norm(f"{layer}/ffn/layer_norm"),
+    memory = attention("attention", 2) if side == "decoder" else []
+    feed_forward = "ffn/linear_0/{}", "ffn/linear_1/{}", "ffn/layer_norm/{}"
+    return StackNames(
+        f"{side}/layer_{{}}/",
+        parts_of_layer(attention("self_attention", 1), memory, *feed_forward),
+        last_norm=Pair(f"{side}/layer_norm/gamma", f"{side}/layer_norm/beta"),
+        embedding_norm=Pair(
+            f"{side}/layernorm_embedding/gamma", f"{side}/layernorm_embedding/beta"
+        ),
+        norm=Pair("gamma", "beta"),
     )
 
 
-def _linear(name: str) -> Pair:
-    return Pair(f"{name}/weight", f"{name}/bias")
-
-
-def _norm(name: str) -> Pair:
-    return Pair(f"{name}/gamma", f"{name}/beta")
-
-
-OUTPUT = _linear("decoder/projection")
-NAMES = StackNames(
-    _layer,
-    last_norm=lambda side: _norm(f"{side}/layer_norm"),
-    embedding_norm=lambda side: _norm(f"{side}/layernorm_embedding"),
-)
+OUTPUT = Pair("decoder/projection/weight", "decoder/projection/bias")
+NAMES = {side: _names_of_stack(side) for side in SIDES}
 
 
 def head_width(shape: StackShape, d_model: int) -> int | None:
@@ -87,7 +77,7 @@ def ctranslate2_variables(model: ExportedModel) -> Weights:
         positions = made.take_positions(text_side)
         made.found[f"{side}/position_encodings/encodings"] = positions
         width = max(shape.key_width, shape.value_width)
-        made.put_stack(side, NAMES, width)
+        made.put_stack(side, NAMES[side], width)
         if head_width(shape, architecture.d_model) is None and shape.key_width == width:
             continue
         for number in range(shape.num_layers):

@@ -8,7 +8,7 @@ import json
 import math
 import mmap
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from nmt_cli.interchange.vocabularies import (
     Vocabulary,
     list_of_texts,
     problems_of_pieces,
+    vocabulary_of,
 )
 from nmt_cli.interchange.weights_taken import TensorsTaken
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -219,52 +220,35 @@ def read_vocabularies(
 
     The reasons against them are added to ``reasons``; ``are_words`` is true for text in pieces.
     """
-    shared, found = read_vocabulary(folder, "shared"), {}
+    shared, found = read_vocabulary(folder, "shared"), dict[Side, Vocabulary]()
     single = [name for name in SENTENCEPIECE_FILES[0].values() if (folder / name).is_file()]
     if len(single) == 1:
         reasons.append(f"it has {single[0]}, but not both source.spm and target.spm")
+    unk, start, end = marks.tokens
     for side, size in sizes.items():
         tokens = shared if shared is not None else read_vocabulary(folder, side)
         if tokens is None:
             reasons.append(f"it has no {side} vocabulary")
             continue
-        if marks.tokens[0] not in tokens:
-            tokens = [*tokens, marks.tokens[0]]  # as CTranslate2 does
-        places = {token: place for place, token in enumerate(tokens)}
-        if len(places) < len(tokens):
-            reasons.append(f"the {side} vocabulary holds a token twice")
-        elif len(tokens) != size:
+        if unk not in tokens:
+            tokens = [*tokens, unk]  # as CTranslate2 does
+        if len(set(tokens)) == len(tokens) != size:
             count = f"{len(tokens):,} tokens, its matrix {size:,} rows"
             reasons.append(f"the {side} vocabulary has {count}")
-        missing = [mark for mark in _needed(marks, places) if mark not in places]
-        if missing and (side == "target" or shared is not None):
-            reasons.append(f"the {side} vocabulary has no {', '.join(missing)}")
-        keeps_order = shared is not None and not are_words and not missing
-        found[side] = _vocabulary(tokens, marks, keeps_order=keeps_order)
-        others = list(found[side].pieces)
-        for mark in CONTROL:
-            if mark in others:
-                others.remove(mark)
-        reasons += problems_of_pieces([*CONTROL, *others], side, are_words=are_words)
+        needs_start = marks.decoder_start == "bos" or start in {*tokens} - {unk, end}
+        if shared is not None and not (are_words or needs_start) and {unk, end} <= {*tokens}:
+            names = {unk: CONTROL[0], end: CONTROL[2]}
+            pieces = [names.get(token, token) for token in tokens]
+            found[side] = Vocabulary(pieces, list(range(len(tokens))))
+            others = [token for token in tokens if token not in names]
+            reasons += problems_of_pieces([*CONTROL, *others], side, are_words=are_words)
+            continue
+        found[side] = vocabulary_of(
+            tokens,
+            [unk, start if needs_start else None, end],
+            side,
+            reasons,
+            needs_marks=side == "target" or shared is not None,
+            are_words=are_words,
+        )
     return found
-
-
-def _needed(marks: Marks, places: Collection[str]) -> tuple[str, ...]:
-    """Return the marks that a vocabulary needs: no ``<s>`` if the decoder starts without it."""
-    unk, start, end = marks.tokens
-    has_start = start in places and start not in (unk, end)
-    return marks.tokens if has_start or marks.decoder_start == "bos" else (unk, end)
-
-
-def _vocabulary(tokens: Sequence[str], marks: Marks, *, keeps_order: bool) -> Vocabulary:
-    """Return the vocabulary of one side; it may keep its order if it needs no ``<s>``."""
-    places = {token: place for place, token in enumerate(tokens)}
-    needed = _needed(marks, places)
-    if keeps_order and len(needed) < len(marks.tokens):
-        names = dict(zip(needed, (CONTROL[0], CONTROL[2]), strict=True))
-        return Vocabulary([names.get(token, token) for token in tokens], list(range(len(tokens))))
-    others = [place for token, place in places.items() if token not in marks.tokens]
-    of_marks = [places.get(mark, -1) for mark in marks.tokens]
-    if len(needed) < len(marks.tokens):
-        of_marks[1] = -1
-    return Vocabulary([*CONTROL, *(tokens[place] for place in others)], [*of_marks, *others])

@@ -4,10 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CTRANSLATE2_MODEL
@@ -19,18 +16,11 @@ from nmt_cli.interchange.ctranslate2.files import (
     read_variables,
     read_vocabularies,
 )
-from nmt_cli.interchange.files import (
-    NO_FILES,
-    SIDES,
-    Array,
-    TextFiles,
-    of_sides,
-    read_config,
-    refusing,
-)
+from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.tensor_names import AttentionNames, known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.vocabularies import Vocabulary, read_named_models, read_sentencepiece
+from nmt_cli.interchange.options import merged, refusing
+from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_first
+from nmt_cli.interchange.vocabularies import named_models, read_models, sentencepiece_files
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
@@ -39,6 +29,13 @@ REVISIONS = range(2, 8)  # the first one had TensorFlow's names
 FIRST_WITH_SIDES = 5  # before it, both sides had the same heads, norm and activation
 MOST_HEADS, WIDEST_HEAD = 4096, 65_536
 ROUNDING = 1e-6
+QUERIES_SCALE = re.compile(
+    r"(encoder|decoder)/layer_(\d+)/(self_attention|attention)/queries_scale"
+)
+QUERIES = {
+    "self_attention": "self_attention.queries_keys_values",
+    "attention": "memory_attention.queries",
+}
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "swish", 3: "gelu"}
 DEFAULT_EPSILON = 1e-5
 # Variables about word alignments, and about models with several embeddings of a side.
@@ -64,9 +61,10 @@ def import_ctranslate2(path: Path, files: TextFiles = NO_FILES) -> ImportedModel
             raise UserError(
                 f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
             )
-        models = read_named_models(files) or read_sentencepiece(folder)
-        if models is None and folder.absolute().name == argos.MODEL:
-            models = read_sentencepiece(folder.absolute().parent)
+        paths = named_models(files) or sentencepiece_files(folder)
+        if paths is None and folder.absolute().name == argos.MODEL:
+            paths = sentencepiece_files(folder.absolute().parent)
+        models = read_models(paths)
         with refusing(folder):
             model = _read_model(folder, models)
             if package is None:
@@ -83,117 +81,89 @@ def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedMo
     if variables.revision not in REVISIONS:
         raise ValueError(f"the revision {variables.revision} of its names is not known")
     tensors = TensorsTaken(variables.by_name)
-    names: dict[Side, str] = {
-        "source": _embeddings("encoder", tensors),
-        "target": _embeddings("decoder", tensors),
-    }
-    shapes = {side: variables.shape(name) for side, name in names.items()}
-    if any(len(shape) != len(("rows", "columns")) for shape in shapes.values()):
+    names = [f"{name}/weight" for name in ("encoder/embeddings_0", "decoder/embeddings")]
+    if not tensors.has(names[0]):
+        names[0] = "encoder/embeddings/weight"
+    shapes = [variables.shape(name) for name in names]
+    if any(len(shape) != len(("rows", "columns")) for shape in shapes):
         raise ValueError("it has no matrices of embeddings for both sides")
-    d_model = shapes["target"][1]
+    (source_size, _), (target_size, d_model) = shapes
     marks = marks_of(config, tensors)
-    sizes = {side: shape[0] for side, shape in shapes.items()}
     vocabularies = read_vocabularies(
-        folder, marks, sizes, tensors.reasons, are_words=models is None
+        folder,
+        marks,
+        {"source": source_size, "target": target_size},
+        tensors.reasons,
+        are_words=models is None,
     )
     has_sides = variables.revision >= FIRST_WITH_SIDES
-    positions = _take_positions(tensors, d_model)
     options = {
         **_common_options(tensors, config, d_model, has_sides=has_sides),
-        **_sizes(variables, tensors, has_sides=has_sides),
-        **positions.options,
         "decoder_start": marks.decoder_start,
     }
-    taken = _Weights(tensors, options, positions.order)
-    if positions.tables:
-        taken.put_learned_positions(positions.tables)
-    if len(vocabularies) == len(names):
-        _take_pieces(taken, names, shapes, vocabularies)
-    else:  # only the vocabularies are missing, and these tensors are not unknown
-        for name in (*names.values(), *OUTPUT):
-            tensors.take_if_there(name)
-    if "num_layers" in options:
-        for side in SIDES:
-            taken.take_stack(side, NAMES)
+    heads = {
+        side: int(tensors.take_number(f"{side}/num_heads" if has_sides else "num_heads", default))
+        for side, default in dict.fromkeys(SIDES, HEADS_OF_SPECS.get(variables.spec, 8)).items()
+    }
+    taken = WeightsTaken(tensors, options | _sizes(variables, heads, tensors.reasons))
+    _take_positions(taken)
+    matrices = [tensors.take(name, *shape) for name, shape in zip(names, shapes, strict=True)]
+    matrices.append(tensors.take(OUTPUT.weight, target_size, d_model))
+    bias = None
+    if tensors.has(OUTPUT.bias):
+        bias = tensors.take(OUTPUT.bias, target_size)
+        taken.options["output_bias"] = True
+    taken.put_pieces(vocabularies, matrices, bias)
+    head_width = _head_width(variables, tensors)
+    if head_width and any(head_width * number != d_model for number in heads.values()):
+        taken.options |= {"d_k": head_width, "d_v": head_width}
+    for side, number in heads.items():
+        taken.take_stack(side, NAMES[side])
+        _scale_queries(taken, variables, side, head_width * number or d_model, number)
     return taken.model(vocabularies, models)
 
 
-def _embeddings(side: str, tensors: TensorsTaken) -> str:
-    first = f"{side}/embeddings_0/weight"
-    return first if tensors.has(first) else f"{side}/embeddings/weight"
+def _head_width(variables: Variables, tensors: TensorsTaken) -> int:
+    """Return the width of a head if it is stored; 0 if it is d_model / num_heads."""
+    names = [name for name in variables.by_name if name.endswith("attention/head_dim")]
+    widths = {int(tensors.take_number(name, 0)) for name in names}
+    width = max(widths, default=0)
+    if not 0 <= width <= WIDEST_HEAD:
+        tensors.reasons.append(f"it has heads of the width {width:,}")
+        return 0
+    return width
 
 
-def _take_pieces(
-    taken: "_Weights",
-    names: Mapping[Side, str],
-    shapes: Mapping[Side, tuple[int, ...]],
-    vocabularies: Mapping[Side, Vocabulary],
-) -> None:
-    """Take the embeddings, the matrix of the softmax and its bias."""
-    tensors, size = taken.tensors, shapes["target"][0]
-    matrices = [tensors.take(name, *shapes[side]) for side, name in names.items()]
-    matrices.append(tensors.take(OUTPUT.weight, size, taken.d_model))
-    bias = None
-    if tensors.has(OUTPUT.bias):
-        bias = tensors.take(OUTPUT.bias, size)
-        taken.options["output_bias"] = True
-    taken.put_pieces(vocabularies, matrices, bias)
-
-
-def _sizes(variables: Variables, tensors: TensorsTaken, *, has_sides: bool) -> dict[str, int]:
-    """Return the sizes of both sides; {} and a reason if one has none."""
-    of_both = []
-    for side in SIDES:
+def _sizes(variables: Variables, heads: Mapping[str, int], reasons: list[str]) -> dict[str, int]:
+    of_sides = []
+    for side, num_heads in heads.items():
         pattern = re.compile(rf"{side}/layer_(\d+)/")
         layers = len({m[1] for name in variables.by_name if (m := pattern.match(name))})
-        stored = f"{side}/num_heads" if has_sides else "num_heads"
-        heads = int(tensors.take_number(stored, HEADS_OF_SPECS.get(variables.spec, 8)))
-        if not layers or not 1 <= heads <= MOST_HEADS:
-            tensors.reasons.append(f"its {side} has {layers} layers of {heads} heads")
-            return {}
+        if not layers or not 1 <= num_heads <= MOST_HEADS:
+            reasons.append(f"its {side} has {layers} layers of {num_heads} heads")
         d_ff = (*variables.shape(f"{side}/layer_0/ffn/linear_0/weight"), 0)[0]
-        of_both.append({"num_layers": layers, "num_heads": heads, "d_ff": d_ff})
-    encoder, decoder = of_both
-    sizes: dict[str, int] = {}
-    for key, value in encoder.items():
-        sizes |= of_sides(key, value, decoder[key])
-    return sizes
+        of_sides.append({"num_layers": layers, "num_heads": num_heads, "d_ff": d_ff})
+    return merged(*of_sides)
 
 
-class _Weights(WeightsTaken):
-    """Our weights, with heads of any width and with any scale of the queries."""
-
-    def take_attention(self, names: AttentionNames, ours: str, width: int) -> None:
-        """Take an attention; its heads are ``width`` wide together, unless the file has another."""
-        theirs, heads = names.norm.weight.removesuffix("/layer_norm/gamma"), "num_heads"
-        if ours.startswith("decoder"):
-            heads = f"decoder_{heads}" if f"decoder_{heads}" in self.options else heads
-        num_heads = self.options[heads]
-        head_dim = int(self.tensors.take_number(f"{theirs}/head_dim", 0))
-        if not 0 <= head_dim <= WIDEST_HEAD:
-            self.tensors.reasons.append(f"{theirs} has heads of the width {head_dim}")
-            return
-        if head_dim * num_heads not in (0, width):
-            width = head_dim * num_heads
-            self.options |= {"d_k": head_dim, "d_v": head_dim}
-        super().take_attention(names, ours, width)
-        scale = 1.0 / math.sqrt(max(1, width // num_heads))
-        factor = self.tensors.take_number(f"{theirs}/queries_scale", scale) / scale
-        if abs(factor - 1.0) < ROUNDING or self.tensors.is_wrong:
-            return
-        inputs = "queries" if ours.endswith("memory_attention") else "queries_keys_values"
-        for name in (f"{ours}.{inputs}.weight", f"{ours}.{inputs}.bias"):
-            if name in self.weights:
-                self.weights[name] = self.weights[name].copy()  # which a file may hold twice
-                self.weights[name][:width] *= factor
-
-
-class Positions(NamedTuple):
-    """How a model marks positions."""
-
-    options: dict[str, Any]
-    order: NDArray[np.intp] | None = None  # our dimensions among theirs, if they differ
-    tables: tuple[Array, ...] = ()  # of learned vectors
+def _scale_queries(
+    taken: WeightsTaken, variables: Variables, side: str, width: int, num_heads: int
+) -> None:
+    """Multiply the queries where the model has another scale than the width of a head gives."""
+    scale = 1.0 / math.sqrt(max(1, width // max(1, num_heads)))
+    for name in variables.by_name:
+        match = QUERIES_SCALE.fullmatch(name)
+        if match is None or match[1] != side:
+            continue
+        factor = taken.tensors.take_number(name, scale) / scale
+        if abs(factor - 1.0) < ROUNDING or taken.tensors.is_wrong:
+            continue
+        for part in ("weight", "bias"):
+            ours = f"{side}_layers.{match[2]}.{QUERIES[match[3]]}.{part}"
+            if ours in taken.weights:
+                scaled = taken.weights[ours].copy()  # which a file may hold twice
+                scaled[:width] *= factor
+                taken.weights[ours] = scaled
 
 
 def _common_options(
@@ -243,29 +213,26 @@ def _of_side(tensors: TensorsTaken, side: str, d_model: int, *, has_sides: bool)
     }
 
 
-def _take_positions(tensors: TensorsTaken, d_model: int) -> Positions:
-    """Return how the model marks positions.
+def _take_positions(taken: WeightsTaken) -> None:
+    """Take the tables of positions, or find out which sinusoids the model computes.
 
     Without tables, CTranslate2 computes sines, then cosines, with Tensor2Tensor's frequencies from
     position 1. Tables that are no sinusoids become learned positions.
     """
     names = [f"{side}/position_encodings/encodings" for side in SIDES]
-    tables = [table for name in names if (table := tensors.take_if_there(name)) is not None]
-    halves = None
-    if d_model % 2 == 0:
-        halves = order_from_sines_first(d_model)
-        if not tables:
-            return Positions({"sinusoid_frequencies": "tensor2tensor", "first_position": 1}, halves)
-    shapes = {table.shape for table in tables}
-    if len(tables) != len(SIDES) or len(shapes) > 1 or tables[0].shape[1:] != (d_model,):
-        tensors.reasons.append("its positions are not a vector of the model's width each")
-        return Positions({})
-    if not all(np.isfinite(table).all() for table in tables):
-        tensors.reasons.append("its positions hold a number that is not finite")
-        return Positions({})
-    for index in (None, halves) if halves is not None else ():
-        ordered = [table if index is None else table[:, index] for table in tables]
+    halves = order_from_sines_first(taken.d_model) if taken.d_model % 2 == 0 else None
+    if halves is not None and not any(map(taken.tensors.has, names)):
+        taken.options |= {"sinusoid_frequencies": "tensor2tensor", "first_position": 1}
+        taken.order = halves
+        return
+    tables = taken.take_tables(names)
+    if taken.tensors.is_wrong:
+        return
+    for order in (None, halves) if halves is not None else ():
+        ordered = [table if order is None else table[:, order] for table in tables]
         found = known_sinusoids(ordered, TOLERANCE)
         if found is not None:
-            return Positions(found, index)
-    return Positions({}, None, tuple(tables))
+            taken.options |= found
+            taken.order = order
+            return
+    taken.put_learned_positions(tables)

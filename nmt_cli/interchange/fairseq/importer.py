@@ -7,7 +7,7 @@ Its sinusoids have the sines of all frequencies before the cosines, where ours h
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,26 +19,11 @@ from nmt_cli.interchange.fairseq.files import (
     read_checkpoint,
     read_vocabularies,
 )
-from nmt_cli.interchange.files import (
-    NO_FILES,
-    SIDES,
-    Array,
-    TextFiles,
-    activation,
-    count,
-    of_sides,
-    refuse,
-    refusing,
-    shown,
-)
+from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.tensor_names import (
-    StackNames,
-    dotted,
-    names_of_layer,
-    order_from_sines_first,
-)
-from nmt_cli.interchange.vocabularies import read_named_models
+from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
+from nmt_cli.interchange.tensor_names import names_of_stack, order_from_sines_first
+from nmt_cli.interchange.vocabularies import named_models, read_models
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 
 NORMS = {
@@ -74,11 +59,7 @@ def _renamed(name: str, array: Array) -> dict[str, Array]:
     return {name: array}
 
 
-NAMES = StackNames(
-    names_of_layer,
-    last_norm=lambda side: dotted(f"{side}.layer_norm"),
-    embedding_norm=lambda side: dotted(f"{side}.layernorm_embedding"),
-)
+NAMES = {side: names_of_stack(side) for side in SIDES}
 EMBEDDINGS: dict[Side, str] = {
     "source": "encoder.embed_tokens.weight",
     "target": "decoder.embed_tokens.weight",
@@ -86,7 +67,9 @@ EMBEDDINGS: dict[Side, str] = {
 POSITIONS = [f"{side}.embed_positions.weight" for side in SIDES]
 FIRST_POSITION = MARKS.index("<pad>") + 1  # earlier rows of tables belong to padding
 SINUSOIDS = {"sinusoid_frequencies": "tensor2tensor", "first_position": FIRST_POSITION}
-DERIVED = ("_float_tensor", "weights")  # of the sinusoids, which fairseq computes anew
+# What sinusoids, which fairseq computes anew, leave in a checkpoint.
+DERIVED = [f"{side}.embed_positions.{n}" for side in SIDES for n in ("_float_tensor", "weights")]
+LEARNED = [f"{side}_learned_pos" for side in SIDES]
 FIRST_VERSION = 1.0  # of checkpoints without one
 ARCHITECTURES = ("transformer", "transformer_tiny", "transformer_align")
 # Names of architectures that start so are sizes of the same class.
@@ -105,7 +88,17 @@ OTHER_WAYS = (
 # Old checkpoints of pre-norm models with these versions, or none, have no norm after the layers.
 LAST_WITHOUT_NORM = {"encoder": 1.0, "decoder": 2.0}
 DEFAULTS = {"embed_dim": 512, "ffn_embed_dim": 2048, "layers": 6, "attention_heads": 8}
-LANGUAGE = re.compile(r"[\w.-]{1,100}")
+WIDTH, WIDTHS = (
+    "encoder_embed_dim",
+    ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"),
+)
+SIZES = {
+    "d_model": [WIDTH, WIDTH],
+    "num_layers": [f"{side}_layers" for side in SIDES],
+    "num_heads": [f"{side}_attention_heads" for side in SIDES],
+    "d_ff": [f"{side}_ffn_embed_dim" for side in SIDES],
+}
+LANGUAGE = re.compile(r"[\w.-]{1,100}")  # a code that is fit for the name of a file
 
 
 def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
@@ -121,25 +114,37 @@ def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
 
 def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     """Return the model. Raises ValueError with all reasons if it cannot be represented."""
-    tensors = TensorsTaken(with_new_names(checkpoint.tensors))
-    versions = {side: tensors.take_number(f"{side}.version", FIRST_VERSION) for side in SIDES}
-    config = _read_configuration(checkpoint.options, checkpoint.task, versions)
-    models = read_named_models(files)
-    vocabularies = read_vocabularies(
-        checkpoint.path, files, config.languages, tensors.reasons, are_words=models is None
+    tensors, theirs = TensorsTaken(with_new_names(checkpoint.tensors)), checkpoint.options
+    ours = _read_options(checkpoint, tensors)
+    models = read_models(named_models(files))
+    languages = [checkpoint.task.get(f"{side}_lang") for side in SIDES.values()]
+    source, target = (
+        code if isinstance(code, str) and LANGUAGE.fullmatch(code) else None for code in languages
     )
-    order = None if config.is_learned else order_from_sines_first(config.options["d_model"])
-    taken = WeightsTaken(tensors, config.options, order)
-    if config.is_shared and vocabularies["source"] != vocabularies["target"]:
+    vocabularies = read_vocabularies(
+        checkpoint.path, files, (source, target), tensors.reasons, are_words=models is None
+    )
+    is_shared, is_learned = bool(theirs.get("share_all_embeddings")), theirs.get(LEARNED[0])
+    order = None if is_learned else order_from_sines_first(ours["d_model"])
+    taken = WeightsTaken(tensors, ours, order)
+    if is_shared and vocabularies["source"] != vocabularies["target"]:
         tensors.reasons.append("its sides share their embeddings, but not the vocabulary")
-    rows = [_rows(tensors, side, len(each.rows)) for side, each in vocabularies.items()]
-    names = [*EMBEDDINGS.values(), OUTPUT]
-    matrices = taken.take_matrices(names, rows, is_shared=config.is_shared, is_tied=config.is_tied)
+    matrices = taken.take_matrices(
+        [*EMBEDDINGS.values(), OUTPUT],
+        [_rows(tensors, side, len(each.rows)) for side, each in vocabularies.items()],
+        is_shared=is_shared,
+        is_tied=is_shared or bool(theirs.get("share_decoder_input_output_embed")),
+    )
     taken.put_pieces(vocabularies, matrices)
-    _take_positions(taken, is_learned=config.is_learned)
-    for side in SIDES:
-        taken.take_stack(side, NAMES)
-    return taken.model(vocabularies, models).with_languages(*config.languages)
+    if is_learned:
+        taken.put_learned_positions(taken.take_tables(POSITIONS, FIRST_POSITION))
+    else:
+        taken.options |= SINUSOIDS
+        for name in DERIVED:
+            tensors.take_if_there(name)
+    for side, names in NAMES.items():
+        taken.take_stack(side, names)
+    return taken.model(vocabularies, models).with_languages(source, target)
 
 
 def _rows(tensors: TensorsTaken, side: Side, pieces: int) -> int:
@@ -153,66 +158,50 @@ def _rows(tensors: TensorsTaken, side: Side, pieces: int) -> int:
     return rows
 
 
-def _take_positions(taken: WeightsTaken, *, is_learned: bool) -> None:
-    """Take the tables of learned positions; what sinusoids leave in a checkpoint is dropped."""
-    if is_learned:
-        count = taken.tensors.length(POSITIONS[0])
-        tables = [taken.tensors.take(name, count, taken.d_model) for name in POSITIONS]
-        taken.put_learned_positions([table[FIRST_POSITION:] for table in tables])
-        return
-    taken.options |= SINUSOIDS
-    for side in SIDES:
-        for name in DERIVED:
-            taken.tensors.take_if_there(f"{side}.embed_positions.{name}")
-
-
-class Configuration(NamedTuple):
-    """The architecture of a model, from its options."""
-
-    options: dict[str, Any]  # of our architecture
-    languages: tuple[str | None, str | None]
-    is_shared: bool  # one matrix is that of source, target and softmax
-    is_tied: bool  # the matrix of the softmax is the target's
-    is_learned: bool  # positions are
-
-
-def _read_configuration(
-    theirs: Mapping[str, Any], task: Mapping[str, Any], versions: Mapping[str, float]
-) -> Configuration:
-    """Return the configuration. Raises ValueError with all reasons against it.
-
-    ``versions`` are those of the encoder and the decoder.
-    """
-    reasons = [f"its {key} is {shown(theirs[key])}" for key in OTHER_WAYS if theirs.get(key)]
+def _read_options(checkpoint: Checkpoint, tensors: TensorsTaken) -> dict[str, Any]:
+    """Return the options of our architecture. Raises ValueError with all reasons against it."""
+    theirs, task, reasons = checkpoint.options, checkpoint.task, tensors.reasons
+    defaults = {f"{side}_{key}": size for key, size in DEFAULTS.items() for side in SIDES}
+    del defaults["decoder_embed_dim"]
+    # A text such as ${model.encoder_layers} is a reference to what the default stands for.
+    given = {
+        key: value
+        for key, value in theirs.items()
+        if value is not None and not (isinstance(value, str) and value.startswith("${"))
+    }
+    options = Options({**defaults, **given}, reasons)
+    for key in OTHER_WAYS:
+        if theirs.get(key):
+            options.refuse(key)
     kind = theirs.get("arch") or theirs.get("_name") or "transformer"
     if not isinstance(kind, str) or not (kind in ARCHITECTURES or kind.startswith(SIZES_OF)):
         reasons.append(f"its architecture is {shown(kind)}, which is not fairseq's transformer")
     job = task.get("task") or task.get("_name") or "translation"
     if job != "translation":
         reasons.append(f"its task is {shown(job)}, not translation")
-    kind = theirs.get("activation_fn", "relu")
-    options: dict[str, Any] = {
-        "activation": activation(kind, ACTIVATIONS, "activation_fn", reasons),
-        "norm": _norm(theirs, versions, reasons),
+    ours: dict[str, Any] = {
+        "activation": options.choose("activation_fn", ACTIVATIONS, "relu"),
+        "norm": _norm(theirs, tensors),
         "norm_epsilon": EPSILON,
         "scale_embeddings": not theirs.get("no_scale_embedding"),
         "embedding_norm": bool(theirs.get("layernorm_embedding")),
         "decoder_start": "eos",
-        **_sizes(theirs, reasons),
+        **read_sizes(SIZES, options, options, divided_by_heads=True),
     }
-    learned = {bool(theirs.get(f"{side}_learned_pos")) for side in LAST_WITHOUT_NORM}
-    if len(learned) > 1:
+    for key in WIDTHS:
+        if options.values.get(key, ours["d_model"]) != ours["d_model"]:
+            options.refuse(key, f", its {WIDTH} {ours['d_model']:,}")
+    if bool(theirs.get(LEARNED[0])) != bool(theirs.get(LEARNED[1])):
         reasons.append("only one of its sides has learned positions")
     refuse(reasons)
-    is_shared = bool(theirs.get("share_all_embeddings"))
-    is_tied = is_shared or bool(theirs.get("share_decoder_input_output_embed"))
-    source, target = (_language(task.get(f"{side}_lang")) for side in ("source", "target"))
-    return Configuration(options, (source, target), is_shared, is_tied, True in learned)
+    return ours
 
 
-def _norm(theirs: Mapping[str, Any], versions: Mapping[str, float], reasons: list[str]) -> str:
+def _norm(theirs: Mapping[str, Any], tensors: TensorsTaken) -> str:
     """Return the place of the norms."""
-    before = {side: bool(theirs.get(f"{side}_normalize_before")) for side in LAST_WITHOUT_NORM}
+    reasons = tensors.reasons
+    before = {side: bool(theirs.get(f"{side}_normalize_before")) for side in SIDES}
+    versions = {side: tensors.take_number(f"{side}.version", FIRST_VERSION) for side in SIDES}
     if len(set(before.values())) > 1:
         reasons.append("only one of its sides has its norms before the layers")
     elif not before["decoder"]:
@@ -225,33 +214,3 @@ def _norm(theirs: Mapping[str, Any], versions: Mapping[str, float], reasons: lis
                 f"its {side} has the version {versions[side]:g}, and so no norm after the layers"
             )
     return "pre"
-
-
-def _sizes(theirs: Mapping[str, Any], reasons: list[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    names = {"num_layers": "layers", "d_ff": "ffn_embed_dim", "num_heads": "attention_heads"}
-    d_model = _count(theirs, "encoder_embed_dim", DEFAULTS["embed_dim"], reasons)
-    for key in ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"):
-        width = _count(theirs, key, d_model, reasons)
-        if width != d_model:
-            reasons.append(f"its {key} is {width:,}, its encoder_embed_dim {d_model:,}")
-    for ours, name in names.items():
-        encoder, decoder = (
-            _count(theirs, f"{side}_{name}", DEFAULTS[name], reasons) for side in LAST_WITHOUT_NORM
-        )
-        found |= of_sides(ours, encoder, decoder)
-        if ours == "num_heads" and (d_model % encoder or d_model % decoder):
-            reasons.append(f"its heads do not divide its encoder_embed_dim {d_model:,}")
-    return {"d_model": d_model, **found}
-
-
-def _count(theirs: Mapping[str, Any], key: str, default: int, reasons: list[str]) -> int:
-    value = theirs.get(key)
-    if value is None or (isinstance(value, str) and value.startswith("${")):
-        return default  # a reference to what the default stands for
-    return count(theirs, key, "it", reasons)
-
-
-def _language(value: Any) -> str | None:
-    """Return the code of a language, or None if it is not fit for the name of a file."""
-    return value if isinstance(value, str) and LANGUAGE.fullmatch(value) else None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from nmt_cli.files.file_names import (
 from nmt_cli.interchange.export_format import EXACT, CardOf, Format, nearest_exponent
 from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
 from nmt_cli.interchange.files import SIDES, Weights
-from nmt_cli.interchange.tensor_names import StackNames, dotted, names_of_layer, sines_first
+from nmt_cli.interchange.tensor_names import names_of_stack, sines_first
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_values import ModelShape, StackShape
@@ -321,10 +320,7 @@ FORMAT = Format(
     card_of_huggingface,
 )
 
-NAMES = StackNames(
-    partial(names_of_layer, prefix="model."),
-    last_norm=lambda side: dotted(f"model.{side}.layer_norm"),
-)
+NAMES = {side: names_of_stack(side, "model.") for side in SIDES}
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 EMBEDDINGS = [f"model.{side}.embed_tokens.weight" for side in SIDES]
 POSITIONS = [f"model.{side}.embed_positions.weight" for side in SIDES]
@@ -356,7 +352,7 @@ def huggingface_tensors(model: ExportedModel) -> Weights:
         if not is_marian(model):  # Marian computes them, and does not save them again
             made.found[name] = made.columns(positions)
         width = architecture.d_model // shape.num_heads
-        made.put_stack(side, NAMES, width, (width / shape.key_width) ** 0.5)
+        made.put_stack(side, NAMES[side], width, (width / shape.key_width) ** 0.5)
     made.refuse_left()
     return made.found
 

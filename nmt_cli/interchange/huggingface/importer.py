@@ -14,20 +14,14 @@ import numpy as np
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG, WEIGHTS
 from nmt_cli.interchange.files import (
-    LARGEST,
     NO_FILES,
     SIDES,
     Array,
     TextFiles,
-    activation,
     as_fp32,
-    of_sides,
     read_config,
     read_parts,
     read_safetensors,
-    refuse,
-    refusing,
-    shown,
 )
 from nmt_cli.interchange.huggingface.exporter import (
     BIAS,
@@ -44,9 +38,15 @@ from nmt_cli.interchange.huggingface.vocabularies import (
     start_of_decoder,
 )
 from nmt_cli.interchange.imported_model import ImportedModel
+from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, read_sentencepiece
+from nmt_cli.interchange.vocabularies import (
+    PEGASUS_MODEL,
+    Vocabulary,
+    read_models,
+    sentencepiece_files,
+)
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -58,6 +58,12 @@ TYPES = {"marian": "post", "pegasus": "pre"}  # and the place of their norms
 ACTIVATIONS = {
     **{"relu": "relu", "silu": "swish", "swish": "swish", "gelu": "gelu", "gelu_python": "gelu"},
     **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
+}
+SIZES = {
+    "d_model": ["d_model", "d_model"],
+    "num_layers": [f"{side}_layers" for side in SIDES],
+    "num_heads": [f"{side}_attention_heads" for side in SIDES],
+    "d_ff": [f"{side}_ffn_dim" for side in SIDES],
 }
 # What transformers assumes if config.json lacks a key.
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -82,7 +88,7 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     with refusing(folder):
         config = _read_configuration(read_config(folder))
         tensors = TensorsTaken(read_tensors(folder))
-        models = read_sentencepiece(folder)
+        models = read_models(sentencepiece_files(folder))
         found = read_vocabularies(folder, models, config.eos_id, config.sizes, tensors.reasons)
         if models is None:
             tensors.reasons.append(f"it has no source.spm and target.spm, and no {PEGASUS_MODEL}")
@@ -91,8 +97,8 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
         )
         vocabularies = _take_pieces(taken, config, found)
         _take_positions(taken)
-        for side in SIDES:
-            taken.take_stack(side, NAMES)
+        for side, names in NAMES.items():
+            taken.take_stack(side, names)
         return taken.model(vocabularies, models).with_languages(*found.languages)
 
 
@@ -147,64 +153,37 @@ def _read_configuration(config: Mapping[str, Any]) -> Configuration:
     if not isinstance(kind, str) or kind not in TYPES:
         known = " and ".join(TYPES)
         raise ValueError(f"its model_type is {shown(kind)}, and only {known} can be imported")
-    reasons = [
-        f"its {key} is {shown(config[key])}, which the class {kind} does not compute"
-        for key, values in IMPLIED.items()
-        if config.get(key, values[kind]) != values[kind]
-    ]
-    key = "activation_function"
-    of_feed_forward = activation(config.get(key, "gelu"), ACTIVATIONS, key, reasons)
-    if config.get("quantization_config"):
-        reasons.append("its weights are quantized")
-    counts = _Counts({**DEFAULTS[kind], **config}, reasons)
-    d_model = counts.take("d_model")
+    single = {
+        key: value[0] if isinstance(value, list) and len(value) == 1 else value
+        for key, value in config.items()
+    }
+    theirs = Options({**DEFAULTS[kind], **single}, [])
+    for key, values in IMPLIED.items():
+        if config.get(key, values[kind]) != values[kind]:
+            theirs.refuse(key, f", which the class {kind} does not compute")
     options: dict[str, Any] = {
         "norm": TYPES[kind],
         "norm_epsilon": EPSILON,
-        "activation": of_feed_forward,
+        "activation": theirs.choose("activation_function", ACTIVATIONS, "gelu"),
         "scale_embeddings": bool(config.get("scale_embedding", False)),
-        "d_model": d_model,
+        **read_sizes(SIZES, theirs, theirs, divided_by_heads=True),
     }
-    options |= _sizes_of_layers(counts, d_model)
+    if config.get("quantization_config"):
+        theirs.reasons.append("its weights are quantized")
     is_tied = bool(config.get("tie_word_embeddings", True))
     is_shared = is_tied
-    size = of_target = counts.take("vocab_size")
+    size = of_target = theirs.count("vocab_size")
     if kind == "marian":
         is_shared = bool(config.get("share_encoder_decoder_embeddings", True))
         if not is_shared and config.get("decoder_vocab_size") is not None:
-            of_target = counts.take("decoder_vocab_size")
-    eos_id, start_id = (counts.take(f"{name}_token_id", 0) for name in ("eos", "decoder_start"))
+            of_target = theirs.count("decoder_vocab_size")
+    eos_id, start_id = (theirs.count(f"{name}_token_id", 0) for name in ("eos", "decoder_start"))
     if start_id >= of_target:
-        reasons.append(f"its decoder_start_token_id {start_id:,} is no piece")
-    refuse(reasons)
+        theirs.reasons.append(f"its decoder_start_token_id {start_id:,} is no piece")
+    refuse(theirs.reasons)
     return Configuration(
         options, {"source": size, "target": of_target}, eos_id, start_id, is_shared, is_tied
     )
-
-
-def _sizes_of_layers(counts: "_Counts", d_model: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    names = {"num_layers": "layers", "d_ff": "ffn_dim", "num_heads": "attention_heads"}
-    for ours, theirs in names.items():
-        encoder, decoder = (counts.take(f"{side}_{theirs}") for side in SIDES)
-        found |= of_sides(ours, encoder, decoder)
-        if ours == "num_heads" and (d_model % encoder or d_model % decoder):
-            counts.reasons.append(f"its heads do not divide its d_model {d_model:,}")
-    return found
-
-
-class _Counts:
-    def __init__(self, config: Mapping[str, Any], reasons: list[str]) -> None:
-        self._config, self.reasons = config, reasons
-
-    def take(self, key: str, least: int = 1) -> int:
-        value = self._config.get(key)
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]
-        if type(value) is int and least <= value <= LARGEST:
-            return value
-        self.reasons.append(f"its {key} is {shown(value)}")
-        return max(1, least)
 
 
 def _take_pieces(
@@ -279,17 +258,14 @@ def _has_own_output(tensors: TensorsTaken, *, is_shared: bool) -> bool:
 
 def _take_positions(taken: WeightsTaken) -> None:
     """Take the tables of positions, if there are any; those that are no sinusoids are learned."""
-    tensors, tables = taken.tensors, []
-    for name in filter(tensors.has, POSITIONS):
-        table = tensors.take_if_there(name)
-        if table is None or table.shape[1:] != (taken.d_model,) or not np.isfinite(table).all():
-            tensors.reasons.append(f"{name} is not a vector for each position")
-            return
-        tables.append(taken.columns(table))
+    tensors = taken.tensors
+    tables = taken.take_tables([name for name in POSITIONS if tensors.has(name)])
+    if tensors.is_wrong:
+        return
     found = known_sinusoids(tables, ROUNDING)  # without tables, they are the paper's
     if found is not None:
         taken.options |= found
-    elif len({len(table) for table in tables}) > 1 or len(tables) < len(POSITIONS):
+    elif len(tables) < len(POSITIONS):
         tensors.reasons.append("its sides have unlike positions")
     else:
         taken.put_learned_positions(tables)

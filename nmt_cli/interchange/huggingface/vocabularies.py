@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import END, START, TAG, UNKNOWN, read_ids
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
-from nmt_cli.interchange.files import read_config, shown
+from nmt_cli.interchange.files import read_config
+from nmt_cli.interchange.options import shown
 from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, rename
 from nmt_cli.messages import logs
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import Array, TextFiles
-from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
+from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES, named_models
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 
@@ -250,11 +250,8 @@ def _is_vocabulary(path: Path) -> bool:
 
 
 def _models(folder: Path, files: TextFiles) -> dict[Side, Path] | None:
-    if files.sentencepiece is not None:
-        target = files.target_sentencepiece or files.sentencepiece
-        return {"source": files.sentencepiece, "target": target}
-    if files.target_sentencepiece is not None:
-        raise WrongUsageError("--target-sentencepiece needs --sentencepiece beside it.")
+    if (named := named_models(files)) is not None:
+        return named
     found = {side: folder / name for side, name in MODELS.items()}
     missing = [path.name for path in found.values() if not path.is_file()]
     if len(missing) == 1:

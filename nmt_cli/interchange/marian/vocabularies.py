@@ -47,7 +47,7 @@ def read_vocabularies(
     paths = files.sentencepiece
     if files.vocabularies["source"].suffix == SENTENCEPIECE:
         paths = files.vocabularies
-    models = None if paths is None else read_models(paths)
+    models = read_models(paths)
     found = {}
     for side, size in sizes.items():
         path = files.vocabularies[side]

@@ -4,39 +4,27 @@ Its folder has config.json, vocab.json and the weights in model.00.safetensors a
 Its sources have no mark of the end.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG
-from nmt_cli.interchange.files import (
-    LARGEST,
-    NO_FILES,
-    SIDES,
-    TextFiles,
-    activation,
-    count,
-    of_sides,
-    read_config,
-    read_parts,
-    refuse,
-    refusing,
-    shown,
-)
+from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.model import (
     LEARNED,
     SINUSOIDS,
     Configuration,
-    Embeddings,
     Names,
     Tokens,
-    attention_names,
     make_model,
+    names_of_attention,
 )
-from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
-from nmt_cli.interchange.vocabularies import list_of_texts, read_models, read_named_models
+from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
+from nmt_cli.interchange.tensor_names import StackNames, dotted, parts_of_layer
+from nmt_cli.interchange.vocabularies import list_of_texts, named_models, read_models
 from nmt_cli.messages.errors import DamagedError, UserError
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
@@ -46,7 +34,16 @@ DEFAULTS: dict[str, Any] = {
     **{"layers": 2, "hidden_size": 512, "heads": 8, "transformer_ff": 2048, "head_dim": None},
     **{"mlp_activation_fn": "relu", "norm_eps": 1e-5},
 }
-SIZES = {"num_layers": "layers", "num_heads": "heads", "d_ff": "transformer_ff"}  # ours: theirs
+SIZES = {
+    ours: [theirs, theirs]
+    for ours, theirs in (
+        ("d_model", "hidden_size"),
+        ("num_layers", "layers"),
+        ("num_heads", "heads"),
+        ("d_ff", "transformer_ff"),
+    )
+}
+POSITIONS = {name: name for name in (*SINUSOIDS, LEARNED)}
 # The values of keys with which a layer is ours; the first is the default.
 PLAIN: dict[str, tuple[Any, ...]] = {
     "layer_norm": ("standard", "standardFP32"),
@@ -69,18 +66,34 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
     if architecture not in ARCHITECTURES:
         raise ValueError(f"its architecture is {shown(architecture)}, not transformer")
     reasons: list[str] = []
-    stacks = {side: _stack(model, side, architecture, reasons) for side in SIDES}
-    options = _options(stacks, reasons)
-    widths = _widths(stacks, options, reasons)
-    embeddings = _embeddings(model, reasons)
+    encoder, decoder = (_stack(model, side, architecture, reasons) for side in SIDES)
+    for key in ("hidden_size", "mlp_activation_fn", "norm_eps"):
+        if encoder.values[key] != decoder.values[key]:
+            reasons.append(f"its encoder and decoder differ in {key}")
+    section = model.get("embeddings")
+    embeddings = Options(section if isinstance(section, dict) else {}, reasons)
+    positions = embeddings.choose("position_encoding_type", POSITIONS, next(iter(SINUSOIDS)))
+    embeddings.require({"embedding_type": ("standard",)})
+    if embeddings.values.get("normalize"):
+        reasons.append("it multiplies the sum of token vectors and positions (normalize)")
+    shift = embeddings.count("position_shift", 0) if embeddings.values.get("position_shift") else 0
+    options: dict[str, Any] = {
+        "activation": encoder.choose("mlp_activation_fn", ACTIVATIONS, "relu"),
+        "norm": "pre",
+        "norm_epsilon": encoder.number("norm_eps", 1e-5),
+        "source_eos": False,
+        "scale_embeddings": positions != LEARNED,
+        **_sizes(encoder, decoder),
+    }
+    is_shared, is_tied = (
+        bool(model.get(f"share_{name}", False)) for name in ("embeddings", "decoder_embeddings")
+    )
+    has_bias = bool(model.get("generator_bias", True))
     refuse(reasons)
-    options["scale_embeddings"] = embeddings.positions != LEARNED
-    return Configuration(options, embeddings, widths)
+    return Configuration(options, positions, is_shared, is_tied, has_bias, shift)
 
 
-def _stack(
-    model: Mapping[str, Any], side: str, architecture: str, reasons: list[str]
-) -> dict[str, Any]:
+def _stack(model: Mapping[str, Any], side: str, architecture: str, reasons: list[str]) -> Options:
     """Return the options of a side: those of its section, else of the model, else the defaults."""
     section = model.get(side)
     if not isinstance(section, dict):
@@ -88,80 +101,34 @@ def _stack(
     kind = section.get(f"{side}_type", "transformer" if architecture == "transformer" else None)
     if kind != "transformer":
         reasons.append(f"its {side} is {shown(kind)}, not transformer")
-    stack = {**DEFAULTS, **model, **section}
-    for key, values in PLAIN.items():
-        value = stack.get(key, values[0])
-        if value not in values:
-            reasons.append(f"its {side} has {key} {shown(value)}")
-    if stack.get("heads_kv") not in (None, stack["heads"]):
-        reasons.append(f"its {side} has heads_kv {shown(stack['heads_kv'])}, not as many as heads")
+    stack = Options({**DEFAULTS, **model, **section}, reasons, f"its {side} has {{}} {{}}")
+    stack.require(PLAIN)
+    if stack.values.get("heads_kv") not in (None, stack.values["heads"]):
+        stack.refuse("heads_kv", ", not as many as heads")
     return stack
 
 
-def _options(stacks: Mapping[str, Mapping[str, Any]], reasons: list[str]) -> dict[str, Any]:
-    encoder, decoder = stacks.values()
-    for key in ("hidden_size", "mlp_activation_fn", "norm_eps"):
-        if encoder[key] != decoder[key]:
-            reasons.append(f"its encoder and decoder differ in {key}")
-    key, epsilon = "mlp_activation_fn", encoder["norm_eps"]
-    options: dict[str, Any] = {
-        "activation": activation(encoder[key], ACTIVATIONS, key, reasons),
-        "norm": "pre",
-        "norm_epsilon": epsilon,
-        "source_eos": False,
-        "d_model": count(encoder, "hidden_size", "its encoder", reasons),
-    }
-    if type(epsilon) not in (int, float):
-        reasons.append(f"its norm_eps is {shown(epsilon)}")
-    for ours, theirs in SIZES.items():
-        counts = (count(stack, theirs, f"its {side}", reasons) for side, stack in stacks.items())
-        options |= of_sides(ours, *counts)
-    return options
-
-
-def _widths(
-    stacks: Mapping[str, Mapping[str, Any]], options: dict[str, Any], reasons: list[str]
-) -> dict[str, int]:
-    """Return the width of all heads of each side, and enter that of one into the options."""
-    d_model, of_heads, widths = options["d_model"], {}, {}
-    for side, stack in stacks.items():
-        heads = options["num_heads"]
-        if side == "decoder":
-            heads = options.get("decoder_num_heads", heads)
-        width = d_model // heads
-        if stack["head_dim"] is not None:
-            width = count(stack, "head_dim", f"its {side}", reasons)
-        elif d_model % heads:
-            reasons.append(f"the heads of its {side} do not divide its hidden_size {d_model:,}")
-        if stack.get("attn_scaling") not in (None, width):
-            reasons.append(f"its {side} has attn_scaling {shown(stack['attn_scaling'])}")
-        widths[side] = width * heads
-        of_heads[side] = width
-    if set(widths.values()) != {d_model}:
-        options |= dict.fromkeys(("d_k", "d_v"), of_heads["encoder"])
-        if len(set(of_heads.values())) > 1:
-            reasons.append("its encoder and decoder differ in head_dim")
-    return widths
-
-
-def _embeddings(model: Mapping[str, Any], reasons: list[str]) -> Embeddings:
-    found = model.get("embeddings")
-    section = found if isinstance(found, dict) else {}
-    kind = section.get("position_encoding_type", next(iter(SINUSOIDS)))
-    if kind != LEARNED and (not isinstance(kind, str) or kind not in SINUSOIDS):
-        reasons.append(f"its position_encoding_type is {shown(kind)}")
-    if section.get("embedding_type", "standard") != "standard":
-        reasons.append(f"its embedding_type is {shown(section['embedding_type'])}")
-    if section.get("normalize"):
-        reasons.append("it multiplies the sum of token vectors and positions (normalize)")
-    shift = section.get("position_shift") or 0
-    if type(shift) is not int or not 0 <= shift <= LARGEST:
-        reasons.append(f"its position_shift is {shown(shift)}")
-    is_shared, is_tied = (
-        bool(model.get(f"share_{name}", False)) for name in ("embeddings", "decoder_embeddings")
-    )
-    has_bias = bool(model.get("generator_bias", True))
-    return Embeddings(str(kind), is_shared, is_tied, has_bias, shift)
+def _sizes(encoder: Options, decoder: Options) -> dict[str, int]:
+    """Return the sizes, with the width of a head if it is not d_model / num_heads."""
+    sides = (encoder, decoder)
+    is_divided = any(side.values["head_dim"] is None for side in sides)
+    sizes = read_sizes(SIZES, encoder, decoder, divided_by_heads=is_divided)
+    widths = []
+    for side in sides:
+        heads = sizes["num_heads"]
+        if side is decoder:
+            heads = sizes.get("decoder_num_heads", heads)
+        width = sizes["d_model"] // heads
+        if side.values["head_dim"] is not None:
+            width = side.count("head_dim")
+        if side.values.get("attn_scaling") not in (None, width):
+            side.refuse("attn_scaling")
+        widths.append((width, width * heads))
+    if {of_all for _, of_all in widths} != {sizes["d_model"]}:
+        sizes |= dict.fromkeys(("d_k", "d_v"), widths[0][0])
+        if widths[0][0] != widths[1][0]:
+            encoder.reasons.append("its encoder and decoder differ in head_dim")
+    return sizes
 
 
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
@@ -185,8 +152,9 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     config = read_config(folder)
     with refusing(folder):
         configuration = read_configuration(config)
-        tensors = read_parts(sorted(folder.glob(PARTS)))
-        models = read_named_models(files) or _own_sentencepiece(folder, config)
+        found = read_parts(sorted(folder.glob(PARTS)))
+        tensors = {name: found[name] for name in found if not UNUSED.fullmatch(name)}
+        models = read_models(named_models(files) or _own_sentencepiece(folder, config))
         return make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
 
 
@@ -219,7 +187,7 @@ def _texts(folder: Path, content: Mapping[str, Any], key: str) -> list[str]:
         raise DamagedError(f"{path} is damaged: {key} is not a list of texts.") from None
 
 
-def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, bytes] | None:
+def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, Path] | None:
     """Return the SentencePiece models that eole saved in the folder; None if there are none.
 
     Raises ValueError if the configuration names a file elsewhere.
@@ -242,7 +210,7 @@ def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, by
         if not (folder / name).is_file():
             return None
         paths[side] = folder / name
-    return read_models(paths)
+    return paths
 
 
 def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
@@ -254,18 +222,16 @@ def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
         yield from names if isinstance(names, list) else ()
 
 
-def _layer(side: str, number: int) -> LayerNames:
-    layer = f"{side}.transformer_layers.{number}"
-    return LayerNames(
-        attention_names(f"{layer}.self_attn", f"{layer}.input_layernorm"),
-        attention_names(f"{layer}.context_attn", f"{layer}.precontext_layernorm")
-        if side == "decoder"
-        else None,
-        dotted(f"{layer}.mlp.gate_up_proj"),
-        dotted(f"{layer}.mlp.down_proj"),
-        dotted(f"{layer}.post_attention_layernorm"),
-        # Only layers without attention to an encoder multiply by this number.
-        unused=(f"{layer}.layer_scalar",) if side == "decoder" else (),
+def _names_of_stack(side: str) -> StackNames:
+    memory = names_of_attention("context_attn", "precontext_layernorm")
+    return StackNames(
+        f"{side}.transformer_layers.{{}}.",
+        parts_of_layer(
+            names_of_attention("self_attn", "input_layernorm"),
+            memory if side == "decoder" else [],
+            *("mlp.gate_up_proj.{}", "mlp.down_proj.{}", "post_attention_layernorm.{}"),
+        ),
+        last_norm=dotted(f"{side}.layer_norm"),
     )
 
 
@@ -274,5 +240,7 @@ NAMES = Names(
     sinusoids=[f"{name}_emb.pe.pe" for name in LISTS],
     learned=[f"{name}_emb.pe.weight" for name in LISTS],
     output=dotted("generator"),
-    stack=StackNames(_layer, last_norm=lambda side: dotted(f"{side}.layer_norm")),
+    stacks={side: _names_of_stack(side) for side in SIDES},
 )
+# Only layers without attention to an encoder multiply by this number.
+UNUSED = re.compile(r"decoder\.transformer_layers\.\d+\.layer_scalar")

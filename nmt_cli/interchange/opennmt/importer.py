@@ -9,30 +9,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nmt_cli.interchange.files import (
-    NO_FILES,
-    SIDES,
-    Array,
-    TextFiles,
-    activation,
-    as_fp32,
-    count,
-    of_sides,
-    read_parts,
-    refuse,
-    refusing,
-    shown,
-)
+from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, as_fp32, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.opennmt.model import (
     SINUSOIDS,
     Configuration,
-    Embeddings,
     Names,
     Tokens,
-    attention_names,
     make_model,
+    names_of_attention,
 )
+from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing
 from nmt_cli.interchange.pickled_tensors import (
     LARGEST_PICKLE,
     Inert,
@@ -41,8 +28,8 @@ from nmt_cli.interchange.pickled_tensors import (
     read_pickle,
     tensors_by_name,
 )
-from nmt_cli.interchange.tensor_names import LayerNames, StackNames, dotted
-from nmt_cli.interchange.vocabularies import list_of_texts, read_named_models
+from nmt_cli.interchange.tensor_names import StackNames, dotted, parts_of_layer
+from nmt_cli.interchange.vocabularies import list_of_texts, named_models, read_models
 from nmt_cli.messages.errors import UserError
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}  # its silu multiplies by a second projection
@@ -66,46 +53,38 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 }
 NEEDED = ("encoder_type", "decoder_type", "position_encoding")  # their defaults are others
 DEFAULTS = {"heads": 8, "transformer_ff": 2048}
-EACH_SIDE = {"layers": ("enc_layers", "dec_layers"), "hidden_size": ("enc_hid_size",) * 2}
+POSITIONS = {name: name for name in SINUSOIDS}
 
 
 def read_configuration(opt: Mapping[str, Any]) -> Configuration:
     """Return the configuration. Raises ValueError with all reasons against it."""
-    stated = DEFAULTS | dict(opt)
-    reasons = [
-        f"its {key} is {shown(opt.get(key))}"
-        for key, values in PLAIN.items()
-        if (key in opt or key in NEEDED) and opt.get(key) not in values
-    ]
-    sizes = {}
-    for key, sides in EACH_SIDE.items():
-        names = (key, key) if type(opt.get(key)) is int and opt[key] > 0 else sides
-        sizes[key] = [count(stated, name, "it", reasons) for name in names]
-    d_model, heads = sizes["hidden_size"][0], count(stated, "heads", "it", reasons)
-    if d_model % heads:
-        reasons.append(f"its heads do not divide its hidden_size {d_model:,}")
-    key = "pos_ffn_activation_fn"
+    theirs = Options({**dict.fromkeys(NEEDED), **DEFAULTS, **opt}, [])
+    theirs.require(PLAIN)
+
+    def named(key: str, *of_sides: str) -> list[str]:
+        """Return the keys of both sides; there is one for both if its value is positive."""
+        return [key, key] if type(opt.get(key)) is int and opt[key] > 0 else list(of_sides)
+
+    names = {
+        "d_model": named("hidden_size", "enc_hid_size", "enc_hid_size"),
+        "num_layers": named("layers", "enc_layers", "dec_layers"),
+        "num_heads": ["heads", "heads"],
+        "d_ff": ["transformer_ff", "transformer_ff"],
+    }
     options: dict[str, Any] = {
-        "activation": activation(opt.get(key, "relu"), ACTIVATIONS, key, reasons)
+        "activation": theirs.choose("pos_ffn_activation_fn", ACTIVATIONS, "relu"),
+        "norm": "pre",
+        "norm_epsilon": theirs.number("norm_eps", EPSILON),
+        "source_eos": False,
+        "scale_embeddings": True,
+        **read_sizes(names, theirs, theirs, divided_by_heads=True),
     }
-    epsilon = opt.get("norm_eps", EPSILON)
-    if type(epsilon) not in (int, float):
-        reasons.append(f"its norm_eps is {shown(epsilon)}")
-    kind = opt.get("position_encoding_type", next(iter(SINUSOIDS)))
-    if kind not in list(SINUSOIDS):
-        reasons.append(f"its position_encoding_type is {shown(kind)}")
-    d_ff = count(stated, "transformer_ff", "it", reasons)
-    refuse(reasons)
-    options |= {
-        **{"norm": "pre", "source_eos": False, "scale_embeddings": True, "norm_epsilon": epsilon},
-        **{"d_model": d_model, "num_heads": heads, "d_ff": d_ff},
-        **of_sides("num_layers", *sizes["layers"]),
-    }
+    positions = theirs.choose("position_encoding_type", POSITIONS, next(iter(SINUSOIDS)))
     is_shared, is_tied = (
         bool(opt.get(f"share_{name}")) for name in ("embeddings", "decoder_embeddings")
     )
-    embeddings = Embeddings(str(kind), is_shared, is_tied)
-    return Configuration(options, embeddings, dict.fromkeys(SIDES, d_model))
+    refuse(theirs.reasons)
+    return Configuration(options, positions, is_shared, is_tied)
 
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
@@ -123,7 +102,7 @@ def import_opennmt(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     with refusing(path):
         configuration = read_configuration(checkpoint.options)
         tokens = _tokens(checkpoint.vocabulary)
-        models = read_named_models(files)
+        models = read_models(named_models(files))
         return make_model(checkpoint.tensors, NAMES, configuration, tokens, models)
 
 
@@ -146,15 +125,15 @@ def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
     return Tokens(source, target, UNKNOWN, END, start, other_start=START)
 
 
-def _layer(side: str, number: int) -> LayerNames:
-    layer = f"{side}.{STACKS[side]}.{number}"
+def _names_of_stack(side: str) -> StackNames:
     is_decoder = side == "decoder"
-    return LayerNames(
-        attention_names(f"{layer}.self_attn", f"{layer}.layer_norm{'_1' if is_decoder else ''}"),
-        attention_names(f"{layer}.context_attn", f"{layer}.layer_norm_2") if is_decoder else None,
-        dotted(f"{layer}.feed_forward.w_1"),
-        dotted(f"{layer}.feed_forward.w_2"),
-        dotted(f"{layer}.feed_forward.layer_norm"),
+    self_attention = names_of_attention("self_attn", "layer_norm_1" if is_decoder else "layer_norm")
+    memory_attention = names_of_attention("context_attn", "layer_norm_2") if is_decoder else []
+    feed_forward = (f"feed_forward.{name}.{{}}" for name in ("w_1", "w_2", "layer_norm"))
+    return StackNames(
+        f"{side}.{STACKS[side]}.{{}}.",
+        parts_of_layer(self_attention, memory_attention, *feed_forward),
+        last_norm=dotted(f"{side}.layer_norm"),
     )
 
 
@@ -164,7 +143,7 @@ NAMES = Names(
     sinusoids=[f"{name}.pe.pe" for name in _EMBEDDINGS],
     learned=(),
     output=dotted("generator"),
-    stack=StackNames(_layer, last_norm=lambda side: dotted(f"{side}.layer_norm")),
+    stacks={side: _names_of_stack(side) for side in SIDES},
 )
 
 SUFFIX = ".pt"
