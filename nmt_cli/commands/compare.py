@@ -8,7 +8,6 @@ goes on, because ``run`` does so.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import threading
@@ -28,8 +27,12 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.gpus import device_name
 from nmt_cli.hardware.machine import count_devices
-from nmt_cli.launch.node_workers import PARENT
-from nmt_cli.launch.python_process import NMT_CLI, as_flags, python_command
+from nmt_cli.launch.python_process import (
+    NMT_CLI,
+    as_flags,
+    environment_of_child,
+    python_command,
+)
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
@@ -287,7 +290,7 @@ class _Children:
                 command,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, PARENT: str(os.getpid())},
+                env=environment_of_child(),
             )
             self._running.add(child)
         status = child.wait()

@@ -22,8 +22,7 @@ from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError
-from nmt_cli.launch.node_workers import PARENT, die_with_parent
-from nmt_cli.launch.python_process import as_flags
+from nmt_cli.launch.python_process import PARENT, as_flags, end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import as_argument, command
@@ -58,7 +57,7 @@ def run(
     """
     is_of_compare = PARENT in os.environ
     if is_of_compare:  # when compare is killed, this training is saved and ends
-        die_with_parent(signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)
     if force_from is not None and STAGE_NAMES.index(force_from) > STAGE_NAMES.index(until):
         raise WrongUsageError(
             f"--force-from {force_from} comes after --until {until}; "

@@ -4,18 +4,17 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK
 from nmt_cli.hardware.cpu import usable_cores
+from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages.errors import UserError
 
 CHUNKS_IN_FLIGHT = 3  # for each worker: one in its queue, one being worked on, one done
@@ -96,7 +95,8 @@ class ChunkPool:
             self.end_processes()
             # A forked process would inherit locks that threads of numpy and sentencepiece hold.
             context = multiprocessing.get_context("spawn")
-            self._pool, self._size = ProcessPoolExecutor(workers, context, _start_worker), workers
+            self._pool = ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(),))
+            self._size = workers
         return self._pool
 
     def _sent(self, work: Callable[[Any], Any]) -> Path:
@@ -106,18 +106,10 @@ class ChunkPool:
         return path
 
 
-def _start_worker() -> None:
+def _start_worker(parent: int) -> None:
+    end_with_parent(parent=parent)  # nothing else would end it when the parent is killed
     for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the parent ends the pool
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End this process when the parent is killed; nothing else would end it."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
 
 
 def _work_in_worker(path: Path, item: Any) -> Any:

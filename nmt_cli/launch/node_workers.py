@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
 import os
@@ -19,23 +18,26 @@ from types import FrameType
 from typing import NamedTuple
 
 from nmt_cli.files.file_names import CHECKPOINTS
-from nmt_cli.launch.python_process import NMT_CLI, python_command
+from nmt_cli.launch.python_process import (
+    NMT_CLI,
+    end_with_parent,
+    environment_of_child,
+    python_command,
+)
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.launch.stop_signals import STOPPING, handled
 from nmt_cli.launch.worker import LAUNCH_ID, OUTCOME, PLACE_VARIABLES, Worker, this_worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
 AGENT = "from nmt_cli.launch.node_workers import run_torchrun; run_torchrun()"
-# Variables that our own launcher sets for its workers: the monotonic time at which it began, and
-# the process with which they must end.
-LAUNCHED, PARENT = "NMT_CLI_LAUNCHED_AT", "NMT_CLI_PARENT"
+# Our own launcher sets this variable for its workers: the monotonic time at which it began.
+LAUNCHED = "NMT_CLI_LAUNCHED_AT"
 # Exit statuses of the agent, which is the process that runs torchrun.
 WORKERS_FAILED, NODES_APART = 10, 11
 MAX_RESTARTS = 3
 POLL_SECONDS = 0.1
 PATIENCE_SECONDS = 10.0  # until an agent that was asked to end is killed
 END_AGENT = signal.SIGUSR2  # ends the agent, and workers that have not set up their handlers yet
-PR_SET_PDEATHSIG = 1  # prctl.h
 
 
 class Rendezvous(NamedTuple):
@@ -82,15 +84,6 @@ def started_at() -> float:
     ticks = int(_stat_fields(process)[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.monotonic() - age
-
-
-def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel send this signal when the parent dies, so that no process is left over."""
-    parent = int(os.environ.get(PARENT, os.getppid()))
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # the parent died before the call
-        os.kill(os.getpid(), number)
-    os.environ[PARENT] = str(os.getpid())  # for the processes that this one starts
 
 
 def run_workers(
@@ -142,7 +135,7 @@ def run_torchrun() -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
 
-    die_with_parent()
+    end_with_parent()
     # A batch system signals every process of a job. The workers then save and end. This process
     # ignores the signal and waits for them: torchrun's own handlers would kill workers that need
     # more than 30 seconds to save.
@@ -174,9 +167,8 @@ def _torchrun_options(num_workers: int, rendezvous: Rendezvous, job_id: str) -> 
 def _environment(outcome: str) -> dict[str, str]:
     """Return the variables of the agent, which its workers inherit."""
     return {
-        **os.environ,
+        **environment_of_child(),
         LAUNCHED: str(started_at()),
-        PARENT: str(os.getpid()),
         OUTCOME: outcome,
         # Set, or torchrun warns that it sets it; the workers choose their number of threads.
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),

@@ -1,12 +1,16 @@
-"""Commands that start Python, or this program in another process; and a block for slow imports."""
+"""Child processes of Python that end with their parent; and blocks for slow imports."""
 
+import ctypes
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+PARENT = "NMT_CLI_PARENT"  # a variable with the process that starts this one, and ends it with it
+PR_SET_PDEATHSIG = 1  # prctl.h
 NMT_CLI = "from nmt_cli.cli import main; main(prog_name='nmt-cli')"
 
 
@@ -17,6 +21,23 @@ def python_command(program: str, *arguments: str) -> list[str]:
     where a file of the user may have the name of one.
     """
     return [sys.executable, "-c", f"import sys\nsys.path[:] = {sys.path}\n{program}", *arguments]
+
+
+def environment_of_child() -> dict[str, str]:
+    """Return the variables for a process that will call ``end_with_parent``."""
+    return {**os.environ, PARENT: str(os.getpid())}
+
+
+def end_with_parent(number: signal.Signals = signal.SIGKILL, parent: int | None = None) -> None:
+    """Let the kernel send this signal to this process when the thread that started it ends.
+
+    ``parent`` is the process that started it, if no variable names it.
+    """
+    parent = parent or int(os.environ.get(PARENT, os.getppid()))
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # the parent died before the call
+        os.kill(os.getpid(), number)
+    os.environ[PARENT] = str(os.getpid())  # for the processes that this one starts
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, connected_ranks
 from nmt_cli.hardware.thread_waiting import following_load
-from nmt_cli.launch.node_workers import die_with_parent, started_at, status_of_this_launch
+from nmt_cli.launch.node_workers import started_at, status_of_this_launch
+from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.launch.stop_signals import StopRequest, handled
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
@@ -185,7 +186,7 @@ def train_as_worker(job: TrainingJob, worker: Worker) -> int:
 
     A worker that was asked to stop returns 0, because torchrun would start it again otherwise.
     """
-    die_with_parent()
+    end_with_parent()
     if worker.rank > 0:
         logs.silence()
     if has_failed(job.run_dir, worker):

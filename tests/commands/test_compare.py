@@ -26,7 +26,7 @@ from nmt_cli.commands.experiments.comparison_table import (
     as_table,
     row_of,
 )
-from nmt_cli.launch.node_workers import PARENT
+from nmt_cli.launch.python_process import PARENT
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
@@ -179,7 +179,7 @@ def test_a_folder_of_the_user_in_a_run_is_found_before_any_training(folder):
 
 def test_a_training_that_failed_names_the_command_that_makes_it_anew(folder, monkeypatch):
     monkeypatch.setenv(PARENT, str(os.getppid()))
-    monkeypatch.setattr(run_command, "die_with_parent", lambda _: None)
+    monkeypatch.setattr(run_command, "end_with_parent", lambda _: None)
     (folder / "runs/base").mkdir(parents=True)
     (folder / "runs/base/metrics.jsonl").touch()  # of no run
     message = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.launch.node_workers import PARENT, die_with_parent
+from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import numbered
 from nmt_cli.translating.translator import Translator
@@ -34,8 +34,7 @@ class Forked:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.environ.pop(PARENT, None)
-                die_with_parent()
+                end_with_parent(parent=os.getppid())
                 worker_main._serve(Connection(os.dup(pass_fds[0])))
             finally:
                 os._exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 from collections.abc import Callable
@@ -12,8 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 from typing import Any, TypeVar
 
-from nmt_cli.launch.node_workers import PARENT
-from nmt_cli.launch.python_process import python_command
+from nmt_cli.launch.python_process import environment_of_child, python_command
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.workers.messages import Loaded, Refused, WorkerModel
 
@@ -101,7 +99,7 @@ class Starter:
             self._process = subprocess.Popen(
                 python_command(PROGRAM, str(theirs.fileno())),
                 # A process with threads must not be forked, and numpy's OpenBLAS would start some.
-                env={**os.environ, PARENT: str(os.getpid()), "OPENBLAS_NUM_THREADS": "1"},
+                env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # stdout of the command is for translations
                 pass_fds=[theirs.fileno()],

@@ -23,7 +23,7 @@ from multiprocessing.reduction import recv_handle
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.launch.node_workers import die_with_parent
+from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.page import as_html
@@ -248,7 +248,7 @@ def _be_worker(
     """Work in a process that was just forked; never returns."""
     status = 1
     try:
-        die_with_parent()
+        end_with_parent()
 
         def load() -> Translator:
             if loaded is not None:
@@ -266,6 +266,6 @@ def _be_worker(
 
 def main() -> None:
     """Serve the command at the other end of the connection that the argument names."""
-    die_with_parent()
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of workers too: the command ends them
     _serve(Connection(int(sys.argv[1])))
