@@ -87,7 +87,7 @@ def file_appearing_whole(path: Path, *, replace: bool = False) -> Iterator[Binar
     """
     refuse_file(path, replace=replace)
     if is_stream(path):
-        with _naming_failed_streams(path), open_stream(path) as stream:
+        with naming_failed_writes(path, leaves_nothing=False), open_stream(path) as stream:
             yield stream
         return
     partial = temporary_path(path, "partial")
@@ -299,16 +299,6 @@ def naming_failed_writes(path: Path, *, leaves_nothing: bool = True) -> Iterator
         if leaves_nothing:
             what += ". Nothing half-written was left"
         raise OutputError(what, remedy, " and run again" * leaves_nothing) from error
-
-
-@contextmanager
-def _naming_failed_streams(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.EPIPE or not is_failed_write(error):
-            raise
-        raise OutputError(f"{path} could not be written: {error.strerror}.") from error
 
 
 def _give_name(partial: Path, directory: Path) -> None:

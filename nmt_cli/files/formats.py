@@ -13,18 +13,7 @@ from typing import Any
 
 from nmt_cli.messages.errors import DamagedError, UserError
 
-NEWEST = {
-    "prepared": 1,
-    "report": 1,
-    "translation": 1,
-    "scores": 1,
-    "dataset": 1,
-    "export": 1,
-    "average": 4,
-    "regular": 4,
-    "final": 4,
-    "safety": 4,
-}
+NEWEST = {"average": 4, "regular": 4, "final": 4, "safety": 4}  # all others have version 1
 # Models are written so that older programs can read them.
 PLAIN, WITH_TREES = 2, 3
 INT8 = 4  # the version of models whose matrices are 8-bit integers

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import astuple, dataclass, field, fields
 from operator import add
 from typing import NamedTuple
 
@@ -11,34 +11,32 @@ from nmt_cli.parsing.labels import ROOT, tag_without_context
 from nmt_cli.parsing.linearization import Linearization, Tag
 from nmt_cli.parsing.tree import Close, Leaf, Open, Part, Tree
 
-NAMES = {  # of the fields of Repairs, in text: one of them, and several
-    "no_symbols": ("token dropped", "tokens dropped"),
-    "unknown_labels": ("unknown label", "unknown labels"),
-    "added_closings": ("closing bracket added", "closing brackets added"),
-    "dropped_closings": ("closing bracket dropped", "closing brackets dropped"),
-    "added_leaves": ("leaf added", "leaves added"),
-    "dropped_leaves": ("leaf dropped", "leaves dropped"),
-    "empty_constituents": ("empty constituent dropped", "empty constituents dropped"),
-    "wrong_words": ("wrong word", "wrong words"),
-    "joined_roots": ("joined root", "joined roots"),
-    "wrong_punctuation": ("tag of punctuation corrected", "tags of punctuation corrected"),
-}
+
+def _rule(one: str, several: str) -> int:
+    """Return the field of a rule, with the words for one application of it and for several."""
+    count: int = field(default=0, metadata={"words": (one, several)})
+    return count
 
 
 @dataclass
 class Repairs:
     """How often each rule of ``repair`` was applied."""
 
-    no_symbols: int = 0  # tokens that are neither bracket nor tag were dropped
-    unknown_labels: int = 0  # brackets with another label were dropped, other tags replaced by XX
-    added_closings: int = 0
-    dropped_closings: int = 0
-    added_leaves: int = 0
-    dropped_leaves: int = 0
-    empty_constituents: int = 0  # were dropped
-    wrong_words: int = 0  # another word, or none, followed a tag; only if words are kept
-    joined_roots: int = 0  # 1 if several trees were put under one root
-    wrong_punctuation: int = 0  # tags that ``with_fitting_tags`` replaced, not ``repair``
+    # Tokens that are neither bracket nor tag were dropped.
+    no_symbols: int = _rule("token dropped", "tokens dropped")
+    # Brackets with another label were dropped, other tags replaced by XX.
+    unknown_labels: int = _rule("unknown label", "unknown labels")
+    added_closings: int = _rule("closing bracket added", "closing brackets added")
+    dropped_closings: int = _rule("closing bracket dropped", "closing brackets dropped")
+    added_leaves: int = _rule("leaf added", "leaves added")
+    dropped_leaves: int = _rule("leaf dropped", "leaves dropped")
+    empty_constituents: int = _rule("empty constituent dropped", "empty constituents dropped")
+    # Another word, or none, followed a tag; only if words are kept.
+    wrong_words: int = _rule("wrong word", "wrong words")
+    # 1 if several trees were put under one root.
+    joined_roots: int = _rule("joined root", "joined roots")
+    # Tags that ``with_fitting_tags`` replaced, not ``repair``.
+    wrong_punctuation: int = _rule("tag of punctuation corrected", "tags of punctuation corrected")
 
     def total(self) -> int:
         """Return the number of all repairs; 0 if the tokens were those of a tree."""
@@ -50,8 +48,8 @@ class Repairs:
 
     def described(self) -> str:
         """Return the names of the rules that were applied, with their counts."""
-        counts = asdict(self).items()
-        return ", ".join(counted(count, *NAMES[field]) for field, count in counts if count)
+        counts = ((getattr(self, rule.name), rule.metadata["words"]) for rule in fields(self))
+        return ", ".join(counted(count, *words) for count, words in counts if count)
 
 
 class Repaired(NamedTuple):

@@ -55,7 +55,7 @@ def measure(files: ParallelFiles, languages: list[str], filters: dict[str, Any])
     look(chunks[0])  # what is loaded when it is first used
     started, num_dropped = time.process_time(), 0
     for chunk in chunks:
-        broken = look(chunk).cleaned.broken
+        broken = look(chunk).broken
         num_dropped += 0 if broken is None else int((broken != KEPT).sum())
     seconds = time.process_time() - started
     num_pairs = sum(chunk.lines.num_lines for chunk in chunks)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
+from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -206,7 +207,7 @@ def test_a_killed_run_leaves_nothing_that_train_takes_and_the_next_run_cleans_up
             corpus.prepare()
         assert corpus.beside_output() == at_work
         process.send_signal(signal.SIGKILL)
-    Path("prepared/.delete-small-999999999").mkdir()
+    temporary_path(Path("prepared/small"), "delete").mkdir()
     with pytest.raises(UserError, match=r"^prepared/small not found\. Run: nmt-cli preprocess "):
         corpus.opened()
     corpus.prepare()

@@ -208,7 +208,7 @@ def test_resume_never_starts_from_zero_beside_damaged_checkpoints(run):
 
 def test_leftovers_of_a_killed_save_are_removed(run):
     directory = run("training.max_steps=3")
-    (directory / "checkpoints" / ".partial-step-00000009-999999999").mkdir()
+    temporary_path(directory / "checkpoints" / "step-00000009", "partial").mkdir()
     run("training.max_steps=6", resume=True)
     assert not list((directory / "checkpoints").glob(".partial-*"))
 

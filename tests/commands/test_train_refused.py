@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import train
+from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.runs.run_directory import locked
@@ -225,7 +226,7 @@ def test_what_is_no_prepared_corpus_is_named_without_force(run, toy, tmp_path, n
 
 
 def test_a_corpus_that_was_being_replaced_by_a_killed_process_is_found(run, toy, tmp_path):
-    shutil.copytree(toy.prepared, tmp_path / ".replaced-prepared-999999999")
+    shutil.copytree(toy.prepared, temporary_path(tmp_path / "prepared", "replaced"))
     run("training.max_steps=1", prepared=tmp_path / "prepared")
 
 

@@ -340,7 +340,10 @@ def test_a_device_that_takes_nothing_is_named():
 
     with pytest.raises(OutputError) as caught:
         write()
-    assert str(caught.value) == "/dev/full could not be written: No space left on device."
+    assert (
+        str(caught.value)
+        == "/dev/full could not be written: No space left on device; free some space."
+    )
 
 
 def test_the_advice_fits_the_failure_of_the_disk(tmp_path):

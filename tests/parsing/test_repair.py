@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.parsing.labels import Labels
-from nmt_cli.parsing.repair import NAMES, Repairs, repair
+from nmt_cli.parsing.repair import Repairs, repair
 from nmt_cli.parsing.tree import read_trees
 from tests.random_trees import CONSTITUENTS, PIECES, TAGS, WORDS, every_form, linearization
 
@@ -156,7 +156,7 @@ def test_any_tokens_become_a_tree_of_exactly_the_words(data, form, words):
 
 def test_every_kind_of_repair_has_a_name():
     one_of_each = Repairs(*(1 for _ in fields(Repairs)))
-    assert one_of_each.described().count(", ") + 1 == one_of_each.total() == len(NAMES)
+    assert one_of_each.described().count(", ") + 1 == one_of_each.total()
     assert "1 unknown label, 1 closing bracket added, " in one_of_each.described()
     doubled = (one_of_each + one_of_each).described()
     assert doubled.startswith("2 tokens dropped, 2 unknown labels, ")

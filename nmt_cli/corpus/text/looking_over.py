@@ -61,7 +61,8 @@ class ChunkFindings(NamedTuple):
     num_invalid: dict[Side, int]
     in_validation: FoundHeldOut
     in_test: FoundHeldOut
-    cleaned: "Cleaned"
+    broken: npt.NDArray[np.int8] | None  # the filter that each pair breaks; None if none does
+    records: list[npt.NDArray[np.void]]  # of the other pairs, for the finder of each rule
     wrong_links: tuple[int, str] | None  # the first line with one, from 0, and what is wrong
 
 
@@ -77,10 +78,10 @@ def look_over(
     wrong = None
     if texts.links is not None:
         wrong = first_wrong_links(texts.sources, texts.targets, texts.links)
-    cleaned = Cleaned(None, [])
+    filtered, records = None, list[npt.NDArray[np.void]]()
     if cleaner is not None:
         similar = np.concatenate([in_validation.similar, in_test.similar])
-        cleaned = cleaner.clean(chunk, texts, places, similar)
+        filtered, records = cleaner.clean(chunk, texts, places, similar)
     return ChunkFindings(
         num_blank=len(broken) - len(places),
         num_equal=sum(map(str.__eq__, texts.sources, texts.targets)),
@@ -91,16 +92,10 @@ def look_over(
         num_invalid=texts.num_invalid,
         in_validation=in_validation,
         in_test=in_test,
-        cleaned=cleaned,
+        broken=filtered,
+        records=records,
         wrong_links=None if wrong is None else (int(places[wrong[0]]), wrong[1]),
     )
-
-
-class Cleaned(NamedTuple):
-    """What filters found in a chunk."""
-
-    broken: npt.NDArray[np.int8] | None  # the filter that each pair breaks; None if none does
-    records: list[npt.NDArray[np.void]]  # of the other pairs, for the finder of each rule
 
 
 class Cleaner:
@@ -118,7 +113,7 @@ class Cleaner:
         texts: Texts,
         places: npt.NDArray[np.intp],
         held_out: npt.NDArray[np.intp],
-    ) -> Cleaned:
+    ) -> tuple[npt.NDArray[np.int8] | None, list[npt.NDArray[np.void]]]:
         """Return the filter that each pair of ``chunk`` breaks, and the hashes of those left.
 
         ``texts`` are those at ``places`` of the chunk, ``held_out`` the places of pairs that are
@@ -140,7 +135,7 @@ class Cleaner:
             hash_records(rule, left.sources, left.targets, indices, compared)
             for rule in self._duplicates
         ]
-        return Cleaned(None if is_left.all() else broken, records)
+        return None if is_left.all() else broken, records
 
 
 def rules_of_duplicates(filters: Filters) -> list[str]:

@@ -4,7 +4,8 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, islice
+from itertools import count, groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,9 @@ class CorpusReport:
         self.in_test += len(found.in_test.equal)
         self.like_validation.add(found.in_validation.similar, lines)
         self.like_test.add(found.in_test.similar, lines)
-        if found.cleaned.broken is not None:
-            self.filtered += int((found.cleaned.broken != KEPT).sum())
-            self.dropped.add(found.cleaned.broken, lines)
+        if found.broken is not None:
+            self.filtered += int((found.broken != KEPT).sum())
+            self.dropped.add(found.broken, lines)
         for side in SIDES:
             self.invalid_utf8[side] += found.num_invalid[side]
 
@@ -190,10 +191,8 @@ class ParallelCorpora:
         cleaner = Cleaner(self._data) if self._data is not None else None
         work = partial(look_over, validation=validation, test=test, cleaner=cleaner)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
-        num_bytes: list[int] = []  # read since the last call of ``advance``
-        for chunk, found in self._pool.in_order(
-            self._all_chunks(num_bytes.append), work, self._workers
-        ):
+        bytes_read = [0 for _ in self.reports]
+        for chunk, found in self._pool.in_order(self._all_chunks(), work, self._workers):
             report = self.reports[chunk.corpus]
             if found.wrong_links is not None:
                 line, problem = found.wrong_links
@@ -203,13 +202,13 @@ class ParallelCorpora:
             self._num_blank.append(found.num_blank)
             validation.count(found.in_validation.equal)
             test.count(found.in_test.equal)
-            if found.cleaned.broken is not None:
-                places = np.flatnonzero(found.cleaned.broken != KEPT)
+            if found.broken is not None:
+                places = np.flatnonzero(found.broken != KEPT)
                 self._left_out.setdefault(COUNTED, Marks()).add(chunk.first_index + places)
-            for finder, records in zip(finders.values(), found.cleaned.records, strict=True):
+            for finder, records in zip(finders.values(), found.records, strict=True):
                 finder.add(records)
-            advance(chunk.lines.num_lines, sum(num_bytes))
-            num_bytes.clear()
+            advance(chunk.lines.num_lines, chunk.lines.num_bytes - bytes_read[chunk.corpus])
+            bytes_read[chunk.corpus] = chunk.lines.num_bytes
         for rule, finder in finders.items():
             self._mark_repeated(rule, finder)
 
@@ -262,33 +261,22 @@ class ParallelCorpora:
 
         Raises UserError if a file has changed since then.
         """
-        index = 0
-        for corpus, report in enumerate(self.reports):
-            num_read = 0
-            for chunk in self._chunks_of(corpus, index):
+        for corpus, chunks in groupby(self._all_chunks(), key=attrgetter("corpus")):
+            report, num_read = self.reports[corpus], 0
+            for chunk in chunks:
                 num_read += chunk.lines.num_lines
                 _refuse_change(report, num_read <= report.pairs_read)
                 yield self._without_left_out(chunk)
             _refuse_change(report, num_read == report.pairs_read)
-            index += num_read
 
-    def _chunks_of(
-        self, corpus: int, first_index: int, advance: Callable[[int], None] = lambda num_bytes: None
-    ) -> Iterator[CorpusChunk]:
-        """Yield the lines of one corpus; ``advance`` gets the bytes read since its last call."""
-        files, num_bytes = self.reports[corpus].files, 0
-        text = ParallelText(self._plain(files), scores_of(files))
-        for lines in text.chunks():
-            advance(text.num_bytes - num_bytes)
-            num_bytes = text.num_bytes
-            yield CorpusChunk(corpus, first_index + lines.num_before, lines, left_out=None)
-
-    def _all_chunks(self, advance: Callable[[int], None]) -> Iterator[CorpusChunk]:
-        index = 0
-        for corpus in range(len(self.reports)):
-            for chunk in self._chunks_of(corpus, index, advance):
-                yield chunk
-            index = chunk.first_index + chunk.lines.num_lines
+    def _all_chunks(self) -> Iterator[CorpusChunk]:
+        """Yield all lines of all corpora, also those that are left out."""
+        first_index = 0
+        for corpus, report in enumerate(self.reports):
+            text = ParallelText(self._plain(report.files), scores_of(report.files))
+            for lines in text.chunks():
+                yield CorpusChunk(corpus, first_index + lines.num_before, lines, left_out=None)
+            first_index += lines.num_before + lines.num_lines
 
     def _estimated_pairs(self) -> int:
         """Return about how many pairs there are, by the sizes of the files."""

@@ -53,6 +53,7 @@ class LineChunk(NamedTuple):
     scores: bytes | None = None  # lines of a third file, if the corpus has scores
     links: bytes | None = None  # if the corpus has alignments
     rows: RowReader | None = None  # takes both sides out of ``source``, if it holds rows of both
+    num_bytes: int = 0  # read so far of the files of source and target, before decompression
 
     @property
     def first_line(self) -> int:
@@ -102,12 +103,6 @@ class ParallelText:
     def __init__(self, files: ParallelFiles, scores: Path | None = None) -> None:
         self._files, self._scores = files, scores
         self.num_invalid: dict[Side, int] = {"source": 0, "target": 0}  # lines with bad bytes
-        self._streams: list[BinaryIO] = []
-
-    @property
-    def num_bytes(self) -> int:
-        """The number of bytes read so far from source and target, before decompression."""
-        return sum(map(bytes_read, self._streams))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield source and target of each pair; ``num_invalid`` is set after the last one.
@@ -132,7 +127,6 @@ class ParallelText:
             refuse_pipes(path)
         with ExitStack() as stack:
             streams = [stack.enter_context(open_text(path)) for path in paths.values()]
-            self._streams = streams[: len(self._files.paths)]
             held = {name: _Column(stream) for name, stream in zip(paths, streams, strict=True)}
             rows = None
             if self._files.rows is not None:
@@ -142,7 +136,8 @@ class ParallelText:
             num_before = 0
             while count := min(column.hold(PAIRS_IN_CHUNK) for column in held.values()):
                 taken = {name: column.take(count) for name, column in held.items()}
-                yield LineChunk(num_before, count, **taken, rows=rows)
+                num_bytes = sum(map(bytes_read, streams[: len(self._files.paths)]))
+                yield LineChunk(num_before, count, **taken, rows=rows, num_bytes=num_bytes)
                 num_before += count
             totals = {name: column.count_all() for name, column in held.items()}
         if rows is not None:
