@@ -110,12 +110,10 @@ def _make_damaged_models() -> None:
 
 def read_messages() -> list[Message]:
     """Return the commands of the file with the messages that are expected."""
-    _, *blocks = re.split(r"^\$ ", MESSAGES.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    messages = []
-    for block in blocks:
-        command, status, text = re.fullmatch(r"(.*)\n(\d*)\n?((?:.|\n)*)", block).groups()
-        messages.append(Message(command, int(status or "0"), text))
-    return messages
+    found = re.findall(
+        r"^\$ (.*)\n(\d*)\n?((?:(?!\$ ).*\n)*)", MESSAGES.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return [Message(command, int(status or "0"), text) for command, status, text in found]
 
 
 def run(command: str) -> Message:
