@@ -30,7 +30,6 @@ LAYERS = [
     {"command_line"},
     {"cli"},
     {"__main__"},
-    {"decoding"},  # former imports of users' programs; nothing here uses it
 ]
 DOORS = {
     "click": {"cli", "command_line"},

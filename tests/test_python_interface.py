@@ -21,16 +21,6 @@ def test_each_public_name_is_that_of_its_module(name):
     assert name in dir(nmt_cli)
 
 
-def test_the_former_imports_work_and_warn():
-    imports = [f"from nmt_cli.decoding.{name.lower()} import {name}" for name in nmt_cli.__all__]
-    names = ", ".join(f"{name}.__module__" for name in nmt_cli.__all__)
-    program = "\n".join([*imports, f"print({names})"])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    modules = [getattr(nmt_cli, name).__module__ for name in nmt_cli.__all__]
-    assert done.stdout.split() == modules, done.stderr
-    assert "<string>:1: DeprecationWarning: nmt_cli.decoding ends with the next" in done.stderr
-
-
 def test_the_package_itself_loads_nothing_and_other_names_are_errors():
     program = (
         "import sys, nmt_cli\n"

@@ -17,18 +17,9 @@ from click.core import ParameterSource
 from nmt_cli.messages.extras import naming_missing_package
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
-from nmt_cli.messages.removed import REMOVED
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
-# Options of earlier versions, with the commands that had them or translate as these do.
-REMOVED_OPTIONS = {
-    "--compile": "compile",
-    "--no-compile": "compile",
-    "--engine": "engine",
-    "--fp32-products": "fp32_products",
-}
-TRANSLATING = ("translate", "serve", "rescore", "attention")
 TRAINING = ("run", "compare")  # they train after having imported what scores
 KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
@@ -135,8 +126,6 @@ class _Unknown:
 
     def _proposals(self) -> Iterator[str]:
         """Yield what may have been meant, the likeliest first; some are empty."""
-        if self._command in TRANSLATING and self._name in REMOVED_OPTIONS:
-            yield f": {REMOVED[REMOVED_OPTIONS[self._name]]}."
         why = missing_here(self._name)
         explained = f": {why}." if why else ""
         key, equals, value = (self._value or "").partition("=")

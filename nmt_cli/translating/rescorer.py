@@ -14,7 +14,6 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import LinesFailedError, UserError
-from nmt_cli.messages.removed import refuse_removed
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
@@ -102,7 +101,6 @@ class Rescorer:
 
         Raises as ``Translator.load`` does.
         """
-        refuse_removed(options, "Rescorer")
         models = load_models(path, ensemble, device, options.get("precision", AUTO))
         options["precision"] = models.precision
         first, *others = models.members

@@ -11,7 +11,6 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
-from nmt_cli.messages.removed import refuse_removed
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
 from nmt_cli.search.members import load_models
@@ -184,7 +183,6 @@ class Translator:
         if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
         if a file of a model is damaged.
         """
-        refuse_removed(options, "Translator")
         models = load_models(path, ensemble, device, options.get("precision", AUTO))
         options["precision"] = models.precision
         first, *others = models.members

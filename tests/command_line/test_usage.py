@@ -231,30 +231,6 @@ def test_nothing_is_proposed_where_nothing_is_near(command, names):
         assert refusal(f"{command} --{name} 3") == f"No such option --{name}."
 
 
-def test_options_of_earlier_versions_are_explained():
-    for words in (
-        "translate runs/base --compile",
-        "serve runs/base --no-compile",
-        "rescore run a b --compile",
-        "attention run text --no-compile",
-    ):
-        option = words.rpartition(" ")[2]
-        found = refusal(words)
-        assert (
-            found
-            == f"No such option {option}: on a CPU, compiled layers are always used; leave it out."
-        )
-    for words in ("translate run", "serve run", "rescore run a b", "attention run text"):
-        assert refusal(f"{words} --fp32-products mkl") == (
-            "No such option --fp32-products: on a CPU, nmt-cli multiplies by itself; leave it out."
-        )
-    for words in ("translate r --engine ctranslate2", "rescore r a b --engine=nmt-cli"):
-        assert refusal(words) == (
-            "No such option --engine: nmt-cli always searches by itself; leave it out. CTranslate2 "
-            "loads what nmt-cli export --format ctranslate2 writes."
-        )
-
-
 @pytest.mark.parametrize(
     ("command_line", "proposal"),
     [

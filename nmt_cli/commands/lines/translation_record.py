@@ -24,7 +24,7 @@ from nmt_cli.model_directory import find_model
 VERSION = 2
 SHOWN_OF_A_HASH = 12
 # Options that change only how sums are rounded, such as which lines are computed together.
-OF_THE_MACHINE = {"max_tokens_per_device", "compile", "fp32_products"}
+OF_THE_MACHINE = {"max_tokens_per_device"}
 
 
 class FinishedLines(NamedTuple):
@@ -43,7 +43,7 @@ class Record(NamedTuple):
     made_with: dict[str, Any]  # the model, and every option that affects the output
     machine: dict[str, Any]  # what may change how ties are rounded
     progress: FinishedLines
-    asked: dict[str, Any] = {}  # noqa: RUF012 - device and precision as given, such as "auto"
+    asked: dict[str, Any]  # device and precision as given, such as "auto"
 
 
 def recorded_options(
@@ -109,11 +109,8 @@ def read_record(path: Path, *, is_complete: bool = False) -> Record | None:
             raise ValueError(f"its version is {fields['version']}, not {VERSION}")
         if fields.pop("sha256") != seal_of(fields):
             raise ValueError("it has changed since it was written")
-        made_with, machine = dict(fields["made_with"]), dict(fields["machine"])
-        for name in OF_THE_MACHINE & made_with.keys():  # as earlier versions wrote it
-            machine[name] = made_with.pop(name)
-        progress = FinishedLines(**fields["progress"])
-        return Record(made_with, machine, progress, dict(fields.get("asked", {})))
+        del fields["version"]
+        return Record(**{**fields, "progress": FinishedLines(**fields["progress"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
