@@ -11,7 +11,7 @@ from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import dump_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.search import engine
 from nmt_cli.search.compiled_logits import CompiledLogits

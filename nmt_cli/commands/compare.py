@@ -40,7 +40,8 @@ from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserE
 from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.changes import ChangeKind, changed_keys, keys_of_text, needs_training
-from nmt_cli.recipe.reader import RecipeFile, read_recipe, read_resolved_recipe
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs

@@ -36,7 +36,8 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
-from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe, for_new_text
 
 WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written

@@ -15,7 +15,8 @@ from nmt_cli.messages.proposals import any_of, missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
 from nmt_cli.recipe.messages import shown
-from nmt_cli.recipe.reader import RecipeFile, dump_recipe, read_recipe
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe, for_new_text
 from nmt_cli.recipe.shipped import shipped_recipes
 

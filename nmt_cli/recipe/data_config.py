@@ -14,7 +14,7 @@ from nmt_cli.recipe.corpora_config import (
     ParallelFiles,
     sets_by_key,
 )
-from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing, weights_of
+from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.recipe.values import (
@@ -191,7 +191,8 @@ class DataConfig(Section):
 
     def weights(self, sizes: Sequence[int], stage: int = 0) -> list[float]:
         """Return how often each corpus appears in an epoch; ``sizes`` are their pairs."""
-        return weights_of(self, sizes, stage)
+        of_stage = self.stages[stage].mixed(self.train, sizes) if self.stages else None
+        return self.mixing.weights(self.train, sizes) if of_stage is None else of_stage
 
     @property
     def is_augmented(self) -> bool:
@@ -214,7 +215,7 @@ class DataConfig(Section):
         for key, tag in self.tags.items() if self.treebank is not None else ():
             text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
             yield Problem(key, text, "treebank")
-        yield from problems_of_mixing(self)
+        yield from problems_of_mixing(self.train, self.mixing, self.stages)
         for number, corpus in enumerate(self.train):
             if self.treebank is not None and corpus.alignments is not None:
                 text = "must be null beside treebank, whose trees have no alignments"

@@ -1,14 +1,14 @@
 """The sections of a recipe on the shares of corpora: by temperature, and in stages."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
 from nmt_cli.recipe.values import (
     Epochs,
     Number,
@@ -17,10 +17,6 @@ from nmt_cli.recipe.values import (
     Word,
     repeated_names,
 )
-
-if TYPE_CHECKING:
-    from nmt_cli.recipe.data_config import DataConfig
-    from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
 
 
 class NumbersByName(dict[str, float]):
@@ -42,6 +38,23 @@ class MixingConfig(Section):
     small corpora (usual is 5). An epoch keeps its number of pairs. Null uses the weights."""
     over: Literal["corpora", "tags"] = "corpora"
     """What has a size: each corpus, or all corpora with the same tag together."""
+
+    def weights(self, corpora: Sequence[Corpus], sizes: Sequence[int]) -> list[float]:
+        """Return how often each corpus appears in an epoch; ``sizes`` are their pairs."""
+        if self.temperature is None:
+            return [corpus.weight for corpus in corpora]
+        by_tag = self.over == "tags"
+        groups = [corpus.tag if by_tag else place for place, corpus in enumerate(corpora)]
+        of_group: Counter[Hashable] = Counter()
+        for group, size in zip(groups, sizes, strict=True):
+            of_group[group] += size
+        power = 1 / self.temperature  # a group of n pairs gets a share of n ^ power
+        scale = sum(sizes) / sum(size**power for size in of_group.values())
+        # At temperature 1 the powers are 1, and so are the weights, exactly.
+        return [
+            scale * of_group[group] ** (power - 1) if size else 0.0
+            for group, size in zip(groups, sizes, strict=True)
+        ]
 
 
 class Until(Section):
@@ -100,19 +113,12 @@ class Stage(Section):
         given = self.shares if self.shares is not None else self.weights
         return None if given is None else NumbersByName(given)
 
-
-def weights_of(data: DataConfig, sizes: Sequence[int], stage: int = 0) -> list[float]:
-    """Return how often each corpus appears in an epoch of a stage; ``sizes`` are their pairs."""
-    chosen = data.stages[stage] if data.stages else Stage()
-    given = chosen.by_name
-    if given is not None:
-        weights = [given.get(corpus.name or "", 0.0) for corpus in data.train]
-        return weights if chosen.shares is None else _weights_of_shares(weights, sizes)
-    if data.mixing.temperature is None:
-        return [corpus.weight for corpus in data.train]
-    by_tag = data.mixing.over == "tags"
-    groups = [corpus.tag if by_tag else place for place, corpus in enumerate(data.train)]
-    return _weights_at(data.mixing.temperature, groups, sizes)
+    def mixed(self, corpora: Sequence[Corpus], sizes: Sequence[int]) -> list[float] | None:
+        """Return how often each corpus appears in an epoch; None if the stage gives no numbers."""
+        if (given := self.by_name) is None:
+            return None
+        numbers = [given.get(corpus.name or "", 0.0) for corpus in corpora]
+        return numbers if self.shares is None else _weights_of_shares(numbers, sizes)
 
 
 def _weights_of_shares(shares: Sequence[float], sizes: Sequence[int]) -> list[float]:
@@ -124,29 +130,15 @@ def _weights_of_shares(shares: Sequence[float], sizes: Sequence[int]) -> list[fl
     ]
 
 
-def _weights_at(
-    temperature: float, groups: Sequence[Hashable], sizes: Sequence[int]
-) -> list[float]:
-    """Return weights with which a group of n pairs gets a share of n ^ (1 / temperature)."""
-    of_group: Counter[Hashable] = Counter()
-    for group, size in zip(groups, sizes, strict=True):
-        of_group[group] += size
-    power = 1 / temperature
-    scale = sum(sizes) / sum(size**power for size in of_group.values())
-    # At temperature 1 the powers are 1, and so are the weights, exactly.
-    return [
-        scale * of_group[group] ** (power - 1) if size else 0.0
-        for group, size in zip(groups, sizes, strict=True)
-    ]
-
-
-def problems_of_mixing(data: DataConfig) -> Iterator[Problem]:
+def problems_of_mixing(
+    corpora: Sequence[Corpus], mixing: MixingConfig, stages: Sequence[Stage]
+) -> Iterator[Problem]:
     """Yield names of two corpora or of none, and shares of corpora that contradict each other."""
-    yield from repeated_names((f"train.{n}.name", each.name) for n, each in enumerate(data.train))
-    names = dict.fromkeys(each.name for each in data.train if each.name is not None)
-    yield from _contradictions(data)
-    for place, stage in enumerate(data.stages):
-        key, is_last = f"stages.{place}", place == len(data.stages) - 1
+    yield from repeated_names((f"train.{n}.name", each.name) for n, each in enumerate(corpora))
+    names = dict.fromkeys(each.name for each in corpora if each.name is not None)
+    yield from _contradictions(corpora, mixing, stages)
+    for place, stage in enumerate(stages):
+        key, is_last = f"stages.{place}", place == len(stages) - 1
         if stage.shares is not None and stage.weights is not None:
             yield Problem(f"{key}.weights", "must be null beside shares", f"{key}.shares")
         if stage.until is None and not is_last:
@@ -157,19 +149,20 @@ def problems_of_mixing(data: DataConfig) -> Iterator[Problem]:
         yield from _problems_of_names(stage, key, names)
 
 
-def _contradictions(data: DataConfig) -> Iterator[Problem]:
+def _contradictions(
+    corpora: Sequence[Corpus], mixing: MixingConfig, stages: Sequence[Stage]
+) -> Iterator[Problem]:
     """Yield weights beside a temperature, and either of them beside stages that use neither."""
-    temperature = data.mixing.temperature
-    weights = {f"train.{place}.weight": each.weight for place, each in enumerate(data.train)}
+    weights = {f"train.{place}.weight": each.weight for place, each in enumerate(corpora)}
     weighted = next((key for key, weight in weights.items() if weight != 1), None)
-    given = [*(["mixing.temperature"] if temperature else []), *([weighted] if weighted else [])]
-    if temperature and weighted:
+    if mixing.temperature and weighted:
         text = f"must be null beside {weighted} {weights[weighted]:g}"
         yield Problem("mixing.temperature", text, weighted)
-    elif given and data.stages and all(stage.by_name is not None for stage in data.stages):
+    elif stages and all(stage.by_name is not None for stage in stages):
         text = "has no effect, because each of data.stages has shares or weights"
-        yield Problem(given[0], text, "stages")
-    if data.mixing.over == "tags" and not any(corpus.tag for corpus in data.train):
+        if given := "mixing.temperature" if mixing.temperature else weighted:
+            yield Problem(given, text, "stages")
+    if mixing.over == "tags" and not any(corpus.tag for corpus in corpora):
         yield Problem("mixing.over", "must be corpora, because no corpus has a tag, but is tags")
 
 

@@ -3,7 +3,7 @@
 The resolved recipe holds all of them, so that a run goes on when the model was removed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from nmt_cli.recipe.changes import effect_of
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_settings import ModelSettings, read_config, settings_of
 from nmt_cli.recipe.model_values import Architecture
+from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 from nmt_cli.recipe.values import TEXT
@@ -57,18 +58,17 @@ def first_model(recipe: Recipe, init_from: Path | None) -> Path | None:
     return init_from or recipe.origin
 
 
-def adopt_model(tree: Tree, read_resolved: Callable[[Path], Recipe]) -> Adopted:
+def adopt_model(tree: Tree) -> Adopted:
     """Return ``tree`` with all keys that the model of ``model.from`` decides, if it has that key.
 
     A resolved recipe has all of these keys already; its model is not read and may be missing.
-    ``read_resolved`` reads the recipe of a model of format 1, which has its settings.
     Raises RecipeError if there is no model.
     """
     folder = _at(tree.value, FROM)
     if not isinstance(folder, str) or not folder or _is_resolved(tree.value):
         return Adopted(tree, {}, [])
     try:
-        settings = _read_settings(Path(folder), read_resolved)
+        settings = _read_settings(Path(folder))
         if settings.trees is not None and _at(tree.value, TREEBANK) is None:
             raise _NoModelError(
                 f"{folder} is a parser, and parsers are trained on trees; give "
@@ -108,14 +108,14 @@ def _is_resolved(value: Any) -> bool:
     return has_tokenizer and set(value["model"]) >= set(vars(Architecture()))
 
 
-def _read_settings(folder: Path, read_resolved: Callable[[Path], Recipe]) -> ModelSettings:
+def _read_settings(folder: Path) -> ModelSettings:
     """Return the settings of the model in ``folder``; those of format 1 are in its recipe.
 
     Raises _NoModelError if there is no model, or if its settings cannot be read.
     """
     if not (folder / CONFIG).is_file() and all((folder / n).is_file() for n in (WEIGHTS, RECIPE)):
         try:
-            return settings_of(read_resolved(folder / RECIPE), vocabulary_size=0)
+            return settings_of(read_resolved_recipe(folder / RECIPE), vocabulary_size=0)
         except RecipeError as error:
             problem = str(error).splitlines()[0].rstrip(".")
             raise _NoModelError(f"{folder} is damaged: {problem}; name another model") from None

@@ -207,7 +207,9 @@ def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings
     the settings cannot be read or are not valid.
     """
     if manifest["format_version"] == 1:
-        from nmt_cli.recipe.reader import read_resolved_recipe  # needs yaml, which others do not
+        from nmt_cli.recipe.recipe_files import (
+            read_resolved_recipe,  # needs yaml, which others do not
+        )
 
         try:
             return settings_of(read_resolved_recipe(directory / RECIPE), vocabulary_size=0)

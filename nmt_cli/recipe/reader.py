@@ -1,38 +1,24 @@
 """Reads recipes by name or path, applies ``extends`` and ``--set``, and checks the result."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
-
-from pydantic import ValidationError
 
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS, MANIFEST, RECIPE, SESSIONS
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import missing_hint
 from nmt_cli.recipe.changes import keys_of_text
 from nmt_cli.recipe.layers import merge, parse_overrides
-from nmt_cli.recipe.messages import dotted, findings_of, place_of, shown
+from nmt_cli.recipe.messages import dotted, shown
 from nmt_cli.recipe.model_origin import adopt_model
+from nmt_cli.recipe.recipe_files import RESOLVED_FOR, checked_tree, read_text, validated
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import is_near_shipped, meant_by, shipped_file, shipped_name
-from nmt_cli.recipe.yaml_tree import (
-    MAX_BYTES,
-    Finding,
-    Tree,
-    error_of,
-    parse_yaml,
-    shortened,
-    write_yaml,
-)
+from nmt_cli.recipe.yaml_tree import Finding, Tree, error_of
 
 SUFFIXES = (".yaml", ".yml")
 MAX_ANCESTORS = 20
-# The recipe.yaml in a run or in one of its models has the run's name, and so has a copy of it.
-RESOLVED_FOR = "# The recipe of the run {}, with every default."
 WRITTEN_BESIDE = (SESSIONS, MANIFEST)
 FOLDER_OF_A_RUN = re.compile(rf"{AVERAGE}|{CHECKPOINTS}|step-\d+")
 
@@ -77,8 +63,8 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     for layer in reversed(layers[:-1]):
         resolved.append(merge(resolved[-1], layer.tree))
     final = merge(resolved[-1], parse_overrides(overrides, resolved[-1].value))
-    adopted = adopt_model(final, read_resolved_recipe)
-    recipe = _validated(adopted.tree)
+    adopted = adopt_model(final)
+    recipe = validated(adopted.tree)
     adopted.refuse_contradictions(recipe)
     names = [layer.name for layer in layers]
     folder = recipe.data.prepared
@@ -93,43 +79,14 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     return RecipeFile(names[0], layers[0].path, recipe, folder, inherited)
 
 
-def read_resolved_recipe(path: Path) -> Recipe:
-    """Return a recipe that nmt-cli wrote with every default; no other file is read.
-
-    Raises RecipeError if it cannot be read, is wrong or has an ``extends``.
-    """
-    tree = _checked_tree(_read_text(path), path)
-    if "extends" in tree.value:
-        raise error_of([Finding(tree.places[("extends",)], "extends", "is not allowed here")])
-    return _validated(tree)
-
-
-@lru_cache(maxsize=4)  # each checkpoint of a training holds the same recipe
-def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
-    """Return the recipe as YAML with every default; it reads back as the same recipe.
-
-    ``run`` is the name of the run that it is written for. The first line then holds this name, so
-    that a copy of the file keeps it.
-    """
-    head = "" if run is None or not run.isprintable() else f"{RESOLVED_FOR.format(run)}\n"
-    return head + write_yaml(recipe.model_dump(mode="json"))
-
-
-def recipe_hash(recipe: Recipe) -> str:
-    """Return a sha256 of all values but those of texts and folders that training never reads."""
-    values = recipe.model_dump(mode="json", exclude={"data": {"prepared", "test"}})
-    text = json.dumps(values, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _read_layers(name_or_path: str) -> list[_Layer]:
     path = _path_of(name_or_path, Path())
-    layers = [_layer(path, _read_text(path))]
+    layers = [_layer(path, read_text(path))]
     while "extends" in layers[-1].tree.value:
         tree = layers[-1].tree
         try:
             parent = _parent_path(tree.value.pop("extends"), layers)
-            text = _read_text(parent)
+            text = read_text(parent)
         except RecipeError as error:
             finding = Finding(tree.places[("extends",)], "extends", str(error))
             found = [finding for layer in layers for finding in layer.tree.findings]
@@ -151,7 +108,7 @@ def _parent_path(parent: object, layers: list[_Layer]) -> Path:
 
 
 def _layer(path: Path, text: str) -> _Layer:
-    return _Layer(path, _checked_tree(text, path), _name_of(path, text))
+    return _Layer(path, checked_tree(text, path), _name_of(path, text))
 
 
 def _name_of(path: Path, text: str) -> str:
@@ -179,18 +136,6 @@ def _is_below(run: str) -> bool:
     return is_inside and path.as_posix() == run != "."
 
 
-def _checked_tree(text: str, path: Path) -> Tree:
-    tree = parse_yaml(text, shortened(str(path), 1000))
-    if tree.readable and not isinstance(tree.value, dict):
-        sections = ", ".join(Recipe.model_fields)
-        found = "empty" if tree.value is None else shown(tree.value)
-        text = f"a recipe has the keys {sections}, but this is {found}"
-        tree = Tree(None, {}, [Finding(place_of((), tree.places), "", text)], readable=False)
-    if not tree.readable:
-        raise error_of(tree.findings)
-    return tree
-
-
 def _path_of(name_or_path: str, folder: Path) -> Path:
     """Return the file that a name or a path (seen from ``folder``) means."""
     path = folder / name_or_path
@@ -209,40 +154,6 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
     raise RecipeError(meant_by(name_or_path))
 
 
-def _read_text(path: Path) -> str:
-    name = shortened(str(path), 1000)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        hint = missing_hint(path)
-        raise RecipeError(f"{name} does not exist{hint or '; name a recipe file'}.") from None
-    except IsADirectoryError:
-        raise RecipeError(f"{name} is a directory; name a recipe file in it.") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise RecipeError(f"{name} cannot be read: {reason}.") from None
-    if len(content) > MAX_BYTES:
-        raise RecipeError(f"{name} is larger than {MAX_BYTES:,} bytes; it is not a recipe.")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise RecipeError(
-            f"{name}:{line}: not UTF-8 text (byte 0x{content[error.start]:02x}); save it as UTF-8."
-        ) from None
-
-
-def _validated(tree: Tree) -> Recipe:
-    try:
-        recipe = Recipe.model_validate(tree.value)
-    except ValidationError as error:
-        raise error_of([*tree.findings, *findings_of(error, tree.places)]) from None
-    if tree.findings:
-        raise error_of(tree.findings)
-    return recipe
-
-
 def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -> str:
     """Return the furthest ancestor whose text is prepared in the same way as the recipe's.
 
@@ -252,7 +163,7 @@ def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -
     owner = names[0]
     for name, tree in zip(names[1:], resolved[1:], strict=True):
         try:
-            ancestor = _validated(adopt_model(tree, read_resolved_recipe).tree)
+            ancestor = validated(adopt_model(tree).tree)
         except RecipeError:
             break  # it is no recipe without its child
         if keys_of_text(ancestor) != keys_of_text(recipe):

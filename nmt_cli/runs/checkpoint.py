@@ -31,7 +31,7 @@ from nmt_cli.model_directory import save_model
 from nmt_cli.optimization import Adam, MovingAverage
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import dump_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 
 RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to

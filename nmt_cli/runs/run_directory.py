@@ -40,7 +40,8 @@ from nmt_cli.messages.errors import EndedAtOnceError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import any_of, command
 from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.keys import key_at
-from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.metrics_log import append_whole
 

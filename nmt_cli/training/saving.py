@@ -25,7 +25,7 @@ from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.reader import recipe_hash
+from nmt_cli.recipe.recipe_files import recipe_hash
 from nmt_cli.runs.checkpoint import CheckpointKind, Contents, Saved, prune, save_checkpoint
 from nmt_cli.training.training import Training
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.recipe.changes import keys_of_text
-from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from tests.recipe.conftest import problems_of
 
 ONE = "{source: a.en, target: a.de}"

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from nmt_cli.recipe.documentation import recipe_schema
-from nmt_cli.recipe.reader import dump_recipe, read_recipe
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
