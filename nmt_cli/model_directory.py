@@ -212,7 +212,10 @@ def verified(directory: Path) -> Model:
 
 
 def load_model(path: Path) -> LoadedModel:
-    """Return the model of ``path`` in PyTorch, on the CPU; raises as ``open_model`` does."""
+    """Return the model of ``path`` in PyTorch, on the CPU.
+
+    Raises UserError if there is no model, DamagedError if a file of it is damaged.
+    """
     from nmt_cli.model.transformer import build_transformer  # it imports torch
 
     def load(found: Model) -> LoadedModel:

@@ -86,7 +86,7 @@ class _WordText:
         return len(sources), len(targets)
 
     def __iter__(self) -> Iterator[tuple[list[int], list[int]]]:
-        """Yield the pairs that are aligned. Raises UserError as ``ParallelText`` does."""
+        """Yield the pairs that are aligned. Raises UserError if the texts differ in length."""
         for pair in self._text:
             source, target = ((line.lower() if self._lowercase else line).split() for line in pair)
             num_cells = len(source) * len(target)

@@ -58,7 +58,7 @@ class ValidationSet(NamedTuple):
 
     @classmethod
     def open(cls, directory: Path, name: str | None) -> "ValidationSet":
-        """Map the files of a set. Raises DamagedError as ``BinarizedText.open`` does."""
+        """Map the files of a set. Raises DamagedError if two of them do not fit together."""
         part = validation_part(name)
         sides = (BinarizedText.open(directory, f"{part}.{side}") for side in SIDES)
         return cls(directory, name, *sides)

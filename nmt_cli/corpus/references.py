@@ -76,7 +76,7 @@ class References(NamedTuple):
 
 
 def references_of(recipe: Recipe, targets: Sequence[str]) -> References:
-    """Return the references in the form of translations: pieces are joined as ``translate`` does.
+    """Return the references in the form of translations, with pieces joined at the joiner.
 
     The tokenizer is validation.tokenize, or else none for text that is already in pieces or words,
     or else the one that fits the references.

@@ -90,8 +90,8 @@ def cleaned_trees(paths: Iterable[Path]) -> Iterator[Tree]:
 def write_splits(treebank: Path, folder: Path) -> list[dict[str, Any]]:
     """Write NAME.trees and NAME.words of each split to ``folder``; return facts about each.
 
-    Line n of both files is the same sentence. Raises UserError as ``find_files`` and
-    ``cleaned_trees`` do.
+    Line n of both files is the same sentence. Raises UserError if ``treebank`` is not a
+    folder, lacks sections or has a file twice, or if a tree is not well-formed.
     """
     sections = find_files(treebank)
     return [_write_split(split, sections, folder) for split in SPLITS]

@@ -71,7 +71,8 @@ def may_become(folder: Path, kind: str) -> bool:
 def verify_model(folder: Path) -> dict[str, Any]:
     """Return the manifest of a model after checking its files, except the state of its training.
 
-    That is only needed to resume, and may be missing. Raises as ``verify`` does.
+    That is only needed to resume, and may be missing. Raises DamagedError if another file is
+    missing or damaged, NewerFormatError if a newer version wrote them.
     """
     return verify(folder, unneeded=TRAINING_STATE)
 

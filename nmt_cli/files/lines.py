@@ -73,7 +73,8 @@ class LineTexts:
     """The ``text`` of each line that ``read_lines`` would yield, read and decoded in blocks.
 
     This takes a tenth of the time of ``read_lines``. ``num_invalid`` counts the lines with bad
-    bytes that were read so far. Iterating raises UserError as ``read_lines`` does.
+    bytes that were read so far. Iterating raises UserError if a line is longer than
+    ``LONGEST_LINE`` or the text is in another encoding of Unicode.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -179,7 +180,8 @@ def _name_of(stream: BinaryIO) -> str:
 def texts_of(path: Path) -> list[str]:
     """Return all lines of a text file, also of a compressed one.
 
-    Raises as ``open_text``, ``refuse_wrong_lines`` and ``LineTexts`` do.
+    Raises UserError if the file cannot be read, is damaged, or has another encoding of Unicode or
+    the line ends of old Macs.
     """
     refuse_wrong_lines(path)
     with open_text(path) as stream:

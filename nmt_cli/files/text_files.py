@@ -325,5 +325,8 @@ def read_packed_text(path: Path) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file; raises as ``read_content`` and ``decoded`` do."""
+    """Return the text of a file.
+
+    Raises UserError if it cannot be read or is too large, DamagedError if it is not UTF-8.
+    """
     return decoded(read_content(path), path)

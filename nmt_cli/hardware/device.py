@@ -99,7 +99,7 @@ class Sender:
         self._device, self._stream = device, torch.cuda.Stream(device)
 
     def send(self, parts: Parts) -> Sent[Parts]:
-        """Begin to send ``parts`` as ``sent_together`` does; at least one of them is a tensor."""
+        """Begin to send ``parts``, tensors and all else in tuples, by a single copy."""
         with torch.cuda.stream(self._stream):  # which also makes its GPU that of this thread
             sent = sent_together(self._device, parts)
             arrival = torch.cuda.Event()

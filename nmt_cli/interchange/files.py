@@ -55,7 +55,7 @@ class TextFiles(NamedTuple):
                 )
 
     def refuse_vocabularies(self, program: str) -> None:
-        """Raise UserError as ``refuse_any`` does, unless only SentencePiece models are named."""
+        """Raise UserError if the user names a file other than SentencePiece models."""
         self._replace(sentencepiece=None, target_sentencepiece=None).refuse_any(program)
 
 

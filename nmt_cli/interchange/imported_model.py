@@ -56,7 +56,7 @@ class ImportedModel(NamedTuple):
         return ModelSettings(self.architecture, size, text, MAX_LENGTH, Decoding())
 
     def tokenizer(self, settings: ModelSettings) -> Tokenizer:
-        """Return the tokenizer; raises as its class does."""
+        """Return the tokenizer. Raises UserError if its files are damaged or lack a mark."""
         normalizer = Normalizer(settings.text)
         if self.sentencepiece is None:
             return WhitespaceTokenizer(self.pieces, normalizer, self.joiner, self.source_pieces)

@@ -160,7 +160,10 @@ def named_models(files: TextFiles) -> dict[Side, Path] | None:
 
 
 def read_models(paths: Mapping[Side, Path] | None) -> dict[Side, bytes] | None:
-    """Return the SentencePiece models after trying them out; raises as ``read_usable_model``."""
+    """Return the SentencePiece models after trying them out.
+
+    Raises UserError if one cannot be read, DamagedError if it is not a usable model.
+    """
     if paths is None:
         return None
     read = {path: read_usable_model(path) for path in dict.fromkeys(paths.values())}

@@ -77,7 +77,7 @@ def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
 def name_in_signatures(tokenize: Tokenization) -> str:
     """Return how signatures name a tokenizer, with the version of its dictionary.
 
-    Raises UserError as ``bleu_scorer`` does.
+    Raises UserError if it needs packages or a model that are not there.
     """
     return _sacrebleu(tokenize).tokenizer_signature
 
@@ -102,7 +102,7 @@ def corpus_bleu(
     """Return the BLEU of ``hypotheses`` against one or several sets of ``references``.
 
     Raises ValueError if there are no hypotheses, or if a set has another number of lines, and
-    UserError as ``bleu_scorer`` does.
+    UserError if ``tokenize`` needs packages or a model that are not there.
     """
     return bleu_scorer(tokenize, lowercase=lowercase).score(hypotheses, references)
 

@@ -48,7 +48,10 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
     def forward(self, positions: Tensor, num_positions: int) -> Tensor:
-        """Return the vectors [T, D] of ``positions``; raises as ``vectors`` does."""
+        """Return the vectors [T, D] of ``positions``.
+
+        Raises ValueError if the model has fewer than ``num_positions``.
+        """
         return F.embedding(positions, self.vectors(num_positions))
 
     def vectors(self, num_positions: int) -> Tensor:

@@ -52,7 +52,7 @@ def pack(
 
 
 def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = False) -> Packed:
-    """Return what ``pack`` returns, for ``sent_together``."""
+    """Return the sentences packed on the CPU, in tensors for ``sent_together``."""
     counts = torch.tensor(lengths, dtype=torch.int64)
     bounds = F.pad(counts.cumsum(0), (1, 0))
     positions = torch.arange(len(tokens)) - bounds[:-1].repeat_interleave(counts)

@@ -35,9 +35,10 @@ class TeacherForcing(Protocol):
     def attention(
         self, pairs: Sequence[SentencePair], layers: Sequence[int]
     ) -> list[AttentionWeights]:
-        """Return the attention weights within each pair; raises as ``token_scores`` does.
+        """Return the attention weights within each pair.
 
         They are those of ``layers``, counted from 0 and ascending, of a side as far as it has them.
+        Raises ValueError if a sentence is longer than learned positions allow.
         """
         ...
 

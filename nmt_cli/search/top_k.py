@@ -45,7 +45,7 @@ def top_k(rows: Tensor, k: int) -> Best:
 
 
 def best_of_all(values: Tensor, k: int) -> Best:
-    """Return what ``top_k`` returns for few fp32 ``values`` [R, V], in fixed shapes."""
+    """Return the ``k`` largest of few fp32 ``values`` [R, V]; all shapes are fixed."""
     return _unpacked(_packed(values, torch.arange(values.shape[1], device=values.device)), k)
 
 

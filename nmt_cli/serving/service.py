@@ -107,7 +107,10 @@ class Service:
         return await self._read(http, {}, json_object)
 
     async def fields(self, http: Request) -> dict[str, Any]:
-        """Return the fields of a JSON object, a form or the query; raises as ``record`` does."""
+        """Return the fields of a JSON object, a form or the query.
+
+        Raises RefusedError if there are none, or if the key of the request is wrong.
+        """
         is_long = len(http.scope["query_string"]) > SMALL_REQUEST
         if is_long:
             self.aside.refuse_if_full()
@@ -237,7 +240,11 @@ class Service:
         return translations
 
     async def attention(self, http: Request, model: Model, wanted: AttentionOf) -> str:
-        """Return a page with the attention of a sentence pair; raises as ``translate`` does."""
+        """Return a page with the attention of a sentence pair.
+
+        Raises RefusedError if it cannot be shown or takes too long, and ClientDisconnect if the
+        client goes away.
+        """
         (answer,) = await self._answers(http, [model], [wanted])
         if answer.error is not None:
             raise RefusedError(400, answer.error)

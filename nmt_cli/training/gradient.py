@@ -215,7 +215,7 @@ class Objective(NamedTuple):
         return gradient
 
     def launched(self, batch: Batch) -> Gradient:
-        """Begin what ``gradient`` does, without waiting for a GPU or another rank.
+        """Begin to compute the gradient of a batch, without waiting for a GPU or another rank.
 
         Raises FullMemoryError if the memory of a single rank is full.
         """
@@ -296,7 +296,7 @@ class Objective(NamedTuple):
             self.flat.receive(loss, share)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
-        """Return what ``losses`` returns, of a micro-batch that is not on its device yet."""
+        """Return the summed loss of a micro-batch that is not on its device yet."""
         return self.losses(sent_together(self.machine.device, self.on_cpu(pairs)))
 
     def losses(self, tensors: MicroBatch) -> LossSums:

@@ -61,11 +61,12 @@ class Saver:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
 
     def save(self, kind: CheckpointKind, *, forgiving: bool = True) -> float:
-        """Save a checkpoint unless it is the one that was saved last; return what ``finish`` does.
+        """Save a checkpoint unless it is the one that was saved last.
 
-        Raises UserError if the weights differ between ranks or one is not finite, and OutputError
-        if the disk is full. If ``forgiving``, a thread may write it, and the first two failures for
-        want of space in a row are only logged.
+        Returns the seconds that a save may take, 0 if a thread goes on with it. Raises UserError if
+        the weights differ between ranks or one is not finite, and OutputError if the disk is full.
+        If ``forgiving``, a thread may write it, and the first two failures for want of space in a
+        row are only logged.
         """
         self.finish()
         self.require_same_weights()
@@ -75,7 +76,7 @@ class Saver:
         """Finish the checkpoint that a thread is writing, if it is done or if ``wait`` is true.
 
         Returns the seconds that a save may take, including the wait for the previous save; 0 if no
-        checkpoint was finished. Raises what ``save`` raises.
+        checkpoint was finished. Raises OutputError if the disk is full.
         """
         writing = self._writing
         if writing is None or not (wait or writing.is_done()):
@@ -123,7 +124,7 @@ class Saver:
             self._thread.shutdown()
 
     def _save(self, kind: CheckpointKind, *, forgiving: bool) -> float:
-        """Do what ``save`` does, when nothing is being written."""
+        """Save a checkpoint when no thread is writing one; return its seconds."""
         progress = self._state.progress
         new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
         if new == self._state.saved:

@@ -199,7 +199,7 @@ class Trainer:
 
     @contextmanager
     def _saving_before_failure(self, where: str) -> Iterator[None]:
-        """Do what the saver's ``saving_before_failure`` does.
+        """Save a checkpoint if the block runs out of memory or loses a rank.
 
         If a rank is lost, a GPU waits for it forever in the exchange of gradients, and all later
         work with it. The last step that was exchanged is saved beside that.

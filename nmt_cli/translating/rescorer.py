@@ -99,7 +99,8 @@ class Rescorer:
     ) -> Rescorer:
         """Return a rescorer with the model of ``path``, and those of ``ensemble``.
 
-        Raises as ``Translator.load`` does.
+        Raises UserError if there is no model, if the models do not fit together, or if ``device``
+        or an option is wrong, and DamagedError if a file of a model is damaged.
         """
         models = load_models(path, ensemble, device, options.get("precision", AUTO))
         options["precision"] = models.precision

@@ -68,7 +68,7 @@ class TargetPhrases:
         self._tokenizer = tokenizer
 
     def encode_all(self, phrases: Iterable[TextOrPieces]) -> tuple[TargetPhrase, ...]:
-        """Return what ``encode`` returns for each phrase.
+        """Return the ids of the pieces of each phrase.
 
         Raises LineError also if ``phrases`` is one text and not a list.
         """

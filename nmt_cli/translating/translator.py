@@ -305,7 +305,7 @@ class _Window(LineSource[int]):
             self._end = min(self._end, line + 1)
 
     def finished(self) -> list[Translation]:
-        """Return the translation of each line, in order; raises as ``in_order`` does."""
+        """Return the translation of each line, in order. Raises LinesFailedError for a bug."""
         return in_order(self._answers[place] for place in range(self._end))
 
 

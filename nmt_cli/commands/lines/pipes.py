@@ -90,8 +90,8 @@ def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
 def read_compared(path: Path, gold: Path, unit: str, what: str) -> list[list[str]]:
     """Return the lines of ``path`` and of ``gold``; line n of one is compared with line n there.
 
-    A line of ``path`` is a ``unit``, and must be ``what``. Raises UserError as ``read_inputs``
-    does, and if the files are empty or have different numbers of lines.
+    A line of ``path`` is a ``unit``, and must be ``what``. Raises UserError if a file cannot
+    be read or is empty, or if they have different numbers of lines.
     """
     lines, gold_lines = read_inputs([path, gold])
     if len(lines) != len(gold_lines):

@@ -133,7 +133,7 @@ def as_jsonl(number: int, line: Line, translation: Translation) -> str:
 
 
 def with_kept_keys(number: int, line: Line, translation: Translation) -> str:
-    """Return what ``as_jsonl`` returns, with the keys of a line that ask for nothing, such as id.
+    """Return one JSON object, with the keys of a line that ask for nothing, such as id.
 
     A key that the answer has itself, such as score, is the answer's.
     """
@@ -203,7 +203,7 @@ def formatter(input_format: str, output_format: str) -> Formatter:
 
 
 def showing_the_text(number: int, line: Line, translation: Translation) -> str:
-    """Return what ``as_fairseq`` returns for the text in the JSON object of a line."""
+    """Return lines in the format of fairseq for the text in the JSON object of a line."""
     request = as_record(number, line, holds_n_best=True)
     shown = line._replace(text=request.text) if request.error is None else line
     return as_fairseq(number, shown, translation)

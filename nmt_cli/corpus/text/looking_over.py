@@ -102,7 +102,7 @@ class Cleaner:
     """Applies the filters of a recipe to its training text."""
 
     def __init__(self, data: DataConfig) -> None:
-        """Raises UserError as ``TextFilters`` does."""
+        """Raises UserError if a filter lacks a language, or if the package of one is missing."""
         self._data, self._filters = data, TextFilters(data)
         self._duplicates = rules_of_duplicates(data.filters)
         self._has_scores = compares_scores(data)

@@ -223,8 +223,8 @@ class ParallelCorpora:
     def chosen(self, flags: Iterator[bool]) -> Iterator[tuple[str, str]]:
         """Yield the text pairs whose flag, the next one of ``flags``, is true.
 
-        Text pairs are those that are neither empty nor filtered nor repeated. Raises UserError as
-        ``chunks`` does.
+        Text pairs are those that are neither empty nor filtered nor repeated. Raises UserError if
+        a file has changed since ``look_over``.
         """
 
         def with_flags() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.bool_]]]:
@@ -244,7 +244,7 @@ class ParallelCorpora:
     def count_words(self, data: DataConfig, sides: Sequence[Side]) -> Counter[str]:
         """Return how often each word between white space occurs in the normalized ``sides``.
 
-        Raises UserError as ``chunks`` does.
+        Raises UserError if a file has changed since ``look_over``.
         """
         numbers: defaultdict[str, int] = defaultdict(count().__next__)  # of the words seen
         totals = np.zeros(0, dtype=np.int64)

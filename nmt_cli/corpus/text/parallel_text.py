@@ -107,7 +107,8 @@ class ParallelText:
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield source and target of each pair; ``num_invalid`` is set after the last one.
 
-        Raises UserError as ``chunks`` does.
+        Raises UserError if a file cannot be read, is damaged, empty or a pipe, or at the end if one
+        file has more lines than another.
         """
         self.num_invalid = {"source": 0, "target": 0}
         for chunk in self.chunks():

@@ -52,8 +52,8 @@ class LinearizedText(RecipeText):
 
     They are read once, or twice if the notation needs all labels from the start. If ``spaced``, the
     tokens have spaces between them in every notation; ``to_piece`` returns the piece of a token
-    after a space. Raises UserError as ``read_sentences`` does, and if a label cannot be written in
-    the notation.
+    after a space. Raises UserError if a file cannot be read or does not consist of trees, if the
+    words of a source are not as many as the leaves, or if the notation cannot have a label.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ def write_sides(
 ) -> None:
     """Write the pairs of a corpus, or the words and the trees of a treebank, a line for each.
 
-    Raises UserError as reading them does.
+    Raises UserError if a file cannot be read, or if lines of the two sides do not fit together.
     """
     pairs: Iterable[tuple[str, str]] = ParallelText(files)
     if treebank is not None:

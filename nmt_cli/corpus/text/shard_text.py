@@ -80,9 +80,10 @@ class ShardText:
 
 @contextmanager
 def open_shard(path: Path, shard: Shard) -> Iterator[ShardText]:
-    """Yield the text of a part of a plain, .gz, .xz or .zst file; raises as ``open_text`` does.
+    """Yield the text of a part of a plain, .gz, .xz or .zst file.
 
-    Raises UserError for a pipe, whose length is unknown.
+    Raises UserError if the file cannot be opened or is compressed in another way, and for a pipe,
+    whose length is unknown.
     """
     if path.exists() and not path.is_file():
         raise UserError(f"--shard needs a file, and {path} is none: its length is unknown.")

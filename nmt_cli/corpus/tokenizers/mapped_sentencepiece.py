@@ -82,7 +82,7 @@ class MappedSentencePieceTokenizer:
         return self.encode_batch([text], side)[0]
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Return what ``encode`` returns for each text, in less time."""
+        """Return the ids of the pieces of each text, in less time than one by one."""
         may_have_tags = self._has_tags and side == "source"
         tags = [TAG.match(text) if may_have_tags else None for text in texts]
         rests = [
@@ -140,7 +140,11 @@ class MappedSentencePieceTokenizer:
 
 
 def load_mapped(directory: Path, normalizer: Normalizer) -> MappedSentencePieceTokenizer:
-    """Return the tokenizer that was saved in ``directory``; raises as its class and readers do."""
+    """Return the tokenizer that was saved in ``directory``.
+
+    Raises UserError if a file cannot be read or the vocabulary lacks a mark, DamagedError if one is
+    damaged.
+    """
     models: dict[Side, bytes] = {
         "source": read_model(directory / SOURCE_SENTENCEPIECE),
         "target": read_model(directory / TARGET_SENTENCEPIECE),

@@ -69,7 +69,7 @@ class SentencePieceTokenizer:
         return self.encode_batch([text], side)[0]
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Return what ``encode`` returns for each text, in a third of the time."""
+        """Return the ids of the pieces of each text, in a third of the time of one by one."""
         if not self._normalizer.is_identity:
             texts = [self._normalizer(text, side) for text in texts]
         return encoded_texts(self._processor, texts, int)

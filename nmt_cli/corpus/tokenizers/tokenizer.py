@@ -48,7 +48,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Return what ``encode`` returns for each text, in less time."""
+        """Return the ids of the pieces of each text, in less time than one by one."""
         ...
 
     def decode(

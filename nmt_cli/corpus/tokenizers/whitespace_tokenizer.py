@@ -56,7 +56,7 @@ class WhitespaceTokenizer:
         return self._normalizer(text, side).split()
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Return what ``encode`` returns for each text."""
+        """Return the ids of the pieces of each text, without marks of start and end."""
         return [self.encode(text, side) for text in texts]
 
     def decode(

@@ -40,7 +40,8 @@ def read_vocabularies(
     """Return the vocabularies; ``sizes`` are the rows of their matrices.
 
     Without a file of their own, they are those of the SentencePiece model in ``models``. The
-    reasons against them are added to ``reasons``. Raises as ``read_ids`` does.
+    reasons against them are added to ``reasons``. Raises UserError if a file cannot be read, and
+    DamagedError if it is no vocabulary.
     """
     config = read_config(folder, "tokenizer_config.json")
     names = {key: _name(config.get(f"{key}_token"), name) for key, name in MARKS.items()}

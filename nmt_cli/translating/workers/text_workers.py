@@ -60,7 +60,7 @@ class TextWorkers:
         """Yield the translations of each window, in order.
 
         ``windows`` is read in threads; its error is raised after the windows before. Raises
-        LinesFailedError for a bug, as ``Translator.translate_window`` does, and UserError if
+        LinesFailedError, with the translations of the lines before, for a bug, and UserError if
         workers die again and again.
         """
         text = _Text(self._dispatcher, windows, most_windows=3 + self._num_workers // 2)
