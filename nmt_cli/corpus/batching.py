@@ -106,7 +106,7 @@ class BatchPlan:
         self._planned: tuple[int, Epoch] | None = None  # the epoch that was used last
         self._memory: NodeMemory | None = None
 
-    def share(self, memory: NodeMemory) -> None:
+    def plan_in(self, memory: NodeMemory) -> None:
         """Plan the next epochs together with the processes that share ``memory``."""
         with self._lock:
             self._memory = memory

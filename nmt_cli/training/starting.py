@@ -261,7 +261,7 @@ def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
     try:
         if memory is not None and len(together) > 1:
             memory.join(together[0])
-            plan.share(memory)
+            plan.plan_in(memory)
     except OSError as error:
         failure = _reason_of(error)
     for rank, reason in enumerate(ranks.gather(failure)):

@@ -40,7 +40,7 @@ def measured(folder):
     source, target = corpus.source.lengths, corpus.target.lengths
     plan = batching.BatchPlan(source, target, 25_000, seed=1)
     own = resident("RssAnon") - own_before
-    plan.share(NodeMemory())
+    plan.plan_in(NodeMemory())
     batch = plan.batch(0)
     peak = resident("VmHWM") - before
     return {"pairs": len(source), "own": own, "peak": peak, "tokens": int(target[batch].sum())}

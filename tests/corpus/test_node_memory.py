@@ -21,7 +21,7 @@ AHEAD = 4  # batches; more than ranks are apart
 def new_plan(memory=None):
     plan = BatchPlan(LENGTHS, LENGTHS, 400, seed=1)
     if memory is not None:
-        plan.share(memory)
+        plan.plan_in(memory)
     return plan
 
 
@@ -78,7 +78,7 @@ def test_an_epoch_read_ahead_in_one_stage_is_not_taken_for_that_of_the_next():
     def read(memory, *, begins):
         plan = BatchPlan(LENGTHS, LENGTHS, 400, 1, halves[0])
         if memory is not None:
-            plan.share(memory)
+            plan.plan_in(memory)
         first = new_plan().batches_of(0).stop
         if begins:
             plan.begin_stage(1, halves[1], 1, first)
