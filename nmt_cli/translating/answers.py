@@ -20,18 +20,17 @@ from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.copied_outputs import CopiedOutputs
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.encoded_texts import KnownText
+from nmt_cli.translating.line_job import LineJob
 from nmt_cli.translating.over_long import Part, lacks_sentences
-from nmt_cli.translating.segments import Layout, Output, Span
+from nmt_cli.translating.segments import Output, Span
 from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.unit_spans import unit_spans
 from nmt_cli.translating.word_links import joined_links, links_of_segments
 
 if TYPE_CHECKING:
     from nmt_cli.parsing.linearization import Linearization
-    from nmt_cli.parsing.repair import Repairs
     from nmt_cli.parsing.tree_output import TreeText
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-    from nmt_cli.translating.wanted_output import Wanted
 
 
 class UnknownWords:
@@ -119,107 +118,61 @@ class Answers:
         if options.replace_unknown:
             self._unknown_words = UnknownWords(tokenizer, settings.text, self.known_text)
 
-    def joined(
-        self,
-        parts: Sequence[Part],
-        words: Sequence[str],
-        found: Sequence[tuple[Hypothesis, ...]],
-        wanted: Wanted,
-        sources: Sequence[ProtectedText],
-        *,
-        truncated: bool,
+    def answer(
+        self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]], *, are_samples: bool
     ) -> Translation:
-        """Return the translation of a line whose ``parts`` have the hypotheses ``found``.
+        """Return the translation of a line whose parts have the hypotheses ``found``.
 
-        Its k-th best joins the k-th best of each part, or the part's last. ``words`` are the leaves
-        of its tree. ``sources`` has the line itself. ``truncated`` is whether the line was cut.
+        The n best are the choices of an output for each segment whose scores have the greatest
+        sums. The k-th best output of a segment joins the k-th best of each of its parts, or the
+        part's last; so do the k-th samples of a line.
         """
-        ranking = self._ranking(found, wanted.length_penalty)
-        texts = [self._text(each.hypotheses, parts, words) for each in ranking]
-        alternatives = [
-            self._alternative(each, one_line(text), repairs)._replace(
-                not_copied=_not_copied(sources, [one_line(text)]),
-                alignment=self._links(sources, [""], [each.hypotheses], [parts], wanted),
-            )
-            for each, (text, repairs) in zip(ranking, texts, strict=True)
-        ]
-        is_text = self._form is None
-        return Translation.of(
-            alternatives,
-            num_parts=len(parts),
-            truncated=truncated,
-            lacks_sentences=is_text and lacks_sentences(sources[0].text, alternatives[0].text),
-        )
-
-    def of_segments(
-        self,
-        segments: tuple[Layout, Sequence[ProtectedText]],
-        parts: Sequence[Sequence[Part]],
-        found: Sequence[Sequence[tuple[Hypothesis, ...]]],
-        wanted: Wanted,
-        *,
-        truncated: bool,
-        are_samples: bool,
-    ) -> Translation:
-        """Return the translation of a line of segments, with the parts and hypotheses of each.
-
-        ``segments`` are its layout and the text of each. The n best are the choices of an output
-        for each segment whose scores have the greatest sums. Of samples, the k-th joins the k-th of
-        each segment.
-        """
-        layout, sources = segments
-        rankings = [self._ranking(of_segment, wanted.length_penalty) for of_segment in found]
-        ranking = kth_of_each(rankings) if are_samples else best_sums(rankings, wanted.n_best)
-        counts = [len(of_segment) for of_segment in parts]
+        layout, wanted, sizes = job.layout, job.wanted, job.parts_of_each
+        parts = in_groups(job.parts, sizes)
+        if not found:  # all segments are kept
+            nothing: list[tuple[()]] = [()] * len(parts)
+            outputs = [self._output((), (), source, True) for source in job.sources]
+            links = self._links(job, nothing, parts)
+            return Translation(layout.filled(outputs), alignment=links, is_joined=layout.is_cut)
+        rankings = [self._ranking(each, wanted.length_penalty) for each in in_groups(found, sizes)]
+        are_chosen = layout.is_cut and not are_samples
         alternatives, are_few = list[Alternative](), False
-        for each in ranking:
-            of_each = in_groups(each.hypotheses, counts)
+        for each in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
+            of_each = in_groups(each.hypotheses, sizes)
             outputs = [
-                self._output(*of_segment)
-                for of_segment in zip(of_each, parts, sources, layout.need_spans, strict=True)
+                self._output(*of_segment, job.words)
+                for of_segment in zip(of_each, parts, job.sources, layout.need_spans, strict=True)
             ]
-            if not alternatives:  # the best
-                texts = zip(sources, outputs, strict=True)
+            if not alternatives and self._form is None:  # the best
+                texts = zip(job.sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
             alternatives.append(
-                self._alternative(each, layout.filled(outputs), None)._replace(
-                    not_copied=_not_copied(sources, [output.text for output in outputs]),
-                    alignment=self._links(sources, layout.separators, of_each, parts, wanted),
+                self._alternative(each, layout.filled(outputs))._replace(
+                    repairs=outputs[0].repairs,
+                    not_copied=_not_copied(job.sources, [output.text for output in outputs]),
+                    alignment=self._links(job, of_each, parts),
                 )
             )
-        num_parts = 1 + sum(max(0, count - 1) for count in counts)
         return Translation.of(
             alternatives,
-            num_parts=num_parts,
-            truncated=truncated,
+            num_parts=1 + sum(max(0, size - 1) for size in sizes),
+            truncated=job.truncated,
             lacks_sentences=are_few,
-            is_joined=True,
+            is_joined=layout.is_cut,
         )
-
-    def without_model(
-        self, layout: Layout | None, sources: Sequence[ProtectedText], wanted: Wanted
-    ) -> Translation:
-        """Return the translation of a line whose segments are kept or blank."""
-        outputs = [self._output((), (), source, True) for source in sources]
-        nothing: list[tuple[()]] = [()] * len(sources)
-        separators = [""] * len(sources) if layout is None else layout.separators
-        links = self._links(sources, separators, nothing, nothing, wanted)
-        if layout is None:
-            return Translation("".join(output.text for output in outputs), alignment=links)
-        return Translation(layout.filled(outputs), alignment=links, is_joined=True)
 
     def _links(
         self,
-        sources: Sequence[ProtectedText],
-        separators: Iterable[str],
+        job: LineJob,
         hypotheses: Sequence[Sequence[Hypothesis]],
         parts: Sequence[Sequence[Part]],
-        wanted: Wanted,
     ) -> Links:
         """Return the links of the words of a line, if they are asked for."""
-        if not (self._alignments or wanted.alignments):
+        if not (self._alignments or job.wanted.alignments):
             return ()
-        every = links_of_segments(sources, separators, hypotheses, parts, self._have_pieces)
+        every = links_of_segments(
+            job.sources, job.layout.separators, hypotheses, parts, self._have_pieces
+        )
         return joined_links(every).links
 
     def _have_pieces(self, text: str) -> list[bool]:
@@ -248,11 +201,18 @@ class Answers:
         parts: Sequence[Part],
         source: ProtectedText,
         has_spans: bool,
+        words: Sequence[str] = (),
     ) -> Output:
         """Return the translation of the segment ``source``; ``has_spans`` if asked for."""
         if source.is_kept:
             return self._kept(source.source)
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
+        if self._form is not None and not self.keep_pieces:
+            from nmt_cli.parsing.tree_output import tree_of
+
+            exact = self._exact_tree(self._form, hypotheses, words)
+            tree, repairs = exact or tree_of(texts, words, self._form)
+            return Output(one_line(tree), repairs=repairs)
         whole = self._joined(texts, parts)
         if not has_spans:
             return Output(one_line(whole))
@@ -283,27 +243,15 @@ class Answers:
         places = (place for place, each in enumerate(text) if not each.isspace())
         return Output(text, [Span(place, place + 1, place, place + 1) for place in places])
 
-    def _alternative(self, ranked: Ranked, text: str, repairs: Repairs | None) -> Alternative:
+    def _alternative(self, ranked: Ranked, text: str) -> Alternative:
         hypotheses = ranked.hypotheses
         return Alternative(
             text,
             ranked.score,
             tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
-            repairs,
-            sum(hypothesis.log_probability for hypothesis in hypotheses),
-            tuple(chain.from_iterable(hypothesis.token_scores for hypothesis in hypotheses)),
+            log_probability=sum(hypothesis.log_probability for hypothesis in hypotheses),
+            token_scores=tuple(chain.from_iterable(each.token_scores for each in hypotheses)),
         )
-
-    def _text(
-        self, hypotheses: Sequence[Hypothesis], parts: Sequence[Part], words: Sequence[str]
-    ) -> tuple[str, Repairs | None]:
-        texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]
-        if self._form is not None and not self.keep_pieces:
-            from nmt_cli.parsing.tree_output import tree_of
-
-            exact = self._exact_tree(self._form, hypotheses, words)
-            return exact or tree_of(texts, words, self._form)
-        return self._joined(texts, parts), None
 
     def _joined(self, texts: Sequence[str], parts: Sequence[Part]) -> str:
         """Return the texts of all parts with what separates the parts."""

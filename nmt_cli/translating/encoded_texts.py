@@ -1,4 +1,4 @@
-"""Texts as tokens, where a text that cannot be encoded does not affect the others; tags.
+"""Texts in characters that a model knows, and tags.
 
 Characters that nobody sees, and other forms of letters, would be bytes or <unk> for a model that
 does not know them, and ruin its translation.
@@ -10,12 +10,11 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 
-from nmt_cli.corpus.tokenizers.normalization import FORMS, Side, folded
+from nmt_cli.corpus.tokenizers.normalization import FORMS, folded
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces, tag_ids
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import INVISIBLE, SELECTORS
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.sentences import Failure, failure_of
 
 _NEVER_SEEN = re.compile(f"[{INVISIBLE}{SELECTORS}]+")
 # Also full-width signs, which are usual in Chinese, and accents behind their letters.
@@ -79,21 +78,6 @@ class KnownText:
     def _characters(self) -> frozenset[str]:
         pieces = source_pieces(self._tokenizer)
         return frozenset("".join(piece for piece in pieces if not piece.startswith("<")))
-
-
-def encode_each(
-    tokenizer: Tokenizer, texts: Sequence[str], side: Side = "source"
-) -> list[list[int] | Failure]:
-    """Return the tokens of each text, or why it cannot be encoded. Raises a bug."""
-    try:
-        return [*tokenizer.encode_batch(texts, side=side)]
-    except Exception as error:
-        failure = failure_of(error)
-        if len(texts) > 1:
-            return [each for text in texts for each in encode_each(tokenizer, [text], side)]
-        if failure is None:
-            raise
-        return [failure]
 
 
 def tag_pieces(tag: str | None, tokenizer: Tokenizer) -> Sequence[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -17,13 +16,14 @@ from nmt_cli.search.sentences import (
     failure_of,
     gathered,
 )
-from nmt_cli.translating.answers import Answers, in_groups
+from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
 from nmt_cli.translating.kept_text import needs_no_model
+from nmt_cli.translating.line_job import LineJob, TicketedSentence
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
 from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.segments import Layout
+from nmt_cli.translating.segments import uncut
 from nmt_cli.translating.target_phrases import shown
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.wanted_output import (
@@ -35,35 +35,6 @@ from nmt_cli.translating.wanted_output import (
 )
 
 TooLong = Literal["split", "truncate", "error"]
-
-
-@dataclass(eq=False)
-class LineJob:
-    """A line prepared for the search, or why it cannot be translated; and what was found so far."""
-
-    wanted: Wanted = field(default_factory=Wanted)
-    error: str | None = None
-    layout: Layout | None = None  # of its segments; None: the line is one
-    sources: Sequence[ProtectedText] = ()  # the segments
-    parts: Sequence[Part] = ()
-    parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
-    truncated: bool = False
-    words: Sequence[str] = ()  # the leaves of the tree, if the model parses
-    sentences: Sequence[Sentence] = ()
-    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by the place of the sentence
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all its sentences have an outcome."""
-        return len(self.outcomes) == len(self.sentences)
-
-    def ticketed(self) -> list[TicketedSentence]:
-        """Return its sentences as the driver of the search takes them."""
-        return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]
-
-
-Ticket = tuple[LineJob, int]  # a line, and which of its sentences
-TicketedSentence = tuple[Ticket, Sentence]  # as the driver of the search takes it
 
 
 class LineJobs:
@@ -110,14 +81,12 @@ class LineJobs:
         job.layout = self._segmenter.layout(request, wanted)
         if wanted.protection is not None and self._answers.keep_pieces:
             raise LineError(KEEPS_PIECES)
-        segments: Sequence[str] = () if is_blank(request.text) else (request.text,)
-        job.sources = self._sources(segments if job.layout is None else job.layout.texts, wanted)
         if self._words_of is not None:
-            job.words = [word for source in job.sources for word in self._words_of(source.text)]
-            job.sources = [ProtectedText(" ".join(job.words))] if job.words else []
+            job.words = [word for text in job.layout.texts for word in self._words_of(text)]
+            job.layout = uncut(" ".join(job.words))
+        job.sources = self._sources(job.layout.texts, wanted)
         of_each = [self._parts(job, source) for source in job.sources]
-        if job.layout is not None:
-            job.parts_of_each = list(map(len, of_each))
+        job.parts_of_each = list(map(len, of_each))
         job.parts = [part for parts in of_each for part in parts]
         if len(job.parts) > 1 and wanted.required:
             raise LineError(NO_SENTENCE if len(job.sources) > 1 else NO_PLACE)
@@ -155,7 +124,7 @@ class LineJobs:
         if job.error is not None:
             raise LineError(job.error)
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
-        are_samples = len(outcomes) > len(job.parts)
+        are_samples = self._outputs.sampling is not None
         if are_samples:
             outcomes = gathered(outcomes, job.wanted.n_best)
         found = list[tuple[Hypothesis, ...]]()
@@ -166,29 +135,10 @@ class LineJobs:
                 raise outcome.bug
             else:
                 raise LineError(self._reason(outcome, job.wanted))
-        if not found:
-            return self._answers.without_model(job.layout, job.sources, job.wanted)
+        translation = self._answers.answer(job, found, are_samples=are_samples)
         drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
-        translation = self._translation(job, found, are_samples=are_samples)
         translation = translation._replace(drops_invisible=drops)
         return strict(translation) if job.wanted.is_strict else translation
-
-    def _translation(
-        self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]], *, are_samples: bool
-    ) -> Translation:
-        wanted, truncated = job.wanted, job.truncated
-        if job.layout is None:
-            return self._answers.joined(
-                job.parts, job.words, found, wanted, job.sources, truncated=truncated
-            )
-        of_each = in_groups(job.parts, job.parts_of_each), in_groups(found, job.parts_of_each)
-        return self._answers.of_segments(
-            (job.layout, job.sources),
-            *of_each,
-            wanted,
-            truncated=truncated,
-            are_samples=are_samples,
-        )
 
     def without_copies(self, job: LineJob) -> list[TicketedSentence]:
         """Return the sentences that have no output with what is to be copied, now without that."""
@@ -222,14 +172,9 @@ class LineJobs:
         """Return the sentences for the parts of a line, with the terms in them."""
         parts = [part._replace(text=self._answers.known_text(part.text)) for part in job.parts]
         words = job.words if len(parts) == 1 and not job.truncated else ()
-        return self._outputs.sentences(parts, words, job.wanted, self._need_units(job))
-
-    def _need_units(self, job: LineJob) -> list[bool]:
-        """Return which parts of a line need what the units of their outputs attend to."""
-        if job.layout is None:
-            return []
         of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
-        return [need for need, number in of_segments for _ in range(number)]
+        need_units = [need for need, number in of_segments for _ in range(number)]
+        return self._outputs.sentences(parts, words, job.wanted, need_units)
 
     def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(self._answers.known_text(text))

@@ -24,7 +24,7 @@ from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Cause, Failure, SentencePair, failure_of
 from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
-from nmt_cli.translating.encoded_texts import KnownText, encode_each
+from nmt_cli.translating.encoded_texts import KnownText
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -124,24 +124,13 @@ class Rescorer:
 
         Raises LinesFailedError for a bug; its line numbers count ``num_before`` lines more.
         """
-        results: dict[int, Rescored] = {}
-        texts: dict[int, tuple[str, str]] = {}
-        for number, (source, target) in enumerate(pairs, num_before):
-            try:
-                text = self._texts(source, target)
-            except UserError as error:
-                results[number] = Rescored(error=str(error).rstrip("."))
+        results, encoded = dict[int, Rescored](), dict[int, SentencePair]()
+        for number, pair in enumerate(pairs, num_before):
+            read = self._read(number, *pair)
+            if isinstance(read, SentencePair):
+                encoded[number] = read
             else:
-                if is_blank(source):
-                    results[number] = Rescored()
-                else:
-                    texts[number] = text
-        encoded: dict[int, SentencePair] = {}
-        for number, pair in self._encoded(texts).items():
-            if isinstance(pair, SentencePair):
-                encoded[number] = pair
-            else:
-                results[number] = pair
+                results[number] = read
         for number, outcome in sorted(self._outcomes(encoded), key=itemgetter(0)):
             if isinstance(outcome, Rescored):
                 results[number] = outcome
@@ -150,6 +139,39 @@ class Rescorer:
             else:
                 results[number] = Rescored(error=outcome.reason)
         return [results[number] for number in sorted(results)]
+
+    def _read(self, number: int, source: str, target: str) -> SentencePair | Rescored:
+        """Return the tokens of a pair, or its result if the model reads nothing."""
+        try:
+            return self._encoded(source, target)
+        except Exception as error:
+            if (failure := failure_of(error)) is not None:
+                return Rescored(error=failure.reason)
+            if isinstance(error, UserError):
+                return Rescored(error=str(error).rstrip("."))
+            raise LinesFailedError(number, number) from error
+
+    def _encoded(self, source: str, target: str) -> SentencePair | Rescored:
+        for line in (source, target):
+            if (reason := why_not_unicode(line)) is not None:
+                return Rescored(error=reason)
+        if is_blank(source):
+            return Rescored()
+        form, source = self._settings.trees, self._known_text(source)
+        if form is not None:
+            words, spaced = words_of(one_line(source)), self._settings.text.type == "whitespace"
+            source, target = " ".join(words), linearized(target, len(words), form, spaced=spaced)
+        pair = SentencePair(
+            self._tokenizer.encode(source, "source"), self._tokenizer.encode(target, "target")
+        )
+        for side, tokens in zip(SIDES, (pair.source, pair.target), strict=True):
+            if len(tokens) > self._limits[side]:
+                return Rescored(
+                    error=f"its {side} has {len(tokens):,} pieces, the model takes "
+                    f"{self._limits[side]:,}"
+                )
+        # Translating takes a text without pieces for blank.
+        return pair if pair.source or form is not None else Rescored()
 
     def _outcomes(
         self, pairs: Mapping[int, SentencePair]
@@ -191,59 +213,6 @@ class Rescorer:
             elif failure.cause is Cause.NO_MEMORY:
                 self._size.lower_to(half * _tokens_of(pairs[0][1]))
         return outcomes
-
-    def _texts(self, source: str, target: str) -> tuple[str, str]:
-        """Return the two texts that the model reads. Raises UserError if it cannot read them."""
-        for line in (source, target):
-            if (error := why_not_unicode(line)) is not None:
-                raise UserError(error)
-        form, source = self._settings.trees, self._known_text(source)
-        if form is None or is_blank(source):
-            return source, target
-        words = words_of(one_line(source))
-        spaced = self._settings.text.type == "whitespace"
-        return " ".join(words), linearized(target, len(words), form, spaced=spaced)
-
-    def _encoded(self, texts: Mapping[int, tuple[str, str]]) -> dict[int, SentencePair | Rescored]:
-        """Return the tokens of each pair, or its result if the model reads nothing."""
-        sides: list[list[list[int] | Failure]] = []
-        for place, side in enumerate(SIDES):
-            of_side = [pair[place] for pair in texts.values()]
-            try:
-                sides.append(encode_each(self._tokenizer, of_side, side))
-            except Exception as error:
-                number = self._first_failing(texts, place)
-                raise LinesFailedError(number, number) from error
-        return {
-            number: self._pair(source, target)
-            for number, source, target in zip(texts, *sides, strict=True)
-        }
-
-    def _first_failing(self, texts: Mapping[int, tuple[str, str]], side: int) -> int:
-        """Return the number of the first text with which encoding this side meets a bug."""
-        for number, pair in texts.items():
-            try:
-                encode_each(self._tokenizer, [pair[side]], SIDES[side])
-            except Exception:
-                return number
-        return min(texts)
-
-    def _pair(
-        self, source: list[int] | Failure, target: list[int] | Failure
-    ) -> SentencePair | Rescored:
-        if isinstance(source, Failure):
-            return Rescored(error=source.reason)
-        if isinstance(target, Failure):
-            return Rescored(error=target.reason)
-        for side, tokens in zip(SIDES, (source, target), strict=True):
-            if len(tokens) > self._limits[side]:
-                return Rescored(
-                    error=f"its {side} has {len(tokens):,} pieces, the model takes "
-                    f"{self._limits[side]:,}"
-                )
-        if not source and self._settings.trees is None:
-            return Rescored()  # as translate takes such a line for blank
-        return SentencePair(source, target)
 
     def _rescored(self, pair: SentencePair, scores: Sequence[float]) -> Rescored:
         total = sum(scores)

@@ -14,7 +14,7 @@ from nmt_cli.translating.answers import AnswerOptions
 from nmt_cli.translating.kept_text import begins_with_mark, knows_letters, with_marks
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.segments import Layout, Segments, sentences, whole
+from nmt_cli.translating.segments import Segments, sentences, uncut, whole
 
 if TYPE_CHECKING:
     from nmt_cli.translating.markup.blocks import Markup
@@ -64,8 +64,8 @@ class Segmenter:
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
 
-    def layout(self, request: Request, wanted: Wanted) -> Layout | None:
-        """Return the segments of a line; None if it is one segment as it is, or nothing is seen.
+    def layout(self, request: Request, wanted: Wanted) -> Segments:
+        """Return the segments of a line.
 
         No segment ends within protected text. List marks are no segments if what is ``wanted``
         needs the model for all text. Raises LineError if the line cannot be cut.
@@ -82,7 +82,7 @@ class Segmenter:
         has_mark = keeps_marks and begins_with_mark(request.text, self._language)
         is_unseen = is_blank(request.text) and not request.text.isspace()
         if markup is None and (is_unseen or not (split or has_mark)):
-            return None
+            return uncut(request.text)
         try:
             cut = self._cutter(
                 is_split=split, is_markup=markup is not None, protection=wanted.protection

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.files.lines import INVISIBLE, is_blank
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.protection import Protection
+
+if TYPE_CHECKING:
+    from nmt_cli.parsing.repair import Repairs
 
 PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
 BLANKS = re.compile(rf"[\s{INVISIBLE}]*")
@@ -55,45 +59,25 @@ class Output(NamedTuple):
 
     text: str
     spans: Sequence[Span] = ()  # of its words, in order, where they are asked for
+    repairs: Repairs | None = None  # what made it a tree; only if the model parses
 
 
-class Layout(Protocol):
-    """The segments of a line, and how the line is put together from their translations."""
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """The segments."""
-        ...
-
-    @property
-    def separators(self) -> Iterable[str]:
-        """What is before each segment; words go on where it has no white space."""
-        ...
-
-    @property
-    def need_spans(self) -> Sequence[bool]:
-        """Which of the segments need the spans of their words."""
-        ...
-
-    def filled(self, outputs: Sequence[Output]) -> str:
-        """Return the line with the translation of each segment in its place."""
-        ...
-
-
-class Segments(NamedTuple):
+@dataclass
+class Segments:
     """The segments of a line, and the text around them, which stays as it is."""
 
     texts: Sequence[str]
     gaps: Sequence[str]  # before, between and after the segments: one more than there are segments
+    is_cut: bool = True  # whether what is between segments may hold line ends
 
     @property
-    def separators(self) -> Iterable[str]:
-        """What is before each segment."""
+    def separators(self) -> Sequence[str]:
+        """What is before each segment; words go on where it has no white space."""
         return self.gaps[:-1]
 
     @property
     def need_spans(self) -> Sequence[bool]:
-        """Which of the segments need the spans of their words: none."""
+        """Which of the segments need the spans of their words."""
         return [False] * len(self.texts)
 
     def filled(self, outputs: Sequence[Output]) -> str:
@@ -102,6 +86,12 @@ class Segments(NamedTuple):
         for output, gap in zip(outputs, self.gaps[1:], strict=True):
             filled += [output.text, gap]
         return "".join(filled)
+
+
+def uncut(text: str) -> Segments:
+    """Return a line as one segment, or as none if it is blank; nothing around it stays."""
+    texts = [] if is_blank(text) else [text]
+    return Segments(texts, [""] * (len(texts) + 1), is_cut=False)
 
 
 def whole(text: str) -> Segments:

@@ -17,7 +17,7 @@ from nmt_cli.translating import segments
 from nmt_cli.translating.answers import Ranked, best_sums
 from nmt_cli.translating.request import Constraints, Request
 from nmt_cli.translating.segmenter import LANGUAGE_MISSING
-from nmt_cli.translating.segments import Output, sentences
+from nmt_cli.translating.segments import Output, Segments, sentences
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.wanted_output import NO_SENTENCE
 from tests import fake_models
@@ -156,7 +156,7 @@ def test_a_text_that_is_changed_or_refused_is_one_segment(monkeypatch, segment):
     import sentencex
 
     monkeypatch.setattr(sentencex, "segment", segment)
-    assert sentences(" One. Two. ", "en") == (["One. Two."], [" ", " "])
+    assert sentences(" One. Two. ", "en") == Segments(["One. Two."], [" ", " "])
 
 
 def test_ten_thousand_sentences_of_one_line(monkeypatch):

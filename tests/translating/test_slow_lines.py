@@ -2,7 +2,7 @@
 
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.continuous_search import SlowLines
-from nmt_cli.translating.line_jobs import LineJob
+from nmt_cli.translating.line_job import LineJob
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.wanted_output import Wanted
 

@@ -41,22 +41,29 @@ class _Interval(NamedTuple):
     of: Inline
 
 
-class MarkupSegments:
+class MarkupSegments(Segments):
     """The segments of markup: those of each block of text, and what is between the blocks."""
 
     def __init__(self, text: str, markup: Markup, cut: Callable[[str], Segments]) -> None:
         self._parts, self._markup = blocks_of(text, markup), markup
         self._of_blocks = list[Segments]()
-        self.texts, self.separators, self.need_spans = list[str](), list[str](), list[bool]()
+        self._need_spans = list[bool]()
+        texts, separators = list[str](), list[str]()
         for block in self._parts:
             if isinstance(block, str):
                 continue
             of_block = block.text.translate(SPACES) if markup == "html" else block.text
             segments = cut(of_block)
             self._of_blocks.append(segments)
-            self.texts += segments.texts
-            self.separators += [" ", *list(segments.separators)[1:]]
-            self.need_spans += [bool(block.root.children)] * len(segments.texts)
+            texts += segments.texts
+            separators += [" ", *segments.separators[1:]]
+            self._need_spans += [bool(block.root.children)] * len(segments.texts)
+        super().__init__(texts, [*separators, ""])
+
+    @property
+    def need_spans(self) -> Sequence[bool]:
+        """Which of the segments need the spans of their words: those with inline elements."""
+        return self._need_spans
 
     def filled(self, outputs: Sequence[Output]) -> str:
         """Return the markup with the translation of each segment in its place."""
