@@ -2,17 +2,21 @@
 
 from pathlib import Path
 
+from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.folders import EXPORT, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2
-from nmt_cli.interchange.export_format import CARD, write_export
+from nmt_cli.interchange.export_format import CARD, EXACT, model_card
+from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.interchange.huggingface import exporter as huggingface
+from nmt_cli.interchange.verification import verification_texts
+from nmt_cli.interchange.verification import verify as compared
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.model_directory import load_model
 
-FORMATS = {each.name: each for each in (ctranslate2.FORMAT, huggingface.FORMAT)}
+FORMATS = {"ctranslate2": ctranslate2.FORMAT, "huggingface": huggingface.FORMAT}
 
 
 def run(  # noqa: PLR0913 - the options of a command are its parameters
@@ -40,15 +44,24 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     set_num_threads(threads)
     refuse_output(output, EXPORT, "an export", force=force)
     with claimed(output, "--output"):
-        verification = write_export(
-            chosen,
-            load_model(model),
-            output,
-            quantization=quantization,
-            verify_on=verify,
-            sentences=sentences,
-            replace=force,
-        )
+        loaded = load_model(model)
+        exported = ExportedModel.of(loaded)
+        if reasons := list(chosen.reasons_against(exported)):
+            raise UserError(
+                f"{loaded.path} cannot be exported to {chosen.program}: {'; '.join(reasons)}."
+            )
+        texts = verification_texts(loaded, sentences, verify) if verify else []
+        verification = None
+        with directory_appearing_whole(output, replace=force) as partial:
+            folder = partial.path
+            chosen.write(exported, folder, quantization)
+            chosen.write_tokenizer(loaded, folder)
+            if texts:
+                engine = chosen.engine(folder, exported)
+                verification = compared(loaded, engine, texts, is_exact=quantization == EXACT)
+            card = model_card(exported, chosen.card(exported), quantization, verification)
+            (folder / CARD).write_text(card, encoding="utf-8")
+            partial.facts.update(kind=EXPORT, format=output_format, quantization=quantization)
     if verification is None:
         logs.warning("the export was not verified (--verify 0).")
     else:

@@ -8,7 +8,7 @@ from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.interchange.ctranslate2.argos import is_package
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
-from nmt_cli.interchange.fairseq.files import is_checkpoint as is_fairseq
+from nmt_cli.interchange.fairseq.files import KNOWN_BY as FAIRSEQ
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import NO_FILES, TextFiles, read_config
 from nmt_cli.interchange.huggingface.importer import import_huggingface
@@ -18,8 +18,9 @@ from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.interchange.opennmt.eole import WEIGHTS as EOLE
 from nmt_cli.interchange.opennmt.eole import import_eole
+from nmt_cli.interchange.opennmt.importer import KNOWN_BY as OPENNMT
 from nmt_cli.interchange.opennmt.importer import import_opennmt
-from nmt_cli.interchange.opennmt.importer import is_checkpoint as is_opennmt
+from nmt_cli.interchange.pickled_tensors import holds
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command, missing_hint
@@ -88,11 +89,11 @@ def program_of(path: Path) -> str:
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     found = {
         "ctranslate2": (path / CTRANSLATE2_MODEL).is_file() or is_package(path),
-        "fairseq": is_fairseq(path),
+        "fairseq": holds(path, FAIRSEQ),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
         "eole": (path / EOLE).is_file(),
-        "opennmt-py": is_opennmt(path),
+        "opennmt-py": path.is_file() and holds(path, OPENNMT),
     }
     names = [name for name, is_there in found.items() if is_there]
     if len(names) == 1:

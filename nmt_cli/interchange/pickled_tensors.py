@@ -9,6 +9,7 @@ file.
 
 import pickle
 import pickletools
+import struct
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,6 +154,8 @@ NAMES = frozenset(
 # Opcodes of pickle that find a function otherwise than by a name in the file, or call it.
 OTHER_CALLS = {"STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX"}
 PROTOCOL = 2  # of the pickles that torch writes
+SUFFIX = ".pt"  # of checkpoints
+START = 4 << 20  # bytes of an older file, which begins with its pickle
 LONGEST = 200  # characters of names in a message
 LARGEST_PICKLE = 50 << 20  # bytes of the part without the numbers
 SAFER = "load it where you trust it, and save it as model.safetensors"
@@ -212,7 +215,26 @@ def tensors_by_name(found: Any, path: Path) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in found.items()}
 
 
-def content_of_pickle(path: Path) -> bytes:
+def holds(path: Path, known_by: bytes) -> bool:
+    """Return whether ``known_by`` is in the pickle of a file *.pt, or of one in a folder.
+
+    Of a file that is not of torch 1.6 or later, only the start is read.
+    """
+    paths = path.glob(f"*{SUFFIX}") if path.is_dir() else [path]
+    return any(known_by in _start_of(each) for each in paths if each.suffix == SUFFIX)
+
+
+def _start_of(path: Path) -> bytes:
+    try:
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as stream:
+                return stream.read(START)
+        return _content_of_pickle(path)
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, struct.error):
+        return b""
+
+
+def _content_of_pickle(path: Path) -> bytes:
     """Return the pickle in a file. Raises BadZipFile or ValueError if torch did not write it."""
     with zipfile.ZipFile(path) as file:
         entries = file.infolist()
@@ -226,7 +248,7 @@ def content_of_pickle(path: Path) -> bytes:
 
 def _calls(path: Path) -> Iterator[str]:
     """Yield the names of functions in a file. Raises ValueError if it is damaged."""
-    content = content_of_pickle(path)
+    content = _content_of_pickle(path)
     if BYTES.replace(" ", "\n").encode() in content:
         _refuse_large_bytes(content)
     refuse_copies(content)

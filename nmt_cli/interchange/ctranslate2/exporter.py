@@ -7,7 +7,7 @@ of the attention to the encoder's output.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +40,16 @@ def _names_of_stack(side: str) -> StackNames:
         linears = [f"{name}/linear_{number}/{{}}" for number in range(num_inputs + 1)]
         return [*linears, f"{name}/layer_norm/{{}}"]
 
+    def norm(name: str) -> Pair:
+        return Pair(f"{side}/{name}/gamma", f"{side}/{name}/beta")
+
     memory = attention("attention", 2) if side == "decoder" else []
     feed_forward = "ffn/linear_0/{}", "ffn/linear_1/{}", "ffn/layer_norm/{}"
     return StackNames(
         f"{side}/layer_{{}}/",
         parts_of_layer(attention("self_attention", 1), memory, *feed_forward),
-        last_norm=Pair(f"{side}/layer_norm/gamma", f"{side}/layer_norm/beta"),
-        embedding_norm=Pair(
-            f"{side}/layernorm_embedding/gamma", f"{side}/layernorm_embedding/beta"
-        ),
+        last_norm=norm("layer_norm"),
+        embedding_norm=norm("layernorm_embedding"),
         norm=Pair("gamma", "beta"),
     )
 
@@ -99,11 +100,6 @@ QUANTIZATIONS = (
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
 
 
-def reasons_against(model: ExportedModel) -> Iterator[str]:
-    """Yield the reasons why CTranslate2 cannot compute what the model computes."""
-    yield from keys_not_exported(model.settings.architecture)
-
-
 def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = EXACT) -> None:
     """Write the model and its vocabulary into ``folder``, which exists.
 
@@ -112,23 +108,21 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = EX
     with importing("ctranslate2", "models are exported to CTranslate2"):
         from ctranslate2.specs import common_spec, model_spec, transformer_spec
     architecture = model.settings.architecture
-    kinds = (
-        (transformer_spec.TransformerEncoderSpec, architecture.encoder),
-        (transformer_spec.TransformerDecoderSpec, architecture.decoder),
-    )
-    spec: Any = transformer_spec.TransformerSpec(
-        *(
-            kind(
-                shape.num_layers,
-                shape.num_heads,
-                pre_norm=architecture.norm == "pre",
-                activation=common_spec.Activation[ACTIVATIONS[architecture.activation]],
-                layernorm_embedding=architecture.embedding_norm,
-                head_dim=head_width(shape, architecture.d_model),
-            )
-            for kind, shape in kinds
+    specs = (
+        kind(
+            shape.num_layers,
+            shape.num_heads,
+            pre_norm=architecture.norm == "pre",
+            activation=common_spec.Activation[ACTIVATIONS[architecture.activation]],
+            layernorm_embedding=architecture.embedding_norm,
+            head_dim=head_width(shape, architecture.d_model),
+        )
+        for kind, shape in (
+            (transformer_spec.TransformerEncoderSpec, architecture.encoder),
+            (transformer_spec.TransformerDecoderSpec, architecture.decoder),
         )
     )
+    spec: Any = transformer_spec.TransformerSpec(*specs)
     for name, array in ctranslate2_variables(model).items():
         scope, _, attribute = name.rpartition("/")
         # A copy, because quantization may overwrite it.
@@ -322,10 +316,9 @@ def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:
 
 
 FORMAT = Format(
-    "ctranslate2",
     "CTranslate2",
     QUANTIZATIONS,
-    reasons_against,
+    lambda model: keys_not_exported(model.settings.architecture),
     write_ctranslate2,
     write_tokenizer,
     CTranslate2Engine,

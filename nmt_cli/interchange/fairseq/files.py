@@ -3,8 +3,6 @@
 Nothing in the files is executed.
 """
 
-import struct
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,9 +14,9 @@ from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.interchange.files import Array, TextFiles, as_fp32
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
+    SUFFIX,
     Inert,
     StandIns,
-    content_of_pickle,
     inert_mapping,
     members,
     read_pickle,
@@ -33,9 +31,7 @@ from nmt_cli.interchange.vocabularies import (
 )
 from nmt_cli.messages.errors import DamagedError, UserError
 
-SUFFIX = ".pt"
 KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers
-START = 4 << 20  # bytes of an older file, which begins with its pickle
 REMEDY = (
     "load it with fairseq where you trust it, and save its cfg (or args) and its model alone, with "
     "torch.save of torch 1.6 or later"
@@ -90,23 +86,6 @@ def find_checkpoint(path: Path) -> Path:
             f"{path} must hold one checkpoint *{SUFFIX}, but holds {what}; name the file to import."
         )
     return found[0]
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Return whether ``path`` is a checkpoint of fairseq's Transformer, or a folder with some."""
-    paths = path.glob(f"*{SUFFIX}") if path.is_dir() else [path]
-    return any(KNOWN_BY in _pickle_of(each) for each in paths if each.suffix == SUFFIX)
-
-
-def _pickle_of(path: Path) -> bytes:
-    """Return the pickle in a file, or the start of a file that is not of torch 1.6 or later."""
-    try:
-        if not zipfile.is_zipfile(path):
-            with path.open("rb") as stream:
-                return stream.read(START)
-        return content_of_pickle(path)
-    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, struct.error):
-        return b""
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

@@ -48,45 +48,45 @@ CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneratio
 
 def reasons_against(model: ExportedModel) -> Iterator[str]:
     """Yield the reasons why no class of transformers computes what the model computes."""
-    architecture = model.settings.architecture
-    yield from keys_not_exported(architecture)
-    yield from _options_without_a_class(architecture)
-    yield from _heads_without_a_class(architecture)
-    if model.has_two_vocabularies and not (is_marian(model) and model.has_two_spms):
-        yield "a vocabulary of the source's own needs post-norm and two SentencePiece models"
-    if not architecture.source_eos:
-        yield "its tokenizer would add </s> to the source"
-    if model.settings.text.type != "sentencepiece":
-        yield "no tokenizer reads text that is in pieces already"
+    ours, is_cut = model.settings.architecture, model.settings.text.type == "sentencepiece"
+    yield from keys_not_exported(ours)
+    positions = (ours.positions, ours.sinusoid_frequencies, ours.first_position)
+    own = ours.source_vocabulary_size is not None
     codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
-    if codes and not model.has_two_spms:
-        yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
+    refused = [
+        (
+            is_marian(model) and positions != ("sinusoidal", "paper", 0),
+            "no class has post-norm and other positions than the paper's",
+        ),
+        (ours.norm_epsilon != EPSILON, f"norm_epsilon {ours.norm_epsilon:g} is not {EPSILON:g}"),
+        (ours.embedding_norm, "no class has embedding_norm"),
+        (
+            own and has_pad(model),
+            "no class has both decoder_start zeros and a vocabulary of the source's own",
+        ),
+        *_heads_without_a_class(ours),
+        (
+            own and not (is_marian(model) and model.has_two_spms),
+            "a vocabulary of the source's own needs post-norm and two SentencePiece models",
+        ),
+        (not ours.source_eos, "its tokenizer would add </s> to the source"),
+        (not is_cut, "no tokenizer reads text that is in pieces already"),
+        (
+            bool(codes) and not model.has_two_spms,
+            f"its tokenizer would cut language codes such as {''.join(codes[:1])} off the text",
+        ),
+    ]
+    yield from (reason for holds, reason in refused if holds)
 
 
-def _options_without_a_class(architecture: ModelShape) -> Iterator[str]:
-    if architecture.norm == "post" and not _has_papers_positions(architecture):
-        yield "no class has post-norm and other positions than the paper's"
-    if architecture.norm_epsilon != EPSILON:
-        yield f"norm_epsilon {architecture.norm_epsilon:g} is not {EPSILON:g}"
-    if architecture.embedding_norm:
-        yield "no class has embedding_norm"
-    if architecture.decoder_start == "zeros" and architecture.source_vocabulary_size is not None:
-        yield "no class has both decoder_start zeros and a vocabulary of the source's own"
-
-
-def _heads_without_a_class(architecture: ModelShape) -> Iterator[str]:
-    for shape in dict.fromkeys((architecture.encoder, architecture.decoder)):
+def _heads_without_a_class(ours: ModelShape) -> Iterator[tuple[bool, str]]:
+    for shape in dict.fromkeys((ours.encoder, ours.decoder)):
         heads = shape.num_heads
-        if architecture.d_model % heads:
-            yield f"num_heads {heads:,} does not divide d_model {architecture.d_model:,}"
+        text = f"num_heads {heads:,} does not divide d_model {ours.d_model:,}"
+        yield ours.d_model % heads > 0, text
         for name, width in {"d_k": shape.key_width, "d_v": shape.value_width}.items():
-            if width * heads > architecture.d_model:
-                yield f"{name} {width:,} is more than d_model / num_heads {heads:,}"
-
-
-def _has_papers_positions(architecture: ModelShape) -> bool:
-    is_paper = architecture.sinusoid_frequencies == "paper" and architecture.first_position == 0
-    return architecture.positions == "sinusoidal" and is_paper
+            text = f"{name} {width:,} is more than d_model / num_heads {heads:,}"
+            yield width * heads > ours.d_model, text
 
 
 def write_huggingface(model: ExportedModel, folder: Path, quantization: str = EXACT) -> None:
@@ -152,15 +152,11 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
     architecture = model.settings.architecture
     kind = "marian" if is_marian(model) else "pegasus"
     tied = architecture.tied_embeddings
-    sides = {
-        f"{side}_{name}": value
-        for side, shape in (("encoder", architecture.encoder), ("decoder", architecture.decoder))
-        for name, value in {
-            "layers": shape.num_layers,
-            "attention_heads": shape.num_heads,
-            "ffn_dim": shape.d_ff,
-        }.items()
-    }
+    sides: dict[str, int] = {}
+    for side, shape in (("encoder", architecture.encoder), ("decoder", architecture.decoder)):
+        sides[f"{side}_layers"] = shape.num_layers
+        sides[f"{side}_attention_heads"] = shape.num_heads
+        sides[f"{side}_ffn_dim"] = shape.d_ff
     config = {
         "architectures": [CLASSES[kind]],
         "model_type": kind,
@@ -310,7 +306,6 @@ class HuggingFaceEngine:
 
 
 FORMAT = Format(
-    "huggingface",
     "Hugging Face",
     QUANTIZATIONS,
     reasons_against,

@@ -3,7 +3,6 @@
 Its sources have no mark of the end.
 """
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -22,9 +21,9 @@ from nmt_cli.interchange.opennmt.model import (
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing
 from nmt_cli.interchange.pickled_tensors import (
     LARGEST_PICKLE,
+    SUFFIX,
     Inert,
     StandIns,
-    content_of_pickle,
     read_pickle,
     tensors_by_name,
 )
@@ -146,7 +145,6 @@ NAMES = Names(
     stacks={side: _names_of_stack(side) for side in SIDES},
 )
 
-SUFFIX = ".pt"
 KNOWN_BY = b"pos_ffn_activation_fn"  # an option of its Transformers, which no other program has
 REMEDY = "load it with OpenNMT-py where you trust it, and save it with OpenNMT-py 3"
 OPTION_TYPES = (str, int, float, bool, list, type(None))  # the types of options that are of use
@@ -160,14 +158,6 @@ class Checkpoint(NamedTuple):
     options: Mapping[str, Any]
     vocabulary: Mapping[str, Any]
     tensors: Mapping[str, Array]
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Return whether ``path`` is a checkpoint of OpenNMT-py's Transformer."""
-    try:
-        return path.suffix == SUFFIX and path.is_file() and KNOWN_BY in content_of_pickle(path)
-    except (OSError, zipfile.BadZipFile, ValueError):
-        return False
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
