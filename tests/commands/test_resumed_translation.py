@@ -199,7 +199,7 @@ def test_the_same_text_on_stdin_is_read_and_skipped(translate, source, again):
     assert Path("out").read_bytes() == expected_text()
 
 
-@pytest.mark.parametrize("name", ["out", "out.partial", "out.partial.json", ".made-out.json"])
+@pytest.mark.parametrize("name", ["out", "out.partial", ".made-out.json"])
 def test_the_text_is_never_replaced_by_its_own_translation(translate, name):
     text = Path("in").rename(name).read_bytes()
     result = translate("--output", "out", "--force", source=("--input", name))
@@ -396,8 +396,7 @@ def test_a_kill_never_makes_an_old_output_look_like_the_new_one(translate, monke
     for kill_at in range(1, 100):
         _, _, old = finished(translate, "--format", "tsv", "--force")
         status = in_a_process(lambda: translate("--output", "out", "--force"), kill_at)
-        for rest in ("out.partial", "out.partial.json"):
-            Path(rest).unlink(missing_ok=True)  # as a user may do
+        Path("out.partial").unlink(missing_ok=True)  # as a user may do
         result = translate("--output", "out", "--resume")
         assert result.exit_code in (0, 1)
         is_new = Path("out").read_bytes() != old
@@ -413,7 +412,7 @@ def test_without_a_finished_line_other_options_are_refused_too(translate, monkey
     with monkeypatch.context() as patch:
         patch.setattr(ResumableOutput, "remove", lambda _: None)  # as if it had been killed
         assert translate("--output", "out", "--beam-size", "4").exit_code == 130
-    assert files_here() == ["in", "out.partial", "out.partial.json"]
+    assert files_here() == [".made-out.json", "in", "out.partial"]
     WindowTranslator.interrupts_at.clear()
     refused = translate("--output", "out", "--resume", "--beam-size", "5")
     assert refused.exit_code == 1
@@ -472,13 +471,13 @@ def test_files_of_other_programs_and_damaged_ones_are_not_continued(translate):
     Path("out.partial").write_bytes(output.replace(b"line 7", b"line 8"))
     assert "out.partial has changed since" in translate("--output", "out", "--resume").stderr
     Path("out.partial").write_bytes(output)
-    side_file = Path("out.partial.json")
+    side_file = Path(".made-out.json")
     record = side_file.read_text()
     changed = [record.replace(f'"{name}": ', f'"{name}": 1') for name in ("num_bytes", "count")]
     for damage in ("{", "[]", record.replace('"num_lines"', '"lines"'), *changed):
         side_file.write_text(damage)
         result = translate("--output", "out", "--resume")
-        assert "out.partial.json cannot be read: " in result.stderr
+        assert ".made-out.json cannot be read: " in result.stderr
         assert result.exit_code == 1
     side_file.write_text(record)
     assert translate("--output", "out", "--resume").exit_code == 3

@@ -1,9 +1,9 @@
 """An output file that can be continued after its translation was interrupted or killed.
 
-``FILE.partial`` holds the output so far, and ``FILE.partial.json`` records how far it may be
-trusted. The bytes of the output reach the disk before the record that counts them; what is behind
-them was written by a window that was not finished, and is cut off. At the end ``.made-FILE.json``
-gets a record of the whole output, with its checksum, and ``FILE.partial`` becomes ``FILE``.
+``FILE.partial`` holds the output so far, and ``.made-FILE.json`` records how far it may be trusted.
+The bytes of the output reach the disk before the record that counts them; what is behind them was
+written by a window that was not finished, and is cut off. At the end the record is of the whole
+output, and ``FILE.partial`` becomes ``FILE``.
 """
 
 import hashlib
@@ -23,8 +23,7 @@ from nmt_cli.commands.lines.translation_record import (
     differences,
     partial_of,
     read_record,
-    remove_record,
-    side_file_of,
+    record_of,
     text_of,
     write_record,
 )
@@ -37,6 +36,7 @@ from nmt_cli.files.atomic_files import (
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader
+from nmt_cli.files.temporary_names import remove_leftovers
 from nmt_cli.files.text_files import compressed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import (
@@ -192,16 +192,13 @@ class ResumableOutput:
         stream = self._begun()
         if not stream.tell():
             self._append(b"")  # also an empty file must be one that can be decompressed
-        if self._keeps_record:
-            # First, so that no complete output is without one. If the process is killed here, the
-            # checksum keeps it from being taken for the record of a file that is replaced.
-            assert self._record is not None
-            whole = self.progress._replace(
-                num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
-            )
-            write_record(self._path, self._record._replace(progress=whole), is_complete=True)
+        # The record comes first, so that no complete output is without one.
+        self.progress = self.progress._replace(
+            num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
+        )
+        self._save()
         publish_file(stream, self._path, replace=replace)
-        remove_record(self._path)
+        _remove_record(self._path, only_leftovers=self._keeps_record)
 
     def keep(self) -> int:
         """Keep what is finished for ``--resume``; return the number of its lines."""
@@ -285,14 +282,21 @@ def resumable_output(
 def remove_unfinished(path: Path) -> None:
     """Remove the unfinished output of ``path`` and its record, in this order."""
     partial_of(path).unlink(missing_ok=True)
-    remove_record(path)
+    _remove_record(path)
+
+
+def _remove_record(path: Path, *, only_leftovers: bool = False) -> None:
+    """Remove the record of ``path``, and what a killed process left of writing it."""
+    if not only_leftovers:
+        record_of(path).unlink(missing_ok=True)
+    remove_leftovers(path.parent, record_of(path).name)
 
 
 def _record_to_continue(
     path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
 ) -> Record | None:
     """Return the record of the unfinished output to continue; None to start anew."""
-    partial, side_file = partial_of(path), side_file_of(path)
+    partial = partial_of(path)
     if replace and not resume:
         if partial.exists():
             logs.info(f"Removing {partial}, an unfinished translation, because of --force.")
@@ -301,8 +305,8 @@ def _record_to_continue(
     record = read_record(path)
     if record is None and partial.exists():
         raise UserError(
-            f"{partial} is in the way: it cannot be continued, because its record {side_file.name} "
-            "is missing; move it away, or add --force to remove it."
+            f"{partial} is in the way: it cannot be continued, because its record "
+            f"{record_of(path).name} is missing; move it away, or add --force to remove it."
         )
     if record is None or not partial.exists():
         remove_unfinished(path)  # a process was killed after its last window

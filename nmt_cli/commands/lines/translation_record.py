@@ -1,7 +1,7 @@
-"""The records of a translation: what it was made with, how far it got, and whether it is complete.
+"""The record of a translation: what it was made with, and how far it got.
 
-``FILE.partial.json`` is beside an unfinished output, ``.made-FILE.json`` beside a complete one. The
-second name is hidden, so that patterns such as ``FILE*`` match outputs only.
+``.made-FILE.json`` is beside an output, unfinished or complete. The name is hidden, so that
+patterns such as ``FILE*`` match outputs only.
 """
 
 import hashlib
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from nmt_cli.corpus.text.shard_text import Shard
 from nmt_cli.files.atomic_files import file_appearing_whole, seal_of, sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
-from nmt_cli.files.locks import claimed
-from nmt_cli.files.temporary_names import remove_leftovers, shortened
+from nmt_cli.files.temporary_names import shortened
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
@@ -38,7 +37,7 @@ class FinishedLines(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The content of a side file."""
+    """The content of the file of a record."""
 
     made_with: dict[str, Any]  # the model, and every option that affects the output
     machine: dict[str, Any]  # what may change how ties are rounded
@@ -86,25 +85,19 @@ def partial_of(path: Path) -> Path:
     return path.with_name(f"{shortened(path.name)}.partial")
 
 
-def side_file_of(path: Path) -> Path:
-    """Return the name of the side file of the unfinished output of ``path``."""
-    return path.with_name(f"{partial_of(path).name}.json")
-
-
-def finished_record_of(path: Path) -> Path:
-    """Return the name of the record of the complete output ``path``."""
+def record_of(path: Path) -> Path:
+    """Return the name of the record of the output ``path``."""
     return path.with_name(f".made-{shortened(path.name)}.json")
 
 
-def read_record(path: Path, *, is_complete: bool = False) -> Record | None:
+def read_record(path: Path) -> Record | None:
     """Return the record of the output ``path``, complete or unfinished; None if there is none.
 
-    If the checksums of the output differ, the record of a complete one belongs to another file of
-    this name. Raises DamagedError if the record cannot be read.
+    If the checksums of the output differ, the record belongs to another file of this name. Raises
+    DamagedError if the record cannot be read.
     """
-    side_file = finished_record_of(path) if is_complete else side_file_of(path)
     try:
-        fields = json.loads(side_file.read_bytes())
+        fields = json.loads(record_of(path).read_bytes())
         if fields["version"] != VERSION:
             raise ValueError(f"its version is {fields['version']}, not {VERSION}")
         if fields.pop("sha256") != seal_of(fields):
@@ -114,30 +107,22 @@ def read_record(path: Path, *, is_complete: bool = False) -> Record | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        remedy = f"Remove it and {partial_of(path).name}, or start anew with --force."
-        if is_complete:
-            remedy = "Give --force instead of --resume to start anew."
-        raise DamagedError(f"{side_file} cannot be read: {error}. {remedy}") from None
+        raise DamagedError(
+            f"{record_of(path)} cannot be read: {error}. Give --force instead of --resume to start "
+            "anew."
+        ) from None
 
 
-def write_record(path: Path, record: Record, *, is_complete: bool = False) -> None:
+def write_record(path: Path, record: Record) -> None:
     """Replace the record of ``path``; after a power loss it is the old or the new one."""
-    side_file = finished_record_of(path) if is_complete else side_file_of(path)
     fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
     fields["sha256"] = seal_of(fields)
-    with file_appearing_whole(side_file, replace=True) as stream:
+    with file_appearing_whole(record_of(path), replace=True) as stream:
         stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
-def remove_record(path: Path) -> None:
-    """Remove the side file of ``path``, and what a killed process left beside it."""
-    side_file_of(path).unlink(missing_ok=True)
-    for side_file in (side_file_of(path), finished_record_of(path)):
-        remove_leftovers(path.parent, side_file.name)
-
-
 def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``facts`` as they look when they were read from a side file.
+    """Return ``facts`` as they look when they were read from a record.
 
     A named tuple becomes a fact for each of its fields. Facts that are None, False or empty are
     left out, so that a record of an older version, which lacks a newer option, equals one that does
@@ -184,15 +169,8 @@ def _shown_phrase(phrase: object) -> str:
 
 
 def is_finished(path: Path) -> bool:
-    """Return whether ``path`` is there and no unfinished output of it.
-
-    If a process was killed after it gave the file its name, what it left is removed.
-    """
-    if not path.is_file() or partial_of(path).exists():
-        return False
-    with claimed(path, "--output"):
-        remove_record(path)
-    return True
+    """Return whether ``path`` is there and no unfinished output of it."""
+    return path.is_file() and not partial_of(path).exists()
 
 
 def fingerprints(models: Sequence[Path]) -> str:
@@ -215,10 +193,10 @@ def refuse_other(
     ``made_with`` are the other options that affect the output. ``asked`` are device and precision
     as the user gave them; "auto" stands for what was used.
     """
-    record = read_record(path, is_complete=True)
+    record = read_record(path)
     if record is None:
         _refuse(
-            f"{path} is complete, but {finished_record_of(path)}, the record of the model, the "
+            f"{path} is complete, but {record_of(path)}, the record of the model, the "
             "input and the options it was made with, is missing."
         )
     used = {
