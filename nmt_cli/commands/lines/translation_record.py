@@ -18,7 +18,6 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import find_model
 
 VERSION = 2
 SHOWN_OF_A_HASH = 12
@@ -178,6 +177,9 @@ def fingerprints(models: Sequence[Path]) -> str:
 
     Raises UserError if one is missing.
     """
+    # It imports numpy, which a command whose workers translate does not need.
+    from nmt_cli.model_directory import find_model
+
     return " ".join(find_model(path).fingerprint for path in models)
 
 
