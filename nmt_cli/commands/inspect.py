@@ -114,10 +114,10 @@ def _layers(config: ModelShape) -> str:
         f"layers of width {config.d_model:,} (feed-forward {shape.d_ff:,}), "
         f"{counted(shape.num_heads, 'head')} with keys of {shape.key_width:,} and values of "
         f"{shape.value_width:,}"
-        for shape in (config.encoder, config.decoder)
+        for shape in (config.encoder_shape, config.decoder_shape)
     )
     between = " + " if encoder == decoder else f" {encoder} + "
-    return f"{config.encoder.num_layers}{between}{config.decoder.num_layers} {decoder}"
+    return f"{config.encoder_shape.num_layers}{between}{config.decoder_shape.num_layers} {decoder}"
 
 
 def _parameters(figures: ModelFigures) -> list[str]:

@@ -66,7 +66,7 @@ def sum_lengths(source_lengths: ArrayLike, target_lengths: ArrayLike) -> LengthS
 
 def forward_flops(config: ModelShape, vocabulary_size: int, lengths: LengthSums) -> ForwardFlops:
     """Return the operations of a forward pass over a batch with these sums."""
-    d_model, encoder, decoder = config.d_model, config.encoder, config.decoder
+    d_model, encoder, decoder = config.d_model, config.encoder_shape, config.decoder_shape
     source, target = lengths.source, lengths.target
     of_encoder = StackFlops(
         self_attention=encoder.num_layers * source * 2 * _half_of_attention(encoder, d_model),

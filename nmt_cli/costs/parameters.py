@@ -60,7 +60,7 @@ def parameter_shapes(config: ModelShape, vocabulary_size: int) -> Shapes:
             shapes[f"{side}_embedding.positions.weight"] = config.max_positions, width
         if config.embedding_norm:
             shapes |= _norm(f"{side}_embedding.norm", width)
-    for stack, shape in (("encoder", config.encoder), ("decoder", config.decoder)):
+    for stack, shape in (("encoder", config.encoder_shape), ("decoder", config.decoder_shape)):
         for number in range(shape.num_layers):
             shapes |= _layer(f"{stack}_layers.{number}", config, shape, stack == "decoder")
         if config.norm == "pre":
@@ -182,7 +182,7 @@ def activation_bytes_per_token(config: ModelShape, num_keys: int) -> int:
     """
     encoder, decoder = (
         shape.num_layers * _numbers_of_layer(shape, config.d_model, num_keys, num_attentions)
-        for shape, num_attentions in ((config.encoder, 1), (config.decoder, 2))
+        for shape, num_attentions in ((config.encoder_shape, 1), (config.decoder_shape, 2))
     )
     embeddings = (12 if config.embedding_norm else 8) * config.d_model
     return BYTES_OF_FP32 * (encoder + decoder + embeddings)

@@ -127,7 +127,7 @@ def planned_training(
 
 
 def _widths(config: ModelShape) -> tuple[int, ...]:
-    return (config.d_model, *config.encoder, *config.decoder)
+    return (config.d_model, *config.encoder_shape, *config.decoder_shape)
 
 
 def papers_estimate_of_flops(seconds: float) -> float:

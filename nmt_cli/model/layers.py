@@ -119,9 +119,9 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelShape) -> None:
         super().__init__()
-        self.self_attention = _attention(SelfAttention, config, config.encoder)
+        self.self_attention = _attention(SelfAttention, config, config.encoder_shape)
         self.self_attention_residual = _residual(config)
-        self.feed_forward = _feed_forward(config, config.encoder)
+        self.feed_forward = _feed_forward(config, config.encoder_shape)
         self.feed_forward_residual = _residual(config)
 
     def forward(self, source: Tensor, layout: AttentionLayout) -> Tensor:
@@ -137,11 +137,11 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelShape) -> None:
         super().__init__()
-        self.self_attention = _attention(SelfAttention, config, config.decoder)
+        self.self_attention = _attention(SelfAttention, config, config.decoder_shape)
         self.self_attention_residual = _residual(config)
-        self.memory_attention = _attention(MemoryAttention, config, config.decoder)
+        self.memory_attention = _attention(MemoryAttention, config, config.decoder_shape)
         self.memory_attention_residual = _residual(config)
-        self.feed_forward = _feed_forward(config, config.decoder)
+        self.feed_forward = _feed_forward(config, config.decoder_shape)
         self.feed_forward_residual = _residual(config)
 
     def forward(

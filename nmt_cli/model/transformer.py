@@ -63,11 +63,11 @@ class Transformer(nn.Module):
         has_bias = config.output_bias
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if has_bias else None
         self.encoder_layers = nn.ModuleList(
-            EncoderLayer(config) for _ in range(config.encoder.num_layers)
+            EncoderLayer(config) for _ in range(config.encoder_shape.num_layers)
         )
         self.encoder_norm = final_norm(config)
         self.decoder_layers = nn.ModuleList(
-            DecoderLayer(config) for _ in range(config.decoder.num_layers)
+            DecoderLayer(config) for _ in range(config.decoder_shape.num_layers)
         )
         self.decoder_norm = final_norm(config)
 

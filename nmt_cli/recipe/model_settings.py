@@ -133,7 +133,7 @@ def guided_head(recipe: Recipe) -> AlignmentHead | None:
     guided = recipe.training.guided_alignment
     if guided is None:
         return None
-    layer = alignment_layer(recipe.model.decoder.num_layers)
+    layer = alignment_layer(recipe.model.decoder_shape.num_layers)
     return AlignmentHead(layer if guided.layer is None else guided.layer - 1, guided.head - 1)
 
 
@@ -262,7 +262,7 @@ def read_config(path: Path) -> ModelSettings:
 
 def _head_from_json(content: Mapping[str, Any], model: Architecture) -> AlignmentHead:
     layer, head = content["layer"], content["head"]
-    counts = ((layer, model.decoder.num_layers), (head, model.decoder.num_heads))
+    counts = ((layer, model.decoder_shape.num_layers), (head, model.decoder_shape.num_heads))
     if not all(type(number) is int and 1 <= number <= most for number, most in counts):
         raise ValueError("its alignment is not a head of the decoder")
     return AlignmentHead(layer - 1, head - 1)

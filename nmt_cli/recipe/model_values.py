@@ -83,14 +83,14 @@ class ModelShape:
         return self.d_v if self.d_v is not None else self.d_model // self.num_heads
 
     @property
-    def encoder(self) -> StackShape:
+    def encoder_shape(self) -> StackShape:
         """The sizes of the encoder."""
         return StackShape(
             self.num_layers, self.d_ff, self.num_heads, self.key_width, self.value_width
         )
 
     @property
-    def decoder(self) -> StackShape:
+    def decoder_shape(self) -> StackShape:
         """The sizes of the decoder."""
         heads = self.decoder_num_heads or self.num_heads
         return StackShape(

@@ -107,7 +107,7 @@ class Recipe(Section):
             )
 
     def _problems_of_alignments(self) -> Iterator[Problem]:
-        guided, decoder = self.training.guided_alignment, self.model.decoder
+        guided, decoder = self.training.guided_alignment, self.model.decoder_shape
         if guided is None:
             return
         key = "training.guided_alignment"

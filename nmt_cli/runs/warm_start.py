@@ -78,8 +78,8 @@ def _architecture(config: ModelShape) -> dict[str, object]:
     keys = dict(vars(config.of_model()))
     del keys["tied_embeddings"], keys["source_vocabulary_size"]
     keys.update(d_k=config.key_width, d_v=config.value_width)
-    for key, value in config.decoder._asdict().items():
-        is_other = config.decoder != config.encoder
+    for key, value in config.decoder_shape._asdict().items():
+        is_other = config.decoder_shape != config.encoder_shape
         keys[f"decoder_{key}"] = value if is_other else None
     if config.positions != "learned":
         del keys["max_positions"]

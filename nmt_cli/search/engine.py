@@ -242,6 +242,6 @@ def default_max_tokens(config: ModelShape, device: str) -> int:
     most = MOST_TOKENS[device]
     if device != "cpu":
         return most
-    shape = config.decoder
+    shape = config.decoder_shape
     width = shape.num_heads * (shape.key_width + shape.value_width)
     return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width)))

@@ -59,7 +59,7 @@ class IncrementalTransformer:
         first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = Past.first,
     ) -> None:
         """``first`` is that of the past which suits the decoder's layers."""
-        shape = model.config.decoder
+        shape = model.config.decoder_shape
         self._model, self._first = model, first
         self._shape = HeadShape(
             shape.num_layers, shape.num_heads, shape.key_width, shape.value_width

@@ -85,7 +85,7 @@ class CompiledForcing:
         self, pairs: Sequence[SentencePair], layers: Sequence[int]
     ) -> list[AttentionWeights]:
         """Return the attention weights, as ``TeacherForcing`` describes."""
-        encoder, decoder = self._model.config.encoder, self._model.config.decoder
+        encoder, decoder = self._model.config.encoder_shape, self._model.config.decoder_shape
         computing, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
         within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)
         within = Weights(decoder, layers, targets.lengths, targets.lengths)

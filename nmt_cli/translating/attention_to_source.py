@@ -50,7 +50,7 @@ class AttentionToSource:
         self._forcing = teacher_forcing(model, tokenizer)
         self._tag_length, self._of_all = tag_length, of_all
         self._head = settings.alignment
-        of_mean = alignment_layer(model.config.decoder.num_layers)
+        of_mean = alignment_layer(model.config.decoder_shape.num_layers)
         self._layer = of_mean if self._head is None else self._head.layer
 
     def is_needed(self, sentence: Sentence) -> bool:

@@ -47,7 +47,10 @@ class Shown(NamedTuple):
 
 def common_counts(architecture: ModelShape, kinds: Sequence[str]) -> tuple[int, int]:
     """Return how many layers, and heads of each, all attention of ``kinds`` has."""
-    stacks = [architecture.encoder if kind == "encoder" else architecture.decoder for kind in kinds]
+    stacks = [
+        architecture.encoder_shape if kind == "encoder" else architecture.decoder_shape
+        for kind in kinds
+    ]
     return min(each.num_layers for each in stacks), min(each.num_heads for each in stacks)
 
 

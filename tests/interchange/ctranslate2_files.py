@@ -59,7 +59,7 @@ def variables_of(model):
     for side, text_side in (("encoder", "source"), ("decoder", "target")):
         names = {f"{side}/layer_norm": f"{side}_norm"}
         names[f"{side}/layernorm_embedding"] = f"{text_side}_embedding.norm"
-        shape = config.encoder if side == "encoder" else config.decoder
+        shape = config.encoder_shape if side == "encoder" else config.decoder_shape
         for number in range(shape.num_layers):
             of_layer = _names_of_layer(f"{side}_layers.{number}").items()
             names |= {f"{side}/layer_{number}/{theirs}": name for theirs, name in of_layer}

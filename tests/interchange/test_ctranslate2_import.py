@@ -132,8 +132,8 @@ def test_the_import_of_what_was_written_is_the_identity(options, tmp_path):
     expected = vars(model.config.of_model()) | {"max_positions": found.architecture.max_positions}
     if model.config.decoder_num_heads == model.config.num_heads:
         expected["decoder_num_heads"] = None
-    shapes = (found.architecture.encoder, found.architecture.decoder)
-    assert shapes == (model.config.encoder, model.config.decoder)
+    shapes = (found.architecture.encoder_shape, found.architecture.decoder_shape)
+    assert shapes == (model.config.encoder_shape, model.config.decoder_shape)
     ignored = {"decoder_num_layers", "decoder_d_ff", "decoder_num_heads"}
     for key, value in vars(found.architecture).items():
         assert key in ignored or value == expected[key]

@@ -80,10 +80,10 @@ def test_the_variables_compute_what_the_model_computes(make_model, options):
     variables = ctranslate2_variables(exported)
     end = [loaded.tokenizer.eos_id] if config.source_eos else []
     transformer = PlainTransformer(
-        side_of(variables, "encoder", config.encoder.num_layers),
-        side_of(variables, "decoder", config.decoder.num_layers),
+        side_of(variables, "encoder", config.encoder_shape.num_layers),
+        side_of(variables, "decoder", config.decoder_shape.num_layers),
         (variables["decoder/projection/weight"], variables.get("decoder/projection/bias")),
-        num_heads=(config.encoder.num_heads, config.decoder.num_heads),
+        num_heads=(config.encoder_shape.num_heads, config.decoder_shape.num_heads),
         scales=tuple(
             variables.get(f"{side}/layer_0/self_attention/queries_scale")
             for side in ("encoder", "decoder")
@@ -100,7 +100,7 @@ def test_the_variables_compute_what_the_model_computes(make_model, options):
 def test_every_architecture_has_the_documented_widths_of_heads(make_model):
     loaded = load_model(make_model(d_k=7, d_v=4))
     variables = ctranslate2_variables(ExportedModel.of(loaded))
-    assert head_width(loaded.settings.architecture.encoder, 18) == 7
+    assert head_width(loaded.settings.architecture.encoder_shape, 18) == 7
     assert variables["encoder/layer_0/self_attention/linear_0/weight"].shape == (3 * 3 * 7, 18)
     assert variables["decoder/layer_1/attention/linear_1/weight"].shape == (2 * 3 * 7, 18)
     assert variables["decoder/layer_1/attention/linear_2/weight"].shape == (18, 3 * 7)

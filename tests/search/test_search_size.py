@@ -19,7 +19,7 @@ def config_of(name):
 
 def cached_bytes(config, num_tokens):
     """Return the bytes of a cache with a place for each of so many tokens."""
-    shape = config.decoder
+    shape = config.decoder_shape
     heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
     layers = heads.layers(1, num_tokens, torch.zeros(()))
     return sum(each.nbytes for layer in layers for each in layer)

@@ -118,8 +118,8 @@ def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = EX
             head_dim=head_width(shape, architecture.d_model),
         )
         for kind, shape in (
-            (transformer_spec.TransformerEncoderSpec, architecture.encoder),
-            (transformer_spec.TransformerDecoderSpec, architecture.decoder),
+            (transformer_spec.TransformerEncoderSpec, architecture.encoder_shape),
+            (transformer_spec.TransformerDecoderSpec, architecture.decoder_shape),
         )
     )
     spec: Any = transformer_spec.TransformerSpec(*specs)

@@ -80,7 +80,7 @@ def reasons_against(model: ExportedModel) -> Iterator[str]:
 
 
 def _heads_without_a_class(ours: ModelShape) -> Iterator[tuple[bool, str]]:
-    for shape in dict.fromkeys((ours.encoder, ours.decoder)):
+    for shape in dict.fromkeys((ours.encoder_shape, ours.decoder_shape)):
         heads = shape.num_heads
         text = f"num_heads {heads:,} does not divide d_model {ours.d_model:,}"
         yield ours.d_model % heads > 0, text
@@ -153,7 +153,10 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
     kind = "marian" if is_marian(model) else "pegasus"
     tied = architecture.tied_embeddings
     sides: dict[str, int] = {}
-    for side, shape in (("encoder", architecture.encoder), ("decoder", architecture.decoder)):
+    for side, shape in (
+        ("encoder", architecture.encoder_shape),
+        ("decoder", architecture.decoder_shape),
+    ):
         sides[f"{side}_layers"] = shape.num_layers
         sides[f"{side}_attention_heads"] = shape.num_heads
         sides[f"{side}_ffn_dim"] = shape.d_ff

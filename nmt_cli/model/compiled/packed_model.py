@@ -216,13 +216,13 @@ class PackedModel:
         self.output = self._matrix(OUTPUT, "output_bias")
         self.source = self._embedding("source")
         self.target = self._embedding("target")
-        self._encoder_layers = self._layers("encoder", config.encoder.num_layers)
-        self._decoder_layers = self._layers("decoder", config.decoder.num_layers)
-        self.encoder = self._stack("encoder", self._encoder_layers, config.encoder)
-        self.decoder = self._stack("decoder", self._decoder_layers, config.decoder)
+        self._encoder_layers = self._layers("encoder", config.encoder_shape.num_layers)
+        self._decoder_layers = self._layers("decoder", config.decoder_shape.num_layers)
+        self.encoder = self._stack("encoder", self._encoder_layers, config.encoder_shape)
+        self.decoder = self._stack("decoder", self._decoder_layers, config.decoder_shape)
         self.keys_values = [
             self._linear(f"decoder_layers.{number}.memory_attention.keys_values")
-            for number in range(config.decoder.num_layers)
+            for number in range(config.decoder_shape.num_layers)
         ]
 
     def _embedding(self, side: str) -> Embedding:
