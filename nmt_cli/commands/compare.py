@@ -23,9 +23,8 @@ from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
 from nmt_cli.files.folders import not_a_run
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import threads_of_each
-from nmt_cli.hardware.gpus import device_name
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.python_process import (
     NMT_CLI,

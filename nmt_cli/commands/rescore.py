@@ -15,9 +15,8 @@ from nmt_cli.commands.lines.pipes import name_of_input, refuse_stdin_twice
 from nmt_cli.commands.lines.translation_formats import shown_pieces
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.lines import Line, one_line
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import set_num_threads, useful_threads
-from nmt_cli.hardware.gpus import device_name
 from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError

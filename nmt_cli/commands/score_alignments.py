@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_compared
 from nmt_cli.corpus.text.links import GoldLinks, read_links
-from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.errors import UserError
 
 
 class AlignmentScore(NamedTuple):
@@ -64,13 +64,8 @@ def run(alignments: Path, golds: Sequence[Path], output_format: str = "text") ->
     UserError if a file cannot be read or is empty, if they have another number of lines, or for
     a line that is not an alignment; OutputError if stdout cannot be written.
     """
-    if len(golds) != 1:
-        raise WrongUsageError(
-            f"--metric aer compares with one file of gold links, not with {len(golds)}."
-        )
-    paths = alignments, golds[0]
-    texts = read_compared(*paths, "line", "the alignment of the same sentences")
-    found, gold = map(_links, texts, paths)
+    texts = read_compared(alignments, golds, "line", "the alignment of the same sentences")
+    found, gold = map(_links, texts, (alignments, golds[0]))
     score = AlignmentScore.of(zip(found, gold, strict=True))
     if output_format == "json":
         rates = {"aer": score.error_rate, "precision": score.precision, "recall": score.recall}

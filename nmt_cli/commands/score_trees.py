@@ -9,7 +9,7 @@ from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_com
 from nmt_cli.files.lines import LineTexts
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.parseval import (
     Brackets,
@@ -42,14 +42,9 @@ def run(
     a gold line is not a tree, or if more sentences have errors than the parameters allow;
     OutputError if stdout cannot be written.
     """
-    if len(golds) != 1:
-        raise WrongUsageError(
-            f"parseval compares with one file of gold trees, not with {len(golds)}."
-        )
-    gold = golds[0]
     rules = _parameters(parameters)
-    ours, theirs = read_compared(predicted, gold, "tree", "a tree of the same sentence")
-    trees = [_gold_tree(text, rules, gold, line) for line, text in enumerate(theirs, 1)]
+    ours, theirs = read_compared(predicted, golds, "tree", "a tree of the same sentence")
+    trees = [_gold_tree(text, rules, golds[0], line) for line, text in enumerate(theirs, 1)]
     sentences = [
         score_sentence(_predicted_tree(text, rules), tree, rules)
         for text, tree in zip(ours, trees, strict=True)

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt_cli.files.file_names import RUNS
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
-from nmt_cli.hardware.gpus import device_name
 from nmt_cli.launch.node_workers import (
     Rendezvous,
     refuse_variables_of_others,

@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.gpus import device_name
+from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 

@@ -4,6 +4,8 @@ import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
+from importlib import resources
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -17,20 +19,6 @@ from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_
 
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
-CSS = """
-body { font: 16px/1.4 system-ui, sans-serif; color: #222; background: #fff;
-       max-width: 800px; margin: 1em auto; padding: 0 1em; }
-h1 { font-size: 1.5em; } h2 { font-size: 1.2em; margin-top: 1.5em; }
-img { width: 100%; height: auto; display: block; margin: 1em 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 14px; }
-th, td { padding: .3em .7em; border-bottom: 1px solid #ddd; text-align: right;
-         vertical-align: top; overflow-wrap: anywhere; }
-tr > :first-child { text-align: left; font-weight: normal; }
-thead th { border-bottom: 2px solid #222; min-width: 5em; }
-.line { display: inline-block; width: 2.2em; border-top: 3px; margin: 0 .4em .25em 0; }
-pre { font-size: 13px; background: #f5f5f5; padding: 1em; overflow-x: auto; }
-"""
 CSS_DASHES = {"-": "solid", "--": "dashed", ":": "dotted", "-.": "double"}
 
 
@@ -40,18 +28,16 @@ def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
     sets, tests = sets_to_show(runs), dict.fromkeys(name for run in runs for name in run.test_sets)
     facts = [_facts(run, sets, tests) for run in runs]
     parts = [
-        "<!DOCTYPE html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(names)}</title>',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<style>{CSS}</style></head><body>",
-        f"<h1>Training of {escape(names)}</h1>",
         _table(runs, {name: [of_run[name] for of_run in facts] for name in facts[0]}),
         *[_image(chart, png) for chart, png in charts.items()],
         *_differences(runs),
         *[_recipe(run) for run in runs if run.recipe is not None],
-        "</body></html>",
     ]
-    return "\n".join(parts) + "\n"
+    page, style = (
+        (resources.files("nmt_cli.report") / f"page.{kind}").read_text(encoding="utf-8")
+        for kind in ("html", "css")
+    )
+    return Template(page).substitute(names=escape(names), style=style, content="\n".join(parts))
 
 
 def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
-from nmt_cli.hardware.gpus import device_name
+from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision, device_name
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import Kernels, kernels_for
 from nmt_cli.model.compiled.packed_model import PackedModel

@@ -152,7 +152,7 @@ def test_other_refusals(files, tmp_path):
         score_trees.run(files("pred", GOLD[:2]), [files("bad", [GOLD[0], "(S (NN rain)"])])
     with pytest.raises(UserError, match=r"/empty is empty; there is nothing to score"):
         score_trees.run(files("none", []), [files("empty", [])])
-    with pytest.raises(UserError, match="one file of gold trees, not with 2"):
+    with pytest.raises(UserError, match="compare with one file, not with 2"):
         score_trees.run(gold, [gold, gold])
     with pytest.raises(UserError, match="can be given once only"):
         score_trees.run(Path("-"), [Path("-")])

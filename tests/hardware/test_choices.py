@@ -1,6 +1,10 @@
+import ctypes
+import subprocess
+import sys
+
 import pytest
 
-from nmt_cli.hardware.choices import choose_decoding_precision
+from nmt_cli.hardware.choices import choose_decoding_precision, may_have_gpu
 from nmt_cli.messages.errors import UserError
 
 
@@ -37,3 +41,37 @@ def test_bf16_is_fp32_on_a_cpu_without_instructions_and_that_is_said(caplog):
 def test_what_a_device_cannot_do_is_refused(name, device, message):
     with pytest.raises(UserError, match=message):
         choose_decoding_precision(name, device, has_bf16=True)
+
+
+WITHOUT_A_DRIVER = """
+import sys
+from nmt_cli.hardware import choices
+choices.may_have_gpu = lambda: False
+print(choices.device_name("auto"), choices.device_name("cpu"), choices.visible_gpus())
+try:
+    choices.device_name("cuda:1")
+except choices.UserError as error:
+    print(error)
+print("torch" in sys.modules)
+"""
+
+
+def test_without_the_driver_of_a_gpu_no_torch_is_asked_for_one():
+    command = [sys.executable, "-c", WITHOUT_A_DRIVER]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = ["cpu cpu 0", "--device cuda:1 asked for, 0 GPUs are visible.", "False"]
+    assert found.stdout.splitlines() == lines
+
+
+@pytest.mark.parametrize("driver", [True, False])
+def test_a_gpu_needs_a_driver(tmp_path, monkeypatch, driver):
+    def load(name):
+        assert name == "libcuda.so.1"
+        if not driver:
+            raise OSError
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert may_have_gpu(tmp_path) == driver
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()  # AMD's
+    assert may_have_gpu(tmp_path)

@@ -87,12 +87,17 @@ def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
     ]
 
 
-def read_compared(path: Path, gold: Path, unit: str, what: str) -> list[list[str]]:
-    """Return the lines of ``path`` and of ``gold``; line n of one is compared with line n there.
+def read_compared(path: Path, golds: Sequence[Path], unit: str, what: str) -> list[list[str]]:
+    """Return the lines of ``path`` and of the only file of ``golds``, to compare line by line.
 
     A line of ``path`` is a ``unit``, and must be ``what``. Raises UserError if a file cannot
     be read or is empty, or if they have different numbers of lines.
     """
+    if len(golds) != 1:
+        raise WrongUsageError(
+            f"--metric aer and parseval compare with one file, not with {len(golds)}."
+        )
+    (gold,) = golds
     lines, gold_lines = read_inputs([path, gold])
     if len(lines) != len(gold_lines):
         raise UserError(

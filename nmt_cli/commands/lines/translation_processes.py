@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.choices import AUTO, device_name, visible_gpus
 from nmt_cli.hardware.cpu import (
     LoadMeter,
     advice_on_load,
@@ -27,7 +27,6 @@ from nmt_cli.hardware.cpu import (
     usable_cores,
     useful_threads,
 )
-from nmt_cli.hardware.gpus import device_name, visible_gpus
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.system_facts import free_memory
 from nmt_cli.hardware.thread_waiting import following_load
