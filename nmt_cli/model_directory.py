@@ -43,7 +43,8 @@ from nmt_cli.files.formats import INT8
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model.stored_weights import Array, StoredWeights, as_bytes
+from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.stored_weights import StoredWeights, as_bytes
 from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
 
 if TYPE_CHECKING:

@@ -3,6 +3,8 @@
 A matrix that is stored in int8 has a scale for each of its rows, in a tensor of its own.
 """
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,14 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors
 import safetensors.numpy
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from nmt_cli.costs.parameters import Shapes
 from nmt_cli.messages.errors import DamagedError
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.model.format_1 import places_of_today
 
-Array = NDArray[Any]
 # All that models are stored in.
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}
 HEADER_LENGTH = 8  # bytes in front of the header: its length, little-endian
@@ -30,11 +31,20 @@ SMALLEST_SCALE = 1e-30  # of a row that is zero
 
 
 class StoredTensor(NamedTuple):
-    """A tensor in a file."""
+    """A tensor in a file, whose ``name`` there is for messages."""
 
+    name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     offset: int  # bytes from the start of the file
+
+    def rows(self, rows: range | None) -> StoredTensor:
+        """Return some of its rows; all if ``rows`` is None."""
+        if rows is None:
+            return self
+        of_row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        shape = len(rows), *self.shape[1:]
+        return self._replace(shape=shape, offset=self.offset + rows.start * of_row)
 
 
 class StoredWeights(Mapping[str, Array]):
@@ -47,50 +57,46 @@ class StoredWeights(Mapping[str, Array]):
     def __init__(self, path: Path, wanted: Shapes | None = None) -> None:
         self._path = path
         with _naming_errors(path):
-            self._tensors = stored_tensors(path)
-            shapes = {name: each.shape for name, each in self._tensors.items()}
+            tensors = stored_tensors(path)
+            shapes = {name: each.shape for name, each in tensors.items()}
             _refuse_lone_scales(shapes)
-            self._places = places_of_today(
+            places = places_of_today(
                 {name: shape for name, shape in shapes.items() if not name.endswith(SCALES)}
             )
+        self._tensors = {name: tensors[then].rows(rows) for name, (then, rows) in places.items()}
+        self._scales = {
+            name: tensors[f"{then}{SCALES}"].rows(rows)
+            for name, (then, rows) in places.items()
+            if f"{then}{SCALES}" in tensors
+        }
         if wanted is not None:
-            refuse_others(wanted, self._shapes_and_types(), path)
+            found = {
+                name: (each.shape, "float32" if name in self._scales else each.dtype.name)
+                for name, each in self._tensors.items()
+            }
+            refuse_others(wanted, found, path)
 
     def __getitem__(self, name: str) -> Array:
-        stored_name, rows = self._places[name]
         with _naming_errors(self._path):
-            weight = self._read(stored_name, rows)
-            if (scales := f"{stored_name}{SCALES}") in self._tensors:
+            weight = self._read(self._tensors[name])
+            if name in self._scales:
                 weight = weight.astype(np.float32)
-                weight *= self._read(scales, rows)
+                weight *= self._read(self._scales[name])
         refuse_not_finite(name, weight, self._path)
         return weight
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._tensors)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._tensors)
 
-    def _shapes_and_types(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        found = {}
-        for name, (stored_name, rows) in self._places.items():
-            tensor = self._tensors[stored_name]
-            is_fp32 = f"{stored_name}{SCALES}" in self._tensors
-            shape = tensor.shape if rows is None else (len(rows), *tensor.shape[1:])
-            found[name] = shape, "float32" if is_fp32 else tensor.dtype.name
-        return found
-
-    def _read(self, stored_name: str, rows: range | None) -> Array:
-        dtype, shape, offset = self._tensors[stored_name]
-        if rows is not None:
-            offset += rows.start * math.prod(shape[1:]) * dtype.itemsize
-            shape = (len(rows), *shape[1:])
-        array = np.empty(shape, dtype)
+    def _read(self, tensor: StoredTensor) -> Array:
+        array = np.empty(tensor.shape, tensor.dtype)
         with self._path.open("rb") as stream:
-            stream.seek(offset)
+            stream.seek(tensor.offset)
             if stream.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
-                raise ValueError(f"it ends in {stored_name}")
+                raise ValueError(f"it ends in {tensor.name}")
         return array
 
 
@@ -121,7 +127,7 @@ def stored_tensors(path: Path) -> dict[str, StoredTensor]:
             # tensor then takes no bytes of the file.
             if math.prod(filter(None, shape)) * dtype.itemsize > sys.maxsize:
                 raise ValueError(f"{name} has the shape {list(shape)}")
-            tensors[name] = StoredTensor(dtype, shape, end)
+            tensors[name] = StoredTensor(name, dtype, shape, end)
             end += math.prod(shape) * dtype.itemsize
     return tensors
 

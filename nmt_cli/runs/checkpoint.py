@@ -24,8 +24,9 @@ from nmt_cli.files.atomic_files import (
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
+from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
-from nmt_cli.model.stored_weights import Array, StoredWeights, check_weights
+from nmt_cli.model.stored_weights import StoredWeights, check_weights
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.optimization import Adam, MovingAverage

@@ -17,6 +17,11 @@ from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
 
 NOT_A_NUMBER = "the model's output is not a number"
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
+# The arrays of ``Beams`` that a library reads and writes, in the order of its structure.
+ARRAYS = (
+    *("numbers", "lengths", "longest", "beam_sizes", "ends_needed", "num_ended", "alphas"),
+    *("_to_beat", "scores", "_totals", "tokens", "parents", "_prefixes"),
+)
 
 
 def length_penalty(length: Any, alpha: Any) -> Any:
@@ -49,8 +54,8 @@ class Beams:
     def __init__(self, num_slots: int, settings: SearchSettings) -> None:
         self.settings = settings
         shape = (num_slots, settings.beam_size)
-        # A library gets the addresses of these arrays (``CompiledBeams``). Only ``keep`` and
-        # ``_make_room`` may replace one; everything else writes in place.
+        # ``CompiledBeams`` hands over the addresses of ``ARRAYS``. Only ``keep`` and ``_make_room``
+        # may replace one; everything else writes in place.
         self.numbers = np.full(num_slots, -1, np.int64)  # the sentence in each slot; -1: free
         self.lengths = np.zeros(num_slots, np.int64)  # tokens so far, equal in all of a beam
         self.longest = np.zeros(num_slots, np.int64)  # tokens allowed before </s>
@@ -139,15 +144,9 @@ class Beams:
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        self.numbers, self.lengths = self.numbers[slots], self.lengths[slots]
-        self.longest, self.scores = self.longest[slots], self.scores[slots]
-        self.tokens, self.parents = self.tokens[slots], self.parents[slots]
-        self.num_ended, self._to_beat = self.num_ended[slots], self._to_beat[slots]
-        self.n_best, self._prefixes = self.n_best[slots], self._prefixes[slots]
-        self.beam_sizes, self.alphas = self.beam_sizes[slots], self.alphas[slots]
-        self.ends_needed = self.ends_needed[slots]
-        if self._totals is not None:
-            self._totals = self._totals[slots]
+        for name in (*ARRAYS, "n_best"):
+            if (array := getattr(self, name)) is not None:
+                setattr(self, name, array[slots])
         self.ended = [self.ended[slot] for slot in slots]
 
     def add(self, number: int) -> None:

@@ -2,32 +2,21 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array, Kernels
-from nmt_cli.search.beams import Beams
+from nmt_cli.model.compiled.kernels import Array, Kernels, fields
+from nmt_cli.search.beams import ARRAYS, Beams
 from nmt_cli.search.logits import Candidates
 from nmt_cli.search.sentences import Found, SearchSettings
 
-OF_SLOTS = ("numbers", "lengths", "longest", "beam_sizes", "ends_needed", "num_ended")
-
 
 class _Beams(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in (*OF_SLOTS, "alphas", "to_beat", "scores", "totals")),
-        *((name, ctypes.c_void_p) for name in ("tokens", "parents", "prefixes", "scratch")),
-        *((name, ctypes.c_long) for name in ("S", "K", "L")),
-        ("eos", ctypes.c_int64),
-    )
+    _fields_ = fields(" ".join((*ARRAYS, "scratch")), "S K L eos")
 
 
 class _Candidates(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("slots", "scores", "parents", "tokens")),
-        *((name, ctypes.c_long) for name in ("B", "C")),
-    )
+    _fields_ = fields("slots scores parents tokens", "B C")
 
 
 class CompiledBeams(Beams):
@@ -37,13 +26,11 @@ class CompiledBeams(Beams):
         """Make room for ``num_slots`` sentences; ``kernels`` are the library."""
         super().__init__(num_slots, settings)
         self._functions = kernels.functions
-        self._point_to_arrays()
         self._make_results()
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
         super().keep(slots)
-        self._point_to_arrays()
         self._make_results()
 
     def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
@@ -108,21 +95,16 @@ class CompiledBeams(Beams):
     def _point_to_arrays(self) -> None:
         """Store the addresses of all arrays for the library, after one of them was replaced."""
         self._scratch = np.empty(self._prefixes.shape[1:], np.int32)
-        arrays = {
-            **{name: getattr(self, name) for name in OF_SLOTS},
-            **{"alphas": self.alphas, "to_beat": self._to_beat, "scores": self.scores},
-            **{"tokens": self.tokens, "parents": self.parents, "prefixes": self._prefixes},
-            "scratch": self._scratch,
-        }
         self._pointers = _Beams(
-            **{name: _address(array) for name, array in arrays.items()},
-            totals=None if self._totals is None else _address(self._totals),
-            eos=self.settings.eos_id,
-            **dict(zip("SKL", self._prefixes.shape, strict=True)),
+            *(_address(getattr(self, name)) for name in ARRAYS),
+            _address(self._scratch),
+            *self._prefixes.shape,
+            self.settings.eos_id,
         )
 
     def _make_results(self) -> None:
-        """Make room for what the library finds, and store the addresses."""
+        """Make room for what the library finds, and store the addresses of all arrays."""
+        self._point_to_arrays()
         num_slots, beam_size = self.scores.shape
         shape = num_slots, 2 * beam_size
         self._chosen: list[Array] = [
@@ -142,5 +124,5 @@ class CompiledBeams(Beams):
         self._address_of_done = _address(self._done)
 
 
-def _address(array: Any) -> int:
-    return int(array.ctypes.data)
+def _address(array: Array | None) -> int | None:
+    return None if array is None else array.ctypes.data

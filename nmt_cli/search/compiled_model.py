@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.model.compiled.kernels import Array, Kernels
-from nmt_cli.model.compiled.layers import CompiledLayers, Step
+from nmt_cli.model.compiled.kernels import Array, fields
+from nmt_cli.model.compiled.layers import CompiledLayers, Sentences, Step
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.compiled.sentences import Sentences
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.search_size import ROOM_STEP, room_for
@@ -27,10 +26,7 @@ class EncodedEntries(NamedTuple):
 
 
 class _Past(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("is_past", "is_used", "places", "ends")),
-        *((name, ctypes.c_long) for name in ("S", "K", "E")),
-    )
+    _fields_ = fields("is_past is_used places ends", "S K E")
 
 
 class CompiledPast:
@@ -129,8 +125,7 @@ class CompiledTransformer:
     """A ``StepModel`` whose layers the library for CPUs computes. Not to be shared by threads."""
 
     def __init__(self, packed: PackedModel) -> None:
-        self.kernels: Kernels | None = packed.kernels
-        self._kernels = packed.kernels
+        self.kernels = packed.kernels
         self._layers = CompiledLayers(packed)
         self._empty(0, 1)
 
@@ -160,7 +155,7 @@ class CompiledTransformer:
             starts, of_group = self._layers.first(start_mark, sources)
             found += map(EncodedEntries, sources, starts)
             logits.append(of_group)
-        return found, CompiledLogits(np.concatenate(logits), self._kernels)
+        return found, CompiledLogits(np.concatenate(logits), self.kernels)
 
     def start(self, slots: Sequence[int], encoded: Sequence[EncodedEntries]) -> None:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
@@ -189,7 +184,7 @@ class CompiledTransformer:
             past.is_past,
         )
         logits = self._layers.step(step, int(positions.max()) + 1)
-        return CompiledLogits(logits, self._kernels)
+        return CompiledLogits(logits, self.kernels)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

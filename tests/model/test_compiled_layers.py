@@ -13,8 +13,7 @@ from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled import kernels as kernels_module
 from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
-from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.model.compiled.sentences import Sentences
+from nmt_cli.model.compiled.layers import CompiledLayers, Sentences
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from tests.fake_models import ByteTokenizer, packed_model, tiny_recipe, translator_of

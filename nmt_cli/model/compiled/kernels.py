@@ -65,23 +65,24 @@ class _Pointer:
 
 
 FLOATS, DOUBLES, INTEGERS, BOOLEANS = map(_Pointer, (np.float32, np.float64, np.int64, np.bool_))
-# The parameters of each function in the sources: f is an array of fp32, d of fp64, i of int64, b of
-# booleans, s the address of a structure or of memory of any type, l a long.
-PARAMETERS = {
+# The parameters of each function in the sources and, behind >, what it returns: f is an array of
+# fp32, d of fp64, i of int64, b of booleans, s the address of a structure or of memory of any type,
+# l a long.
+SIGNATURES = {
     "log_sum_exponentials": "fllf",
     "best_continuations": "fffllllfiif",
     "add_probabilities": "ffffll",
     "draw": "fllsdidfi",
-    "find_candidates": "slllfsss",
-    "find_ends": "sss",
-    "advance_beams": "sss",
-    "find_places": "sib",
+    "find_candidates": "slllfsss>l",
+    "find_ends": "sss>l",
+    "advance_beams": "sss>l",
+    "find_places": "sib>l",
     "inherit": "sibls",
-    "has_bf16": "",
-    "is_usable": "",
-    "workspace_size": "sll",
-    "rounded_size": "ll",
-    "size_of_blocks": "lll",
+    "has_bf16": ">l",
+    "is_usable": ">l",
+    "workspace_size": "sll>l",
+    "rounded_size": "ll>l",
+    "size_of_blocks": "lll>l",
     "pack": "flllsss",
     "multiply": "sflffl",
     "write_entries": "sflil",
@@ -91,21 +92,16 @@ PARAMETERS = {
 }
 # They keep Python's lock: to get it back takes longer than they do if another thread computes.
 SHORT = {"find_ends", "advance_beams", "find_places", "inherit"}
-RETURN_LONG = {
-    "find_candidates",
-    "find_ends",
-    "advance_beams",
-    "find_places",
-    "has_bf16",
-    "is_usable",
-    "workspace_size",
-    "rounded_size",
-    "size_of_blocks",
-}
 C_TYPES: dict[str, Any] = {
     **{"f": FLOATS, "d": DOUBLES, "i": INTEGERS, "b": BOOLEANS},
     **{"s": ctypes.c_void_p, "l": ctypes.c_long},
 }
+
+
+def fields(addresses: str, numbers: str = "") -> list[tuple[str, Any]]:
+    """Return the fields of a structure: ``addresses`` of arrays, then ``numbers`` of type long."""
+    pointers = [(name, ctypes.c_void_p) for name in addresses.split()]
+    return [*pointers, *((name, ctypes.c_long) for name in numbers.split())]
 
 
 class Kernels:
@@ -114,21 +110,18 @@ class Kernels:
     Those for layers, beams and caches are called by the classes that prepare their structures.
     """
 
-    @property
-    def has_bf16(self) -> bool:
-        """Whether the CPU has instructions for bf16."""
-        return bool(self.functions.has_bf16())
-
     def __init__(self, level: str) -> None:
         """Take the functions for a CPU of ``level`` from the library."""
         self.level = level
         self.functions = SimpleNamespace()
         libraries = ctypes.CDLL(str(LIBRARY)), ctypes.PyDLL(str(LIBRARY))
-        for name, parameters in PARAMETERS.items():
+        for name, signature in SIGNATURES.items():
+            parameters, _, result = signature.partition(">")
             function = getattr(libraries[name in SHORT], f"{level}_{name}")
-            function.restype = ctypes.c_long if name in RETURN_LONG else None
             function.argtypes = [C_TYPES[each] for each in parameters]
+            function.restype = C_TYPES.get(result)
             setattr(self.functions, name, function)
+        self.has_bf16 = bool(self.functions.has_bf16())  # whether the CPU has instructions for it
 
 
 @functools.cache

@@ -1,23 +1,70 @@
 """A model's layers in the library for CPUs: all of the encoder, or of a step, in one call.
 
-Legend: R rows of all sentences or hypotheses, V vocabulary, N decoder layers, B sentences, S slots,
-K beam, H heads, W width of a head's queries and keys, X of its values, E entries.
+Legend: R rows of all sentences or hypotheses, V vocabulary, N layers, B sentences, S slots, K beam,
+H heads, W width of a head's queries and keys, X of its values, T queries, E entries.
 """
+
+from __future__ import annotations
 
 import ctypes
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from nmt_cli.hardware.cpu import num_threads
-from nmt_cli.model.compiled.kernels import BOOLEANS, INTEGERS, Array
+from nmt_cli.model.compiled.kernels import BOOLEANS, INTEGERS, Array, fields
 from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, Stack
-from nmt_cli.model.compiled.sentences import Sentences, Weights, WeightsStructure
+from nmt_cli.recipe.model_values import StackShape
 
 # Rows whose logits are in memory together: enough to keep the output's product busy.
 SCORED_AT_ONCE = 128
+
+
+class Sentences(NamedTuple):
+    """The tokens [R] of some sentences, one after another, and the lengths of these."""
+
+    tokens: Array  # int64
+    lengths: Sequence[int]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Sentences:
+        """Return sentences of the library from lists of tokens."""
+        flat = np.array([*chain.from_iterable(sentences)], np.int64)
+        return cls(flat, list(map(len, sentences)))
+
+
+class _Weights(ctypes.Structure):
+    """Where attention weights go."""
+
+    _fields_ = fields("places of_sentences")
+
+
+class Weights:
+    """Memory for the attention weights of some layers: ``arrays`` have N H T E of each sentence."""
+
+    def __init__(
+        self,
+        shape: StackShape,
+        wanted: Sequence[int],
+        queries: Sequence[int],
+        entries: Sequence[int],
+    ) -> None:
+        """Make arrays for the ``wanted`` layers that the stack has, counted from 0.
+
+        Sentences have so many ``queries`` (T), which attend to so many ``entries``.
+        """
+        own = [layer for layer in wanted if layer < shape.num_layers]
+        self.arrays = [
+            np.empty((len(own), shape.num_heads, *each), np.float32)
+            for each in zip(queries, entries, strict=True)
+        ]
+        self._places = np.full(shape.num_layers, -1)
+        self._places[own] = range(len(own))
+        self._addresses = np.array([each.ctypes.data for each in self.arrays])
+        self.structure = _Weights(self._places.ctypes.data, self._addresses.ctypes.data)
 
 
 class Step(NamedTuple):
@@ -36,17 +83,14 @@ class Step(NamedTuple):
 
 
 class _Step(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in Step._fields),
-        *((name, ctypes.c_long) for name in ("B", "K", "is_past_room")),
-    )
+    _fields_ = fields(" ".join(Step._fields), "B K is_past_room")
 
 
 class _Sentences(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("tokens", "lengths", "memories")),
-        *((name, WeightsStructure) for name in ("within", "to_memory")),
-        *((name, ctypes.c_long) for name in ("B", "R", "E")),
+        *fields("tokens lengths memories"),
+        *((name, _Weights) for name in ("within", "to_memory")),
+        *fields("", "B R E"),
     )
 
 

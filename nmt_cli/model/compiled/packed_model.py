@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from nmt_cli.costs.parameters import parameter_shapes
-from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.model.compiled.kernels import Array, Kernels, fields
 from nmt_cli.model.sinusoids import sinusoids
 from nmt_cli.recipe.model_values import ModelShape, StackShape
 
@@ -27,49 +27,47 @@ FIRST_POSITIONS = 256  # of sinusoids, at least
 class Matrix(ctypes.Structure):
     """A weight matrix of a product."""
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("blocks", "bias", "scales", "sums")),
-        *((name, ctypes.c_long) for name in ("type", "I", "O")),
-    )
+    _fields_ = fields("blocks bias scales sums", "type I O")
 
 
 class Norm(ctypes.Structure):
     """A LayerNorm; without a weight there is none."""
 
-    _fields_ = (
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("epsilon", ctypes.c_float),
-    )
+    _fields_ = (*fields("weight bias"), ("epsilon", ctypes.c_float))
 
 
 class Embedding(ctypes.Structure):
     """The embedding of one side. Whoever uses it points it to vectors of enough positions."""
 
     _fields_ = (
-        ("vectors", ctypes.c_void_p),
-        ("positions", ctypes.c_void_p),
-        ("shared", ctypes.c_void_p),
+        *fields("vectors positions shared"),
         ("after", Norm),
         ("scale", ctypes.c_float),
-        ("D", ctypes.c_long),
-        ("starts_with_zeros", ctypes.c_long),
+        *fields("", "D starts_with_zeros"),
     )
+
+
+# Of a layer: the fields of its structure, in order, by the names of the model's parameters.
+MATRICES = {
+    "self_attention.queries_keys_values": "queries_keys_values",
+    "self_attention.output": "self_attention_output",
+    "memory_attention.queries": "memory_queries",
+    "memory_attention.output": "memory_output",
+    "feed_forward.inner": "inner",
+    "feed_forward.outer": "outer",
+}
+NORMS = {
+    f"{name}_residual.norm": f"{name}_norm"
+    for name in ("self_attention", "memory_attention", "feed_forward")
+}
 
 
 class Layer(ctypes.Structure):
     """A layer of the encoder or the decoder."""
 
     _fields_ = (
-        ("queries_keys_values", Matrix),
-        ("self_attention_output", Matrix),
-        ("memory_queries", Matrix),
-        ("memory_output", Matrix),
-        ("inner", Matrix),
-        ("outer", Matrix),
-        ("self_attention_norm", Norm),
-        ("memory_attention_norm", Norm),
-        ("feed_forward_norm", Norm),
+        *((name, Matrix) for name in MATRICES.values()),
+        *((name, Norm) for name in NORMS.values()),
     )
 
 
@@ -77,10 +75,9 @@ class Stack(ctypes.Structure):
     """The encoder or the decoder. Whoever uses it sets the number of ``threads``."""
 
     _fields_ = (
-        ("layers", ctypes.c_void_p),
+        *fields("layers"),
         ("last", Norm),
-        *((name, ctypes.c_long) for name in ("N", "H", "W", "X", "D", "F")),
-        *((name, ctypes.c_long) for name in ("is_pre_norm", "activation", "threads")),
+        *fields("", "N H W X D F is_pre_norm activation threads"),
     )
 
 
@@ -252,15 +249,8 @@ class PackedModel:
 
     def _layer(self, name: str) -> Layer:
         return Layer(
-            self._linear(f"{name}.self_attention.queries_keys_values"),
-            self._linear(f"{name}.self_attention.output"),
-            self._linear(f"{name}.memory_attention.queries"),
-            self._linear(f"{name}.memory_attention.output"),
-            self._linear(f"{name}.feed_forward.inner"),
-            self._linear(f"{name}.feed_forward.outer"),
-            self._norm(f"{name}.self_attention_residual.norm"),
-            self._norm(f"{name}.memory_attention_residual.norm"),
-            self._norm(f"{name}.feed_forward_residual.norm"),
+            *(self._linear(f"{name}.{each}") for each in MATRICES),
+            *(self._norm(f"{name}.{each}") for each in NORMS),
         )
 
     def _linear(self, name: str) -> Matrix:
