@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt_cli.model.attention_layout import AttentionLayout, repack, unpack
+from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, repack, unpack
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.no_draws import NoDraws
 
@@ -25,19 +25,6 @@ FLASH_ARGUMENTS = (  # the first ones of torch's private operator, which may cha
     *("dropout_p", "is_causal", "return_debug_mask"),
     *("scale", "window_size_left", "window_size_right"),
 )
-
-
-def supports_varlen(device: torch.device, dtype: torch.dtype, width: int) -> bool:
-    """Return whether ``attend_varlen`` supports rows of ``dtype`` with heads of this width."""
-    return (
-        device.type == "cuda"
-        and dtype in DTYPES
-        and width <= LARGEST_WIDTH
-        and width % WIDTH_STEP == 0
-        and torch.version.hip is None
-        and torch.backends.cuda.is_flash_attention_available()
-        and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
-    )
 
 
 def attend_varlen(
@@ -139,21 +126,30 @@ class MultiHeadAttention(nn.Module, ABC):
         if not is_padded and self.supports_varlen(projected[0].device, projected[0].dtype):
             heads = (part.unflatten(1, (self.num_heads, -1)) for part in self._parts(*projected))
             return attend_varlen(layout, causal, *heads)
-        sides = (layout.queries, layout.keys)  # one tensor has the first side only
+        sides = layout.padded.queries, layout.padded.keys  # one tensor has the first side only
         places = (unpack(rows, side) for rows, side in zip(projected, sides, strict=False))
-        return self._attend_padded(layout, causal, *self._parts(*places))
+        return self._attend_padded(layout.padded, causal, *self._parts(*places))
 
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
         """Return whether ``attend_packed`` supports this; on a CPU it is the fastest way."""
         return (
             rows.device.type == "cpu"
             and self._is_plain
-            and all(group.key_length <= MAX_KEYS for group in layout.groups)
+            and all(group.key_length <= MAX_KEYS for group in layout.padded.groups)
         )
 
     def supports_varlen(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Return whether ``attend_varlen`` can attend to rows of ``dtype`` on ``device``."""
-        return self._is_plain and supports_varlen(device, dtype, self.d_k)
+        return (
+            self._is_plain
+            and device.type == "cuda"
+            and dtype in DTYPES
+            and self.d_k <= LARGEST_WIDTH
+            and self.d_k % WIDTH_STEP == 0
+            and torch.version.hip is None
+            and torch.backends.cuda.is_flash_attention_available()
+            and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
+        )
 
     @property
     def _is_plain(self) -> bool:
@@ -166,45 +162,38 @@ class MultiHeadAttention(nn.Module, ABC):
             return first.split(self.widths, dim=1)
         return first, *keys_values.split(self.widths[1:], dim=1)
 
-    def _attend_padded(
-        self, layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor, values: Tensor
-    ) -> Tensor:
-        """Do the work of ``_attend`` on padded groups [P, ...] by scaled_dot_product_attention."""
-        compute_dtype = queries.dtype
-        if queries.device.type == "cpu":
+    def _attend_padded(self, padded: PaddedGroups, causal: bool, *places: Tensor) -> Tensor:
+        """Return packed rows [T, H*V] by scaled_dot_product_attention, which pads.
+
+        ``places`` are the queries, keys and values in their padded groups [P, ...].
+        """
+        compute_dtype = places[0].dtype
+        if places[0].device.type == "cpu":
             # The CPU's backward of attention in bf16 is ten times slower than in fp32.
             core_dtype = torch.promote_types(compute_dtype, torch.float32)
-            queries, keys, values = (rows.to(core_dtype) for rows in (queries, keys, values))
-        query_sizes = [group.num_sentences * group.query_length for group in layout.groups]
-        key_sizes = [group.num_sentences * group.key_length for group in layout.groups]
+            places = tuple(rows.to(core_dtype) for rows in places)
+        groups, heads = padded.groups, (self.num_heads, -1)
+        query_sizes = [group.num_sentences * group.query_length for group in groups]
+        key_sizes = [group.num_sentences * group.key_length for group in groups]
+        parts = map(torch.split, places, (query_sizes, key_sizes, key_sizes))
         outputs = []
-        with torch.autocast(queries.device.type, enabled=False):
-            for group, q, k, v in zip(
-                layout.groups,
-                queries.split(query_sizes),
-                keys.split(key_sizes),
-                values.split(key_sizes),
-                strict=True,
-            ):
-                heads = F.scaled_dot_product_attention(
-                    self._split_heads(q, group.num_sentences),
-                    self._split_heads(k, group.num_sentences),
-                    self._split_heads(v, group.num_sentences),
+        with torch.autocast(places[0].device.type, enabled=False):
+            for group, *of_group in zip(groups, *parts, strict=True):
+                q, k, v = (
+                    rows.unflatten(1, heads).unflatten(0, (group.num_sentences, -1)).transpose(1, 2)
+                    for rows in of_group
+                )  # B H L any
+                attended = F.scaled_dot_product_attention(
+                    q,
+                    k,
+                    v,
                     # Holes come after the sentence, so the causal mask hides them already.
                     attn_mask=None if causal else group.keep,
                     dropout_p=self.dropout if self.training else 0.0,
                     is_causal=causal,
                 )  # B H L V
-                outputs.append(heads.transpose(1, 2).flatten(2).flatten(0, 1))  # B*L H*V
-        return repack(torch.cat(outputs), layout.queries).to(compute_dtype)
-
-    def _split_heads(self, places: Tensor, num_sentences: int) -> Tensor:
-        """Return [B*L, H*K] as [B, H, L, K]."""
-        return (
-            places.unflatten(1, (self.num_heads, -1))
-            .unflatten(0, (num_sentences, -1))
-            .transpose(1, 2)
-        )
+                outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))  # B*L H*V
+        return repack(torch.cat(outputs), padded.queries).to(compute_dtype)
 
     def _weights(
         self, layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor

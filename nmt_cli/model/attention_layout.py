@@ -95,30 +95,15 @@ class AttentionLayout:
             self._padded = sent_together(device, groups)
         return self._padded
 
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """The groups of sentences of similar length, which are padded together."""
-        return self.padded.groups
-
-    @property
-    def queries(self) -> PaddedRows:
-        """The indices of the rows of queries."""
-        return self.padded.queries
-
-    @property
-    def keys(self) -> PaddedRows:
-        """The indices of the rows of keys and values."""
-        return self.padded.keys
-
     def head_rows(self, num_parts: int, num_heads: int, *, of_keys: bool = False) -> HeadRows:
         """Return the indices of the heads' vectors of one side."""
         key = of_keys, num_parts, num_heads
         if key not in self._head_rows:
             shapes = [
                 (group.num_sentences, group.key_length if of_keys else group.query_length)
-                for group in self.groups
+                for group in self.padded.groups
             ]
-            side = self.keys if of_keys else self.queries
+            side = self.padded.keys if of_keys else self.padded.queries
             self._head_rows[key] = _head_rows(side, shapes, num_parts, num_heads)
         return self._head_rows[key]
 

@@ -43,7 +43,7 @@ def attend_packed(layout: AttentionLayout, num_heads: int, causal: bool, *packed
     else:
         inputs = (layout.head_rows(1, num_heads), layout.head_rows(2, num_heads, of_keys=True))
     output = layout.head_rows(1, num_heads)
-    heads = _HeadLayout(layout.groups, num_heads, causal, inputs, output)
+    heads = _HeadLayout(layout.padded.groups, num_heads, causal, inputs, output)
     with torch.autocast("cpu", enabled=False):
         return _PackedAttention.apply(heads, *packed)  # type: ignore[no-untyped-call]
 

@@ -24,15 +24,17 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        kept, kept_share = draw_kept(x.shape, self.rate)
-        return _DropoutFunction.apply(x, kept, 1.0 / kept_share)  # type: ignore[no-untyped-call]
+        return self._sum(x.new_zeros(()), x)
 
     def add(self, x: Tensor, branch: Tensor) -> Tensor:
         """Return ``x`` plus ``branch`` with dropout."""
         if not self.training or self.rate == 0.0 or x.device.type != "cpu":
             return x + self(branch)
+        return self._sum(x, branch)
+
+    def _sum(self, x: Tensor, branch: Tensor) -> Tensor:
         kept, kept_share = draw_kept(branch.shape, self.rate)
-        return _DropoutAddFunction.apply(x, branch, kept, 1.0 / kept_share)  # type: ignore[no-untyped-call]
+        return _DropoutAndSum.apply(x, branch, kept, 1.0 / kept_share)  # type: ignore[no-untyped-call]
 
 
 def draw_kept(shape: torch.Size, rate: float) -> tuple[Tensor, float]:
@@ -50,21 +52,8 @@ def draw_kept(shape: torch.Size, rate: float) -> tuple[Tensor, float]:
     return lanes.ge_(thresholds), 1.0 - rate
 
 
-class _DropoutFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, kept: Tensor, scale: float) -> Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001
-        ctx.save_for_backward(kept)
-        ctx.scale = scale
-        return _drop(x, kept, scale)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]  # noqa: ANN001
-        (kept,) = ctx.saved_tensors
-        return _drop(gradient, kept, ctx.scale), None, None
-
-
-class _DropoutAddFunction(torch.autograd.Function):
-    """Computes product and sum in one pass over memory."""
+class _DropoutAndSum(torch.autograd.Function):
+    """Computes product and sum in one pass over memory; ``x`` may be the number 0."""
 
     @staticmethod
     def forward(ctx, x: Tensor, branch: Tensor, kept: Tensor, scale: float) -> Tensor:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -73,11 +62,9 @@ class _DropoutAddFunction(torch.autograd.Function):
         return torch.addcmul(x, branch, kept.to(branch.dtype), value=scale)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:  # type: ignore[no-untyped-def]  # noqa: ANN001
         (kept,) = ctx.saved_tensors
-        return gradient, _drop(gradient.to(ctx.branch_dtype), kept, ctx.scale), None, None
-
-
-def _drop(x: Tensor, kept: Tensor, scale: float) -> Tensor:
-    # One pass over memory for product and scale.
-    return torch.addcmul(x.new_zeros(()), x, kept.to(x.dtype), value=scale)
+        of_branch = gradient.to(ctx.branch_dtype)
+        zero = of_branch.new_zeros(())
+        of_branch = torch.addcmul(zero, of_branch, kept.to(of_branch.dtype), value=ctx.scale)
+        return gradient if ctx.needs_input_grad[0] else None, of_branch, None, None

@@ -3,6 +3,8 @@
 Legend: T tokens of all sentences, D d_model.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,6 +12,7 @@ from torch.nn import functional as F
 from nmt_cli.model.dropout import Dropout
 from nmt_cli.model.packing import Packed
 from nmt_cli.model.sinusoids import sinusoids
+from nmt_cli.recipe.model_values import ModelShape
 
 
 class SinusoidalPositions(nn.Module):
@@ -22,11 +25,7 @@ class SinusoidalPositions(nn.Module):
         self.frequencies, self.first_position = frequencies, first_position
         self.register_buffer("table", self._first(256, d_model), persistent=False)
 
-    def forward(self, positions: Tensor, num_positions: int) -> Tensor:
-        """Return the vectors [T, D] of ``positions``, all below ``num_positions``."""
-        return F.embedding(positions, self.vectors(num_positions))
-
-    def vectors(self, num_positions: int) -> Tensor:
+    def forward(self, num_positions: int) -> Tensor:
         """Return the vectors [any, D] of the first positions, at least so many."""
         if num_positions > len(self.table):
             # Doubled, so that lengths that grow one by one do not rebuild the table each time.
@@ -47,14 +46,7 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_positions, d_model))
         nn.init.normal_(self.weight, std=d_model**-0.5)
 
-    def forward(self, positions: Tensor, num_positions: int) -> Tensor:
-        """Return the vectors [T, D] of ``positions``.
-
-        Raises ValueError if the model has fewer than ``num_positions``.
-        """
-        return F.embedding(positions, self.vectors(num_positions))
-
-    def vectors(self, num_positions: int) -> Tensor:
+    def forward(self, num_positions: int) -> Tensor:
         """Return the vectors [any, D] of all positions.
 
         Raises ValueError if the model has fewer than ``num_positions``.
@@ -67,33 +59,29 @@ class LearnedPositions(nn.Module):
         return self.weight
 
 
-Positions = SinusoidalPositions | LearnedPositions
-
-
 class Embedding(nn.Module):
-    """Token vectors times ``scale``, plus positions, with dropout (sections 3.4 and 5.4)."""
+    """Token vectors times a scale, plus positions, with dropout (sections 3.4 and 5.4)."""
 
     def __init__(
-        self,
-        weight: nn.Parameter,
-        scale: float,
-        positions: Positions,
-        norm: nn.Module,
-        dropout: float,
-        *,
-        pre_norm: bool,
-        starts_with_zeros: bool,
+        self, weight: nn.Parameter, config: ModelShape, *, starts_with_zeros: bool = False
     ) -> None:
         """Make the embedding of one side.
 
-        ``norm`` is applied to the sum, ``pre_norm`` is that of the layers. If it
-        ``starts_with_zeros``, the token vector at the first position is zero.
+        If it ``starts_with_zeros``, the token vector at the first position is zero.
         """
         super().__init__()
-        self.weight, self.scale = weight, scale
-        self.positions, self.norm = positions, norm
-        self.dropout = Dropout(dropout)
-        self.pre_norm, self.starts_with_zeros = pre_norm, starts_with_zeros
+        self.weight, self.starts_with_zeros = weight, starts_with_zeros
+        width, has_norm = config.d_model, config.embedding_norm
+        self.scale = math.sqrt(width) if config.scale_embeddings else 1.0
+        self.positions: SinusoidalPositions | LearnedPositions
+        if config.positions == "learned":
+            self.positions = LearnedPositions(config.max_positions, width)
+        else:
+            kind = config.sinusoid_frequencies, config.first_position
+            self.positions = SinusoidalPositions(width, *kind)
+        self.norm = nn.LayerNorm(width, config.norm_epsilon) if has_norm else nn.Identity()
+        self.dropout = Dropout(config.dropout)
+        self.pre_norm = config.norm == "pre"
 
     def forward(self, batch: Packed) -> Tensor:
         """Return the vectors [T, D] that enter the first layer."""
@@ -109,5 +97,5 @@ class Embedding(nn.Module):
         vectors = F.embedding(tokens, self.weight)
         if self.starts_with_zeros:
             vectors = vectors.masked_fill((positions == 0)[:, None], 0.0)
-        rows = torch.add(self.positions(positions, num_positions), vectors, alpha=self.scale)
-        return self.norm(rows)
+        of_positions = F.embedding(positions, self.positions(num_positions))
+        return self.norm(torch.add(of_positions, vectors, alpha=self.scale))

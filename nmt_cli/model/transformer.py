@@ -3,7 +3,6 @@
 Legend: S source rows, T target rows, D d_model.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,12 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, padded_groups
-from nmt_cli.model.embeddings import (
-    Embedding,
-    LearnedPositions,
-    Positions,
-    SinusoidalPositions,
-)
+from nmt_cli.model.embeddings import Embedding
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.packing import Packed
@@ -56,9 +50,9 @@ class Transformer(nn.Module):
             target_weight = output_weight = new_embedding_weight(vocabulary_size, config.d_model)
         if config.tied_embeddings == "none":
             output_weight = new_embedding_weight(vocabulary_size, config.d_model)
-        self.source_embedding = _embedding(source_weight, config)
+        self.source_embedding = Embedding(source_weight, config)
         zeros = config.decoder_start == "zeros"
-        self.target_embedding = _embedding(target_weight, config, starts_with_zeros=zeros)
+        self.target_embedding = Embedding(target_weight, config, starts_with_zeros=zeros)
         self.output_weight = output_weight
         has_bias = config.output_bias
         self.output_bias = nn.Parameter(torch.zeros(vocabulary_size)) if has_bias else None
@@ -119,26 +113,3 @@ def build_transformer(
     for name, parameter in model.named_parameters():
         parameter.data = torch.from_numpy(weights[name])
     return model.eval()
-
-
-def _embedding(
-    weight: nn.Parameter, config: ModelShape, *, starts_with_zeros: bool = False
-) -> Embedding:
-    scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-    has_norm, width = config.embedding_norm, config.d_model
-    norm = nn.LayerNorm(width, config.norm_epsilon) if has_norm else nn.Identity()
-    return Embedding(
-        weight,
-        scale,
-        _positions(config),
-        norm,
-        config.dropout,
-        pre_norm=config.norm == "pre",
-        starts_with_zeros=starts_with_zeros,
-    )
-
-
-def _positions(config: ModelShape) -> Positions:
-    if config.positions == "learned":
-        return LearnedPositions(config.max_positions, config.d_model)
-    return SinusoidalPositions(config.d_model, config.sinusoid_frequencies, config.first_position)

@@ -26,7 +26,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.metrics.tokenization import TOKENIZATION
-from nmt_cli.model.compiled_residual import compile_residuals
+from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.changes import changes_of_quality

@@ -63,7 +63,7 @@ def _self_attention(config: ModelConfig, side: Packed) -> Iterator[Product]:
 
 
 def _attention_core(config: ModelConfig, layout: AttentionLayout) -> Iterator[Product]:
-    for group in layout.groups:
+    for group in layout.padded.groups:
         batch = config.num_heads * group.num_sentences
         queries, keys = group.query_length, group.key_length
         yield Product(queries, config.key_width, keys, batch, in_attention=True)

@@ -25,10 +25,10 @@ def measure_padding(plan: BatchPlan, source: Lengths, target: Lengths) -> Paddin
         batch = plan.batch(index)
         sides = _packed(source[batch]), _packed(target[batch])
         for queries, keys in ((0, 0), (1, 1), (1, 0)):
-            layout = AttentionLayout(sides[queries], sides[keys])
-            places += sum(g.num_sentences * (g.query_length + g.key_length) for g in layout.groups)
+            groups = AttentionLayout(sides[queries], sides[keys]).padded.groups
+            places += sum(g.num_sentences * (g.query_length + g.key_length) for g in groups)
             real_places += sides[queries].num_tokens + sides[keys].num_tokens
-            pairs += sum(g.num_sentences * g.query_length * g.key_length for g in layout.groups)
+            pairs += sum(g.num_sentences * g.query_length * g.key_length for g in groups)
             real_pairs += int(np.dot(sides[queries].lengths, sides[keys].lengths))
         real_rows += sum(side.num_tokens for side in sides)
         rows += sum(len(side.tokens) for side in sides)

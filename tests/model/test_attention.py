@@ -21,7 +21,7 @@ def batches(request, monkeypatch):
     monkeypatch.setattr("nmt_cli.model.attention_layout.GROUP_OVERHEAD", request.param)
     target, source = packed(TARGET_LENGTHS), packed(SOURCE_LENGTHS)
     assert len(target.tokens) > target.num_tokens  # spare rows
-    assert len(AttentionLayout(target, source).groups) == (1 if request.param else 3)
+    assert len(AttentionLayout(target, source).padded.groups) == (1 if request.param else 3)
     return target, source
 
 
@@ -67,7 +67,7 @@ def test_the_gradient_is_that_of_finite_differences(causal):
     torch.manual_seed(2)
     batch = pack(torch.zeros(6), [2, 1, 3])
     layout = AttentionLayout(batch, batch)
-    assert len(layout.queries.holes) > 0
+    assert len(layout.padded.queries.holes) > 0
     projected = example(batch, width=3 * 2 * 2)
     assert torch.autograd.gradcheck(lambda rows: attend_packed(layout, 2, causal, rows), projected)
 

@@ -16,11 +16,11 @@ def test_groups_hold_each_sentence_once_at_its_place(overhead, monkeypatch):
     monkeypatch.setattr("nmt_cli.model.attention_layout.GROUP_OVERHEAD", overhead)
     queries, keys = packed(LENGTHS), packed(LENGTHS[::-1], first_token=100)
     layout = AttentionLayout(queries, keys)
-    shown_queries = queries.tokens[layout.queries.to_padded]
-    shown_keys = keys.tokens[layout.keys.to_padded]
+    shown_queries = queries.tokens[layout.padded.queries.to_padded]
+    shown_keys = keys.tokens[layout.padded.keys.to_padded]
     seen = []
     query_place = key_place = 0
-    for group in layout.groups:
+    for group in layout.padded.groups:
         for sentence in range(group.num_sentences):
             q = shown_queries[query_place : query_place + group.query_length].tolist()
             k = shown_keys[key_place : key_place + group.key_length]
@@ -40,13 +40,13 @@ def test_groups_hold_each_sentence_once_at_its_place(overhead, monkeypatch):
 def test_without_overhead_nothing_is_padded(monkeypatch):
     monkeypatch.setattr("nmt_cli.model.attention_layout.GROUP_OVERHEAD", 0)
     layout = AttentionLayout(packed(LENGTHS), packed(LENGTHS))
-    assert len(layout.queries.holes) == 0
-    assert all(group.keep is None for group in layout.groups)
+    assert len(layout.padded.queries.holes) == 0
+    assert all(group.keep is None for group in layout.padded.groups)
 
 
 def test_moving_there_and_back_is_the_identity_with_autograds_own_gradient():
     batch = packed(LENGTHS)
-    side = AttentionLayout(batch, batch).queries
+    side = AttentionLayout(batch, batch).padded.queries
     assert len(side.holes) > 0
     rows = torch.randn(sum(LENGTHS), 3, dtype=torch.float64, requires_grad=True)
     assert torch.equal(repack(unpack(rows, side), side), rows)

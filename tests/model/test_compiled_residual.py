@@ -7,9 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from nmt_cli.model import compiled_residual
-from nmt_cli.model.compiled_residual import add_dropout_norm, compile_residuals
-from nmt_cli.model.layers import Residual
+from nmt_cli.model import layers
+from nmt_cli.model.layers import Residual, add_dropout_norm, compile_residuals
 
 WIDTH, RATE = 24, 0.3
 
@@ -20,10 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch's compiler warns of i
 def fresh_compiler():
     """What other tests compiled does not count, nor does what this one compiles count for them."""
     torch.compiler.reset()
-    compiled_residual._compiled.cache_clear()
+    layers._compiled.cache_clear()
     yield
     torch.compiler.reset()
-    compiled_residual._compiled.cache_clear()
+    layers._compiled.cache_clear()
 
 
 @pytest.fixture(
@@ -73,7 +72,7 @@ def test_the_compiled_end_is_the_layers_own(pre_norm, compiler):
 
 def test_a_compiled_dropout_may_draw_by_itself(compiler):
     rows, branch = torch.zeros(4_000, WIDTH), torch.ones(4_000, WIDTH, requires_grad=True)
-    result = compiled_residual._compiled()(rows, branch, None, RATE, None, None, 0.0)
+    result = layers._compiled()(rows, branch, None, RATE, None, None, 0.0)
     assert result.max().item() == pytest.approx(1 / (1 - RATE))
     assert (result == 0).float().mean().item() == pytest.approx(RATE, abs=0.01)
     result.sum().backward()
@@ -82,7 +81,7 @@ def test_a_compiled_dropout_may_draw_by_itself(compiler):
 
 
 def test_nothing_is_compiled_for_validation(monkeypatch):
-    monkeypatch.setattr("nmt_cli.model.compiled_residual._compiled", None)
+    monkeypatch.setattr("nmt_cli.model.layers._compiled", None)
     plain, compiled = residuals(pre_norm=False)
     rows, sublayer = torch.randn(5, WIDTH), nn.Linear(WIDTH, WIDTH)
     assert torch.equal(compiled.eval()(rows, sublayer), plain.eval()(rows, sublayer))

@@ -167,7 +167,7 @@ def test_embeddings_and_positions_are_those_of_torch(kernels, options, precision
         assert (own.scale, own.D) == (np.float32(embedding.scale), vectors.shape[1])
         assert bool(own.starts_with_zeros) == embedding.starts_with_zeros
         for number in (1, 64) if "learned" in options.values() else (1, 256, 300, 2_000):
-            of_torch = embedding.positions.vectors(number).detach().float().numpy()
+            of_torch = embedding.positions(number).detach().float().numpy()
             assert np.array_equal(packed.vectors(side, number)[:number], of_torch[:number])
         if "learned" in options.values():
             with pytest.raises(

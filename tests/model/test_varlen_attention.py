@@ -96,7 +96,7 @@ def test_sentences_are_handed_over_where_they_lie(kind, operator, monkeypatch):
     )
     monkeypatch.setattr(attention, "MAX_KEYS", 0)  # no batched products on a CPU
     expected = with_gradients(layer, kind, target, source, rows, memory)
-    monkeypatch.setattr(attention, "supports_varlen", lambda *_: True)
+    monkeypatch.setattr(layer, "supports_varlen", lambda *_: True)
     monkeypatch.setattr(attention, "flash_operator", lambda: operator)
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", sentence_by_sentence)
     monkeypatch.setattr(layer, "_attend_padded", Mock(side_effect=AssertionError))
