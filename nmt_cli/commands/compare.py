@@ -61,7 +61,7 @@ class CompareOptions(TypedDict, total=False):
     quiet: bool
 
 
-class PlannedRun(NamedTuple):
+class Training(NamedTuple):
     """One recipe with one seed."""
 
     recipe_name: str
@@ -119,9 +119,9 @@ def run(
 
 def _trainings(
     names: Sequence[str], seeds: Sequence[int], runs: Path, options: CompareOptions
-) -> list[PlannedRun]:
+) -> list[Training]:
     """Return what to train. Raises UserError for a wrong recipe, or one that is given twice."""
-    found: list[PlannedRun] = []
+    found: list[Training] = []
     for given in (recipe for name in names for recipe in _recipes_of(name)):
         for seed in seeds or (None,):
             of_seed = [] if seed is None else [f"training.seed={seed}"]
@@ -130,7 +130,7 @@ def _trainings(
             run_dir = runs / file.name
             if seed is not None and not _is_finished_run_of(file.recipe, run_dir):
                 run_dir /= f"seed-{seed}"
-            found.append(PlannedRun(given, overrides, file, run_dir))
+            found.append(Training(given, overrides, file, run_dir))
     folders = [training.run_dir for training in found]
     for folder in folders:
         if problem := not_a_run(folder):
@@ -145,45 +145,52 @@ def _trainings(
 
 def _is_finished_run_of(recipe: Recipe, run_dir: Path) -> bool:
     """Return whether ``run_dir`` itself is this training, and finished."""
-    before, checkpoints = _recipe_of(run_dir), list_checkpoints(run_dir)
-    if before is None or not checkpoints or not _is_finished(run_dir):
+    status = read_status(run_dir)
+    if status is None or status.state != "finished":
+        return False
+    try:
+        is_same = not changed_keys(read_resolved_recipe(run_dir / RECIPE), recipe)
+    except RecipeError:  # of another version, or damaged
+        return False
+    checkpoints = list_checkpoints(run_dir)
+    if not is_same or not checkpoints:
         return False
     began_from = checkpoints[-1].manifest.get("initialized_from")
-    is_same_origin = (began_from is None) == (recipe.origin is None)  # not with --init-from
-    return is_same_origin and not changed_keys(before, recipe)
+    return (began_from is None) == (recipe.origin is None)  # not with --init-from
 
 
-def _recipe_of(run_dir: Path) -> Recipe | None:
-    try:
-        return read_resolved_recipe(run_dir / RECIPE)
-    except RecipeError:  # it is missing, damaged or of another version
-        return None
-
-
-def _is_finished(run_dir: Path) -> bool:
-    status = read_status(run_dir)
-    return status is not None and status.state == "finished"
-
-
-def _refuse_another_training(planned: PlannedRun) -> None:
-    """Raise UserError if the run is one that this training cannot go on with.
+def _refuse_another_training(training: Training) -> None:
+    """Raise UserError if the run of this training is one that it cannot go on with.
 
     Otherwise this would be found only when its turn comes. A run whose recipe cannot be read fails
     then, and does not keep the others from being trained.
     """
-    run_dir, recipe = planned.run_dir, planned.file.recipe
-    before = _recipe_of(run_dir) if list_checkpoints(run_dir) else None
-    if before is not None and (needs_training(before, recipe) or not _is_finished(run_dir)):
-        changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
-        if changes:
-            raise UserError(
-                f"{run_dir} was trained with another recipe: {', '.join(map(str, changes))}. "
-                "Choose another --runs, or move it away."
-            )
-    run_command.refuse_other_origin(run_dir, recipe.origin, named="model.from", option="--runs")
+    run_dir, recipe = training.run_dir, training.file.recipe
+    checkpoints, status = list_checkpoints(run_dir), read_status(run_dir)
+    if not checkpoints:
+        return
+    try:
+        before = read_resolved_recipe(run_dir / RECIPE)
+    except RecipeError:
+        return
+    changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
+    if status is not None and status.state == "finished" and not needs_training(before, recipe):
+        changes = []
+    if changes:
+        raise UserError(
+            f"{run_dir} was trained with another recipe: {', '.join(map(str, changes))}. Choose "
+            "another --runs, or move it away."
+        )
+    began_from = checkpoints[-1].manifest.get("initialized_from")
+    if (began_from is None) != (recipe.origin is None):
+        began = "random weights" if began_from is None else f"the weights of {began_from['path']}"
+        raise UserError(
+            f"the training in {run_dir} began from {began}, which {training.recipe_name} does not "
+            "ask for. Choose another --runs, or move it away."
+        )
 
 
-def _refuse_shared_folders(trainings: Sequence[PlannedRun], options: CompareOptions) -> None:
+def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:
     """Raise UserError if recipes with different text would be prepared in one folder."""
     first: dict[Path, tuple[str, dict[str, Any]]] = {}
     for file in (training.file for training in trainings):
@@ -215,8 +222,8 @@ def _devices(devices: int | None, options: CompareOptions) -> list[str]:
 
 
 def _train_all(
-    trainings: Sequence[PlannedRun], devices: Sequence[str], options: CompareOptions
-) -> list[PlannedRun]:
+    trainings: Sequence[Training], devices: Sequence[str], options: CompareOptions
+) -> list[Training]:
     """Do the trainings, as many at a time as there are devices; return those that failed."""
     threads = options.get("threads")
     if threads is None and devices[0] == "cpu":
@@ -226,7 +233,7 @@ def _train_all(
         free.put(device)
     children = _Children()
 
-    def train(training: PlannedRun) -> int | None:
+    def train(training: Training) -> int | None:
         device = free.get()
         try:
             return children.call(_command(training, device, threads, options))
@@ -244,7 +251,7 @@ def _train_all(
 
 
 def _command(
-    training: PlannedRun, device: str, threads: int | None, options: CompareOptions
+    training: Training, device: str, threads: int | None, options: CompareOptions
 ) -> list[str]:
     flags = {
         **options,

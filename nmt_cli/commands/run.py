@@ -199,42 +199,42 @@ def _refuse_wrong_sizes(sizes: Mapping[Path, int], key: str) -> None:
 
 
 def refuse_other_origin(
-    run_dir: Path,
-    model: Path | None,
-    *,
-    named: str = "--init-from",
-    option: str = "--run-dir",
-    is_removed: bool = False,
+    run_dir: Path, model: Path | None, *, is_removed: bool, named: str = "--init-from"
 ) -> None:
     """Raise UserError if the training in ``run_dir`` did not begin from ``model``.
 
     ``named`` is the option or the key of the recipe that gives the model; None stands for random
-    weights. ``option`` names another folder for runs. Before a training begins, the model must only
-    be there. If the run ``is_removed`` first, the model must not be a part of it.
+    weights. Before a training begins, the model must only be there. If the run ``is_removed``
+    first, the model must not be a part of it.
     """
     checkpoints = [] if is_removed else list_checkpoints(run_dir)
-    if not checkpoints:
-        found = find_model(model).path if model is not None else None
-        if is_removed and found and found.resolve().is_relative_to(run_dir.resolve()):
+    if checkpoints:
+        _refuse_other(run_dir, model, checkpoints[-1].manifest.get("initialized_from"), named)
+    elif model is not None:
+        found = find_model(model).path
+        if is_removed and found.resolve().is_relative_to(run_dir.resolve()):
             raise UserError(
                 f"{named} {model} is a part of {run_dir}, which would be removed first; "
-                f"choose another {option}."
+                "choose another --run-dir."
             )
-        return
-    origin = checkpoints[-1].manifest.get("initialized_from")
+
+
+def _refuse_other(
+    run_dir: Path, model: Path | None, origin: Mapping[str, Any] | None, named: str
+) -> None:
     if origin is None and model is None:
         return
-    asked = f"no {named} is given" if model is None else f"{named} is {model}"
-    if origin is not None and model is not None:
-        if _is_origin(model, origin):
-            return
-        asked += ", which has other weights" if model.exists() else ", which does not exist"
+    if origin is not None and model is not None and _is_origin(model, origin):
+        return
     began, remedy = "random weights", f"leave {named} out"
     if origin is not None:
         began, remedy = f"the weights of {origin['path']}", f"give {named} {origin['path']}"
+    asked = f"no {named} is given" if model is None else f"{named} is {model}"
+    if origin is not None and model is not None:
+        asked += ", which has other weights" if model.exists() else ", which does not exist"
     raise UserError(
         f"the training in {run_dir} began from {began}, but {asked}; {remedy}, or choose another "
-        f"{option}."
+        "--run-dir."
     )
 
 

@@ -3,7 +3,7 @@
 Legend: S slots, K beam, H heads, E entries of a slot, D d_k or d_v.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -75,11 +75,6 @@ def attend(queries: Tensor, entries: KeysValues, mask: Tensor) -> Tensor:
     attended = torch.bmm(scores.softmax(dim=2), entries.values.flatten(0, 1))
     by_slot = attended.view(-1, num_heads, beam_size, attended.shape[2])
     return by_slot.transpose(1, 2).flatten(2).flatten(0, 1)
-
-
-def split_heads(rows: Tensor, num_slots: int, num_heads: int) -> Tensor:
-    """Return [S*E, H*D] as [S, H, E, D]."""
-    return rows.view(num_slots, -1, num_heads, rows.shape[1] // num_heads).transpose(1, 2)
 
 
 def room_of_sources(longest: int) -> int:
@@ -223,7 +218,7 @@ class GrowingPast(Past):
             self._most_places = int(self.num_places().max()) + parents.shape[1]
             wanted = room_for(self._most_places)
             if wanted > self.room or wanted < SHRINK_BELOW * self.room:
-                self._replace(wanted, KeysValues.with_room)
+                self._resize(wanted)
         super().advance(*(sent_to(self._device, each) for each in (parents, is_free)))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
@@ -231,12 +226,11 @@ class GrowingPast(Past):
         at = sent_to(self._device, slots)
         self.is_past = self.is_past[at]
         self._most_places = int(self.num_places().max())
-        room = room_for(self._most_places + self.is_past.shape[1])  # by the next step
-        self._replace(room, lambda layer, room: layer.selected(at, room).with_room(room))
+        self._resize(room_for(self._most_places + self.is_past.shape[1]), at)  # by the next step
 
-    def _replace(self, room: int, change: Callable[[KeysValues, int], KeysValues]) -> None:
+    def _resize(self, room: int, slots: Tensor | None = None) -> None:
         is_past = pad(self.is_past, (0, room - self.is_past.shape[2]))
-        self._use(_changed(self.layers, room, change), is_past)
+        self._use(_resized(self.layers, room, slots), is_past)
 
 
 class Memory:
@@ -295,7 +289,7 @@ class GrowingMemory(Memory):
             self._of_slots[slot] = length
         room, needed = self.layers[0].room, room_of_sources(max(self._of_slots))
         if needed > room or needed < SHRINK_BELOW * room:
-            self.layers = _changed(self.layers, needed, KeysValues.with_room)
+            self.layers = _resized(self.layers, needed)
         at = super().make_room(slots, lengths)
         self.update_mask()
         return at
@@ -304,10 +298,7 @@ class GrowingMemory(Memory):
         """Drop all other slots."""
         at = sent_to(self._device, slots)
         self._of_slots = [self._of_slots[slot] for slot in slots]
-        room = room_of_sources(max(self._of_slots))
-        self.layers = _changed(
-            self.layers, room, lambda layer, room: layer.selected(at, room).with_room(room)
-        )
+        self.layers = _resized(self.layers, room_of_sources(max(self._of_slots)), at)
         self.lengths = self.lengths[at]
         self.update_mask()
 
@@ -318,10 +309,12 @@ def _set_to_0(layers: Sequence[KeysValues], slots: Tensor) -> None:
             each[slots] = 0.0
 
 
-def _changed(
-    layers: list[KeysValues], room: int, change: Callable[[KeysValues, int], KeysValues]
-) -> list[KeysValues]:
-    """Replace each of ``layers`` by ``change`` of it; one at a time is in memory twice."""
+def _resized(layers: list[KeysValues], room: int, slots: Tensor | None = None) -> list[KeysValues]:
+    """Replace each of ``layers`` by a copy of ``slots`` with ``room`` places; all slots if None.
+
+    One at a time is in memory twice.
+    """
     for number, layer in enumerate(layers):
-        layers[number] = change(layer, room)
+        kept = layer if slots is None else layer.selected(slots, room)
+        layers[number] = kept.with_room(room)
     return layers

@@ -36,10 +36,6 @@ class CompiledLogits:
         self.values, self.kernels = values, kernels
         self._normalizers = normalizers
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.values)
-
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""
         if self._normalizers is None:

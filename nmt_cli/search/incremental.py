@@ -30,7 +30,6 @@ from nmt_cli.search.attention_cache import (
     attend,
     mask_of_sources,
     room_of_sources,
-    split_heads,
 )
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
@@ -167,10 +166,10 @@ def _padded_entries(
 ) -> KeysValues:
     """Return the ``packed`` keys and values of sources, with the rows at ``places`` [B*L]."""
     keys, values = (
-        split_heads(part, num_sentences, attention.num_heads)
+        part.view(num_sentences, -1, attention.num_heads, part.shape[1] // attention.num_heads)
         for part in packed.index_select(0, places).split(attention.widths[1:], dim=1)
-    )
-    return KeysValues(keys.transpose(2, 3), values)
+    )  # B L H any
+    return KeysValues(keys.permute(0, 2, 3, 1), values.transpose(1, 2))
 
 
 def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:

@@ -101,10 +101,6 @@ class Logits(Protocol):
     it allows. Whoever gets the object owns it: ``restrict`` and ``mean_with`` overwrite the logits.
     """
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        ...
-
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R] in fp32; NaN for a row with a logit that is NaN."""
         ...

@@ -42,9 +42,9 @@ def load_models(
 ) -> LoadedModels:
     """Return the model of ``path`` and those of ``ensemble``, which join it.
 
-    They are packed for the library on a CPU that has it, else they are Transformers. Raises as
-    ``open_model`` does, and UserError if ``device`` or ``precision`` is wrong, or if a model has
-    another tokenizer or writes trees in another notation.
+    They are packed for the library on a CPU that has it, else they are Transformers. Raises
+    UserError if there is no undamaged model at a path, if ``device`` or ``precision`` is wrong, or
+    if a model has another tokenizer or writes trees in another notation.
     """
     chosen = device_name(device)
     load, of_all = _loading(chosen, precision, kernels_for(chosen))

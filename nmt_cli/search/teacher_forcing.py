@@ -4,48 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.model.compiled.layers import CompiledLayers, Sentences, Weights
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model.compiled.sentences import Sentences, Weights
 from nmt_cli.search.sentences import AttentionWeights, SentencePair
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
-
-
-class TeacherForcing(Protocol):
-    """A model that reads given sentence pairs. Not to be shared between threads."""
-
-    device: str  # that computes: "cpu" or "cuda"
-
-    def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and at last of its ``</s>``.
-
-        It is normalized over the whole vocabulary, as in the search. Raises ValueError if a
-        sentence is longer than learned positions allow.
-        """
-        ...
-
-    def attention(
-        self, pairs: Sequence[SentencePair], layers: Sequence[int]
-    ) -> list[AttentionWeights]:
-        """Return the attention weights within each pair.
-
-        They are those of ``layers``, counted from 0 and ascending, of a side as far as it has them.
-        Raises ValueError if a sentence is longer than learned positions allow.
-        """
-        ...
+    from nmt_cli.search.torch_forcing import TorchForcing
 
 
 def teacher_forcing(
     model: Transformer | PackedModel, tokenizer: Tokenizer, precision: str | None = None
-) -> TeacherForcing:
+) -> CompiledForcing | TorchForcing:
     """Return what lets ``model`` read given pairs.
 
     A Transformer gets the ``precision``, by default the one that it has. Raises UserError if there
@@ -53,13 +29,13 @@ def teacher_forcing(
     """
     if isinstance(model, PackedModel):
         return CompiledForcing(model, tokenizer)
-    from nmt_cli.search.torch_forcing import TorchForcing  # it imports torch
+    from nmt_cli.search import torch_forcing  # it imports torch
 
-    return TorchForcing(model, tokenizer, precision)
+    return torch_forcing.TorchForcing(model, tokenizer, precision)
 
 
 class CompiledForcing:
-    """A ``TeacherForcing`` by the library for CPUs; what a pair gets depends on that pair only.
+    """Reads given pairs by the library for CPUs; what a pair gets depends on that pair only.
 
     Between calls it holds the model only, and threads may share it.
     """
@@ -72,7 +48,11 @@ class CompiledForcing:
         self._start, self._eos = start_id(model.config, tokenizer), tokenizer.eos_id
 
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
-        """Return the log-probabilities, as ``TeacherForcing`` describes."""
+        """Return the log-probability of each token of each target, and at last of its ``</s>``.
+
+        It is normalized over the whole vocabulary, as in the search. Raises ValueError if a
+        sentence is longer than learned positions allow.
+        """
         layers, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
         memories = layers.entries(layers.encode(sources), sources.lengths)
         rows = layers.decode(targets, memories)
@@ -84,7 +64,10 @@ class CompiledForcing:
     def attention(
         self, pairs: Sequence[SentencePair], layers: Sequence[int]
     ) -> list[AttentionWeights]:
-        """Return the attention weights, as ``TeacherForcing`` describes."""
+        """Return the weights of ``layers``, ascending from 0, of a side as far as it has them.
+
+        Raises ValueError if a sentence is longer than learned positions allow.
+        """
         encoder, decoder = self._model.config.encoder_shape, self._model.config.decoder_shape
         computing, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
         within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)

@@ -20,7 +20,7 @@ from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sentences import AttentionWeights, SentencePair
-from nmt_cli.search.top_k import log_normalizers
+from nmt_cli.search.torch_logits import log_normalizers
 from nmt_cli.search.torch_models import at_precision, torch_precision, without_gradients
 
 # Enough to keep the product busy; the logits of so many rows are V times as many numbers.
@@ -28,7 +28,7 @@ ROWS_AT_ONCE = {"cpu": 512, "cuda": 4096}
 
 
 class TorchForcing:
-    """A ``TeacherForcing`` by torch: its pass is that of training, in evaluation mode.
+    """Reads given pairs by torch: its pass is that of training, in evaluation mode.
 
     No other thread may use the model meanwhile.
     """
@@ -45,7 +45,10 @@ class TorchForcing:
             self._model = at_precision(self._model, torch_precision(precision, self._device))
 
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
-        """Return the log-probabilities, as ``TeacherForcing`` describes."""
+        """Return the log-probability of each token of each target, and at last of its ``</s>``.
+
+        Raises ValueError if a sentence is longer than learned positions allow.
+        """
         targets = [[*pair.target, self._tokenizer.eos_id] for pair in pairs]
         tokens = torch.tensor(list(chain.from_iterable(targets)), device=self._device)
         at_once, scores = ROWS_AT_ONCE[self.device], []
@@ -60,7 +63,10 @@ class TorchForcing:
     def attention(
         self, pairs: Sequence[SentencePair], layers: Sequence[int]
     ) -> list[AttentionWeights]:
-        """Return the attention weights, as ``TeacherForcing`` describes."""
+        """Return the weights of ``layers``, ascending from 0, of a side as far as it has them.
+
+        Raises ValueError if a sentence is longer than learned positions allow.
+        """
         with without_gradients(self._device), _recording(self._model, layers) as recorded:
             self._model(*self.packed(pairs))
         return [

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.compare import PlannedRun
+from nmt_cli.commands.compare import Training
 from nmt_cli.commands.experiments.comparison_table import (
     OURS,
     PAPERS,
@@ -160,8 +160,8 @@ def test_a_run_that_began_from_another_model_is_found_before_any_training(folder
         threads=1,
     )
     message = (
-        r"^the training in runs/tuned/base began from the weights of runs/base/average, but no "
-        r"model\.from is given; give model\.from runs/base/average, or choose another --runs\.$"
+        r"^the training in runs/tuned/base began from the weights of runs/base/average, which "
+        r"\./base\.yaml does not ask for\. Choose another --runs, or move it away\.$"
     )
     with pytest.raises(UserError, match=message):
         do("a-1-head", "base", runs=Path("runs/tuned"))
@@ -324,7 +324,7 @@ def test_a_folder_stands_for_its_recipes():
 
 
 def test_a_name_with_a_dash_is_no_option():
-    training = PlannedRun("-odd.yaml", [], read_recipe("base"), Path("runs/-odd"))
+    training = Training("-odd.yaml", [], read_recipe("base"), Path("runs/-odd"))
     assert compare._command(training, "cpu", 1, {})[3:5] == ["run", "./-odd.yaml"]
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt_cli.hardware.device import sent_to
+from nmt_cli.hardware.device import sent_together
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.beams import Beams, length_penalty, ranks_in_beam
 from nmt_cli.search.sentences import SearchSettings
-from nmt_cli.search.top_k import best_of_all, log_normalizers, top_k
+from nmt_cli.search.torch_logits import best_of_all, log_normalizers, top_k
 
 
 class StepReport(NamedTuple):
@@ -51,7 +51,7 @@ class StepReport(NamedTuple):
 
     @classmethod
     def unpacked(cls, report: Tensor) -> "StepReport":
-        """Return what ``packed`` returned, from its copy on the CPU."""
+        """Return the parts of a packed ``report``, a tensor of the CPU."""
         numbers = report.numpy()
         beams = numbers[:, :-2].reshape(len(numbers), 3, -1)
         return cls(beams, numbers[:, -2] != 0, int(numbers[:, -1].max()))
@@ -122,31 +122,19 @@ class DeviceBeams:
             for place, hypothesis in enumerate(beams.ended[slot]):
                 ended[row, place] = hypothesis.score, hypothesis.log_probability, beam_size
         alphas, longest = beams.alphas[slots], beams.longest[slots]
-        last_penalties = length_penalty(longest + 1, alphas)
-        singles = np.stack([slots, beams.lengths[slots], longest], axis=1)
-        columns = (
-            singles,
-            np.stack([beams.n_best[slots], beams.ends_needed[slots]], axis=1) - 1,
-            np.stack([alphas, last_penalties], axis=1).view(np.int64),
-            beams.tokens[slots],
-            beams.parents[slots],
-            beams.scores[slots].view(np.int32),
+        arrays = (  # the slots, then as in ``state``
+            np.array(slots),
+            *(beams.tokens[slots], beams.parents[slots], beams.scores[slots]),
             np.arange(beam_size) < beams.beam_sizes[slots, None],
-            ended.reshape(number, 3 * beam_size).view(np.int64),
+            ended,
+            *(beams.lengths[slots], longest, np.zeros(number, np.int64)),
+            np.stack([beams.n_best[slots], beams.ends_needed[slots]], axis=1) - 1,
+            alphas,
+            np.stack([alphas, length_penalty(longest + 1, alphas)], axis=1),
         )
-        sent = sent_to(self.tokens.device, np.concatenate(columns, axis=1).astype(np.int64))
-        parts = sent.split([column.shape[1] for column in columns], dim=1)
-        (at, lengths, longest_outputs), ranks = parts[0].unbind(1), parts[1]
-        penalties, of_ended = (
-            parts[part].contiguous().view(torch.float64) for part in (2, len(parts) - 1)
-        )
-        tokens, parents, scores, fits = parts[3:-1]
-        self.lengths[at], self.longest[at], self.ranks[at] = lengths, longest_outputs, ranks
-        self.failed[at] = torch.zeros_like(at)
-        self.alphas[at], self.penalties[at] = penalties[:, 0], penalties
-        self.tokens[at], self.parents[at], self.fits[at] = tokens, parents, fits.bool()
-        self.scores[at] = scores.int().view(torch.float32)
-        self.ended[at] = of_ended.view(number, beam_size, 3)
+        at, *new = sent_together(self.tokens.device, tuple(map(torch.from_numpy, arrays)))
+        for own, of_slots in zip(self.state, new, strict=True):
+            own[at] = of_slots
 
     def advance(self, logits: Tensor, num_places: Tensor) -> None:
         """Replace the hypotheses by their best continuations by ``logits`` [R, V]; report them.

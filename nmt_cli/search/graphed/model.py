@@ -3,21 +3,24 @@
 A step of base launches hundreds of small kernels, which takes a CPU longer than their work takes a
 GPU. A graph launches them at once, but only for the shapes and addresses that it was recorded with.
 So searches have a few sizes, and the graphs of each are kept.
+
+Legend: S slots, K beam, E entries of a slot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
-from nmt_cli.hardware.device import finish_work
+from nmt_cli.hardware.device import finish_work, sent_to
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.attention_cache import Memory, Past
+from nmt_cli.search.attention_cache import HeadShape, KeysValues, Memory, Past
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
-from nmt_cli.search.graphed.step import GraphedStep, StepShape, Storage
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer
 from nmt_cli.search.sentences import SearchSettings
 
@@ -52,6 +55,105 @@ def past_room(num_places: int, beam_size: int) -> int:
 # long as their source.
 PLACES_OF_A_PIECE = 3
 MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
+
+
+class StepShape(NamedTuple):
+    """The sizes of a search."""
+
+    num_slots: int
+    past_room: int  # E of the past
+    memory_room: int  # E of the sources
+
+
+class Storage:
+    """The memory of a cache, zero at first; caches of several shapes share it, one at a time."""
+
+    def __init__(self, shape: HeadShape, like: Tensor) -> None:
+        self._shape, self._like = shape, like
+        self.num_places = 0  # for entries of all slots
+        self._layers: list[tuple[Tensor, Tensor]] = []
+
+    def grow(self, num_places: int) -> None:
+        """Make new tensors with room for so many entries, or more if that saves later growth.
+
+        If a view of the old ones is left, both are in memory.
+        """
+        self._layers, shape = [], self._shape
+        # Twice as much, because all graphs have to be recorded again.
+        self.num_places = num_places = max(num_places, 2 * self.num_places)
+        widths = [num_places * shape.num_heads * width for width in (shape.d_k, shape.d_v)]
+        self._layers = [
+            (self._like.new_zeros(widths[0]), self._like.new_zeros(widths[1]))
+            for _ in range(shape.num_layers)
+        ]
+
+    def layers(self, num_slots: int, room: int) -> list[KeysValues]:
+        """Return the memory as the keys and values of each layer."""
+        heads, (_, _, d_k, d_v) = (num_slots, self._shape.num_heads), self._shape
+        return [
+            KeysValues(
+                keys[: num_slots * self._shape.num_heads * d_k * room].view(*heads, d_k, room),
+                values[: num_slots * self._shape.num_heads * room * d_v].view(*heads, room, d_v),
+            )
+            for keys, values in self._layers
+        ]
+
+
+class GraphedStep:
+    """A step that is recorded once and repeated, and the tensors that keep their addresses for it.
+
+    Steps of other shapes use the same memory for their caches.
+    """
+
+    def __init__(
+        self,
+        shape: StepShape,
+        beams: DeviceBeams,
+        past: list[KeysValues],
+        memory: list[KeysValues],
+    ) -> None:
+        """``past`` and ``memory`` are the memory of the caches' layers."""
+        self.shape, self.beams = shape, beams
+        beam_size = beams.tokens.shape[1]
+        self.past, self.memory = Past(past, beam_size), Memory(memory, beam_size)
+        self.repeat: Callable[[], None]  # set when the step has been recorded
+
+    def clear(self) -> None:
+        """Free all slots."""
+        self.beams.clear()
+        self.past.is_past.zero_()
+        self.memory.lengths.fill_(1)
+
+    def copied(
+        self, slots: Sequence[int], other: StepShape
+    ) -> tuple[list[Tensor], Tensor, list[KeysValues]]:
+        """Return a copy of ``slots``, as much of each as a step of ``other`` shape can hold.
+
+        First the tensors of ``_rows``, then the ancestry [S, K, E], then all caches.
+        """
+        at = sent_to(self.past.is_past.device, slots)
+        past_room = min(self.shape.past_room, other.past_room)
+        memory_room = min(self.shape.memory_room, other.memory_room)
+        caches = [layer.selected(at, past_room) for layer in self.past.layers]
+        caches += [layer.selected(at, memory_room) for layer in self.memory.layers]
+        return [each[at] for each in self._rows], self.past.is_past[at][:, :, :past_room], caches
+
+    def put(self, rows: list[Tensor], is_past: Tensor, caches: list[KeysValues]) -> None:
+        """Replace all slots by what ``copied`` returned."""
+        for own, other in zip(self._rows, rows, strict=True):
+            own.copy_(other)
+        self.past.is_past.zero_()
+        self.past.is_past[:, :, : is_past.shape[2]] = is_past
+        for layer, copy in zip((*self.past.layers, *self.memory.layers), caches, strict=True):
+            layer.keys[..., : copy.room] = copy.keys
+            layer.values[:, :, : copy.room] = copy.values
+            # NaN of the last shape's entries would reach the sums, even if masked.
+            layer.keys[..., copy.room :] = 0.0
+            layer.values[:, :, copy.room :] = 0.0
+
+    @property
+    def _rows(self) -> list[Tensor]:
+        return [*self.beams.state, self.memory.lengths]
 
 
 class GraphedTransformer(IncrementalTransformer):
@@ -168,13 +270,13 @@ class GraphedTransformer(IncrementalTransformer):
         """Go on with a step of ``shape``, with all slots or with ``slots``."""
         slots = range(self._current().shape.num_slots) if slots is None else slots
         contents = self._current().copied(slots, shape)
-        self._enter(shape).put(contents)
+        self._enter(shape).put(*contents)
 
     def _enter(self, shape: StepShape, most_past: int = 0) -> GraphedStep:
         """Return the step of ``shape``, recorded if it is new, which is the current one from now.
 
         There is memory for a past room of ``most_past``, too. The contents of all its tensors are
-        undefined. Raises what recording raises, after ``release``.
+        undefined. If recording fails, as with full memory, all memory is released.
         """
         try:
             self._reserve(shape._replace(past_room=max(shape.past_room, most_past)))
@@ -193,11 +295,9 @@ class GraphedTransformer(IncrementalTransformer):
     def _reserve(self, shape: StepShape) -> None:
         """Make room for the caches of ``shape``; if they have to grow, forget all steps."""
         needed = shape.num_slots * shape.past_room, shape.num_slots * shape.memory_room
-        if all(map(Storage.holds, self._storages, needed)):
-            return
-        self._forget_steps()  # they view the old tensors
         for storage, num_places in zip(self._storages, needed, strict=True):
-            if not storage.holds(num_places):
+            if num_places > storage.num_places:
+                self._forget_steps()  # they view the old tensors
                 storage.grow(num_places)
 
     def _recorded(self, shape: StepShape) -> GraphedStep:

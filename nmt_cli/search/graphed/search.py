@@ -5,7 +5,6 @@ Legend: S slots, K beam, L positions of a hypothesis, B some of the slots.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,13 +22,6 @@ from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
 STEPS_AT_ONCE = 2
 
 
-class _Launched(NamedTuple):
-    """Steps that were launched together and whose reports have not been read."""
-
-    first: int  # the number of the first of them
-    reports: Readback
-
-
 class SearchAhead(BeamSearch[GraphedTransformer]):
     """Beam search without further rules, the same as ``Search``.
 
@@ -41,7 +33,9 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
     def __init__(self, model: GraphedTransformer, num_slots: int, settings: SearchSettings) -> None:
         """Make room for ``num_slots`` sentences, rounded down to a size for graphs."""
         super().__init__(model, size_within(num_slots), settings)
-        self._launched: deque[_Launched] = deque()
+        # Steps that were launched together and whose reports have not been read: the number of the
+        # first, and the reports.
+        self._launched = deque[tuple[int, Readback]]()
         self._num_launched = 0  # steps
         self._first_steps = np.zeros(self.num_slots, np.int64)  # of the sentence in each slot
         self._reported = _Reported(self.num_slots, settings)
@@ -142,7 +136,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         # The device keeps the length of a sentence within what is allowed, too.
         num_positions = 1 + min(longest, num_steps)
         reports = self._model.steps(STEPS_AT_ONCE, num_places, num_positions)
-        self._launched.append(_Launched(first, reports))
+        self._launched.append((first, reports))
         self._num_launched += STEPS_AT_ONCE
 
     def _read_oldest(self) -> list[Found]:

@@ -4,7 +4,7 @@ Legend: P phrases of m pieces of all slots; S slots, K beam.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -45,20 +45,6 @@ class SlotPhrases(NamedTuple):
     pieces: Array  # P m
 
 
-class PhrasesBySlot:
-    """The phrases in all slots; the arrays are made anew only when sentences come or go."""
-
-    def __init__(self) -> None:
-        self._data: Mapping[int, Phrases] = {}
-        self._arrays: list[SlotPhrases] = []
-
-    def of(self, data: Mapping[int, Phrases]) -> Sequence[SlotPhrases]:
-        """Return the phrases of ``data``, which has those of the sentence in each slot."""
-        if data != self._data:
-            self._data, self._arrays = dict(data), _arrays(data)
-        return self._arrays
-
-
 def _arrays(data: Mapping[int, Phrases]) -> list[SlotPhrases]:
     slots_with: dict[Phrases, list[int]] = defaultdict(list)
     for slot, phrases in data.items():
@@ -81,12 +67,15 @@ class BannedPhrases:
     name, needs_data = BANNED, True
 
     def __init__(self) -> None:
-        self._phrases = PhrasesBySlot()
+        self._data: Mapping[int, Phrases] = {}
+        self._phrases: list[SlotPhrases] = []  # of this data, made anew only when sentences change
 
     def restrictions(self, states: SlotStates) -> Restrictions:
         """Ban what would complete a phrase of its sentence."""
+        if states.data != self._data:
+            self._data, self._phrases = dict(states.data), _arrays(states.data)
         completing = list[Banned]()
-        for slots, pieces in self._phrases.of(states.data):
+        for slots, pieces in self._phrases:
             num_first = pieces.shape[1] - 1
             fits = states.lengths[slots] >= num_first
             slots, pieces = slots[fits], pieces[fits]

@@ -4,6 +4,8 @@ Legend: K beam, B slots with this rule, N = B*K rows, M pieces of brackets and t
 (brackets and tags) of a hypothesis; in a notation with words, L pieces.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import chain
@@ -75,7 +77,7 @@ class WellFormedTrees:
         self._words = words
 
     @classmethod
-    def of_model(cls, tokenizer: Tokenizer, form: Linearization | None) -> "WellFormedTrees":
+    def of_model(cls, tokenizer: Tokenizer, form: Linearization | None) -> WellFormedTrees:
         """Return the rule for a model that writes trees in the notation ``form``.
 
         Raises UserError if the model does not parse, or if its notation or vocabulary does not
@@ -116,10 +118,10 @@ class WellFormedTrees:
         first_words = num_words.cumsum()[:, None] - num_words
         next_words = first_words + trees.num_leaves.clip(max=num_words - 1)
         words = np.concatenate([each.kinds for each in leaves])[next_words]
-        started = _started_words(leaves, trees)
-        kinds = self._kinds(states, slots, num_words, trees, started)
+        next_pieces, num_missing = _started_words(leaves, trees)
+        kinds = self._kinds(states, slots, num_words, trees, num_missing)
         permitted = self._permitted[kinds.ravel()] & self._kinds_of_words.table[words.ravel()]
-        next_pieces = started.next_pieces.reshape(-1, 1)
+        next_pieces = next_pieces.reshape(-1, 1)
         is_inside = next_pieces >= 0
         # N M+1; where a word is being written, only its next piece, in the last column
         permitted = np.concatenate([permitted & ~is_inside, is_inside], axis=1)
@@ -135,13 +137,13 @@ class WellFormedTrees:
         states: SlotStates,
         slots: Array,
         num_words: Array,
-        trees: "_Trees",
-        started: "_StartedWords",
+        trees: _Trees,
+        num_missing: Array,
     ) -> Array:
         """Return the row [B, K] of the table ``_table`` for each hypothesis."""
         lengths = states.lengths[slots, None]
         num_left = self._pieces.num_symbols(states.longest[slots, None]) - trees.num_symbols
-        num_left = num_left - started.num_missing
+        num_left = num_left - num_missing
         missing = num_words - trees.num_leaves
         needed = missing + trees.depths
         may_open = (missing > 0) & (needed + 2 <= num_left)  # 2: its own brackets
@@ -152,7 +154,7 @@ class WellFormedTrees:
         kinds = np.where(is_space | (lengths < self._pieces.first), self._end + 1, kinds)
         return np.where(needed == 0, self._end, kinds)
 
-    def _read(self, states: SlotStates, slots: Array) -> "_Trees":
+    def _read(self, states: SlotStates, slots: Array) -> _Trees:
         """Return the unfinished trees of the hypotheses in ``slots``."""
         num_symbols = self._pieces.num_symbols(states.lengths[slots, None])
         symbols = states.prefixes[slots, :, self._pieces.first :: self._pieces.distance]
@@ -190,16 +192,14 @@ class _Trees(NamedTuple):
     num_symbols: Array  # [B, 1]
 
 
-class _StartedWords(NamedTuple):
-    """How far the hypotheses [B, K] have written the pieces of the sentence's words."""
+def _started_words(leaves: Sequence[Leaves], trees: _Trees) -> tuple[Array, Array]:
+    """Return how far the hypotheses [B, K] have written the pieces of the sentence's words.
 
-    next_pieces: Array  # the next piece of the word that is being written; -1 between words
-    num_missing: Array  # how many pieces of all words are still to be written
-
-
-def _started_words(leaves: Sequence[Leaves], trees: _Trees) -> _StartedWords:
+    First the next piece of the word that is being written, -1 between words; then how many pieces
+    of all words are still to be written.
+    """
     if not any(each.ends[-1] for each in leaves):
-        return _StartedWords(np.full_like(trees.num_leaves, -1), np.zeros_like(trees.num_leaves))
+        return np.full_like(trees.num_leaves, -1), np.zeros_like(trees.num_leaves)
     sizes = np.array([(len(each.ends), len(each.pieces)) for each in leaves])
     first_ends, first_pieces = (sizes.cumsum(0) - sizes).T[:, :, None]  # of each slot
     ends = np.concatenate([each.ends for each in leaves])
@@ -213,7 +213,7 @@ def _started_words(leaves: Sequence[Leaves], trees: _Trees) -> _StartedWords:
     next_pieces = np.where(is_inside, pieces[places.clip(max=len(pieces) - 1)], -1)
     num_written = np.where(num_leaves > 0, np.minimum(place, end), 0)
     total = ends[first_ends + sizes[:, :1] - 1]
-    return _StartedWords(next_pieces, total - num_written)
+    return next_pieces, total - num_written
 
 
 class _KindsOfWords:

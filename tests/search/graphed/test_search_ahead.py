@@ -16,9 +16,14 @@ from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.driver import Driver, beam_search
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
-from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
+from nmt_cli.search.graphed.model import (
+    GraphedStep,
+    GraphedTransformer,
+    Storage,
+    size_for,
+    size_within,
+)
 from nmt_cli.search.graphed.search import SearchAhead
-from nmt_cli.search.graphed.step import GraphedStep, Storage
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import SearchSettings, Sentence

@@ -10,8 +10,7 @@ import torch
 
 from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.graphed.model import GraphedTransformer
-from nmt_cli.search.graphed.step import Storage
+from nmt_cli.search.graphed.model import GraphedTransformer, Storage
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.torch_models import without_gradients
