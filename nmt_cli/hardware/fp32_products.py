@@ -2,18 +2,17 @@
 
 torch uses MKL. It uses oneDNN for fp32 matrices only if oneDNN may round them to bf16, and oneDNN
 rounds them only on a CPU with AMX. On a CPU without AMX the permission therefore selects another
-kernel of the same precision. This module is the only place that gives the permission; it never does
-so on a CPU with AMX, and it measures the error before a choice is used.
-
-The permission belongs to the whole process, all its threads included.
+kernel of the same precision. torch does not document this; it was seen in torch 2.11 to 2.13. With
+another version, and without the functions of torch that are asked here, MKL computes the products.
+This module is the only place that gives the permission; it never does so on a CPU with AMX, and it
+measures the error before a choice is used.
 """
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +34,6 @@ FASTEST: dict[tuple[str, int], Fp32Products] = {
 MEASURED_TORCH = {(2, 11), (2, 12), (2, 13)}
 # Without them torch uses MKL whatever it is permitted.
 ONEDNN_NEEDS = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
-PERMISSIONS: dict[Fp32Products, str] = {"mkl": "ieee", "onednn": "bf16"}  # "ieee" is no rounding
 
 # Largest relative error of an element in measure_error. Both libraries reach about 1e-6 there.
 # Factors rounded to bf16 give 5e-3, to tf32 6e-5, and split into two bf16 numbers 7e-6.
@@ -65,7 +63,7 @@ def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp3
     logged and the result is "mkl". Raises UserError if ``name`` is "onednn" and oneDNN cannot be
     used.
     """
-    if name not in {AUTO, *PERMISSIONS}:
+    if name not in {AUTO, *get_args(Fp32Products)}:
         raise WrongUsageError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")
     if device.type != "cpu" or precision == "bf16" or name == "mkl":
         return "mkl"
@@ -102,51 +100,27 @@ def _why_inaccurate() -> str | None:
     return None if error <= MAX_ERROR else f"relative error {error:.0e}"  # also for NaN
 
 
-_lock = threading.Lock()
-_blocks: dict[object, str] = {}  # the permission of each block that is being executed
-_before_blocks = ""  # the permission after the last block
-
-
 @contextmanager
 def use_fp32_products(chosen: Fp32Products) -> Iterator[None]:
     """Multiply fp32 matrices with the ``chosen`` library in this process until the block ends.
 
-    Blocks may be nested, and may overlap in several threads: the block entered last decides for all
-    of them. After the last block torch has the setting that it had before the first. Outside of
-    other blocks, "mkl" leaves torch's setting as it is.
+    "mkl" leaves torch's setting as it is. Blocks must not overlap in several threads, because the
+    setting is that of the whole process.
     """
-    global _before_blocks
-    if chosen == "mkl" and not _blocks:
+    if chosen == "mkl":
         yield
         return
-    block, permission = object(), _permission(chosen)
-    with _lock:
-        if not _blocks:
-            _before_blocks = _matmul().fp32_precision
-        _permit(permission)
-        _blocks[block] = permission
-    try:
-        yield
-    finally:
-        with _lock:
-            del _blocks[block]
-            _permit([_before_blocks, *_blocks.values()][-1])
-
-
-def _permission(chosen: Fp32Products) -> str:
-    if chosen == "onednn" and torch.cpu._is_amx_tile_supported():
+    if torch.cpu._is_amx_tile_supported():
         raise ValueError(
             "oneDNN would round fp32 matrices to bf16 on this CPU, because it has AMX."
         )
-    return PERMISSIONS[chosen]
-
-
-def _matmul() -> Any:
-    return torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-
-
-def _permit(permission: str) -> None:
-    _matmul().fp32_precision = permission
+    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = products.fp32_precision
+    products.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 def measure_error(chosen: Fp32Products) -> float:

@@ -10,7 +10,9 @@ Training S in bf16 with two threads on two virtual cores of an Intel with AMX, t
 
 So threads spin long while there are cores for them, and sleep at once while other programs need
 these cores. OpenMP reads the number of spins once, when torch is imported. But GNU's library takes
-100 spins whenever it has more threads than there are cores, and this can be changed at any time.
+100 spins whenever it has more threads than there are cores, and this can be changed at any time. It
+does not document that (seen in the libgomp of torch 2.13). With another library, threads spin as
+long as the variables say, also beside other programs.
 """
 
 import ctypes

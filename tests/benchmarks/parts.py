@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
-from nmt_cli.hardware.fp32_products import PERMISSIONS, Fp32Products, choose_fp32_products
+from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from tests.benchmarks import commands, memory_of_a_step, speed, waiting
@@ -272,7 +272,7 @@ class Benchmark:
     def _other_fp32_products(self) -> list[Fp32Products]:
         """Return the libraries that compute in fp32 here and are not the one we choose."""
         others: list[Fp32Products] = []
-        for library in PERMISSIONS:
+        for library in get_args(Fp32Products):
             try:
                 found = choose_fp32_products(library, choose_device(AUTO), "fp32")
             except UserError:
