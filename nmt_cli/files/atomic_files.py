@@ -363,3 +363,16 @@ def _sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` at the end of the file; after an OSError the file is as it was before."""
+    with path.open("ab", buffering=0) as stream:
+        size = stream.seek(0, os.SEEK_END)
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[stream.write(left) :]
+        except OSError:
+            stream.truncate(size)
+            raise

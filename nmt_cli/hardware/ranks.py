@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -29,13 +29,6 @@ class PeerLostError(UserError):
     """Another rank has ended or does not answer; the log of that rank has the reason."""
 
 
-class Pending(Protocol):
-    """An exchange that has begun."""
-
-    def wait(self) -> Any:
-        """Let the device's later work wait for it, or the CPU if there is no other device."""
-
-
 class Ranks:
     """This process's place among those that train together.
 
@@ -50,7 +43,7 @@ class Ranks:
         """Whether this rank writes files and logs for all."""
         return self.rank == 0
 
-    def share(self, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
+    def own(self, items: Sequence[Item]) -> Iterator[tuple[int, Item]]:
         """Yield this rank's items, each with its number among all: rank, rank + size, ..."""
         for number in range(self.rank, len(items), self.size):
             yield number, items[number]
@@ -63,15 +56,15 @@ class Ranks:
         self._exchange(lambda: dist.all_reduce(sums))
         return sums.tolist()
 
-    def begin_sum(self, tensor: Tensor) -> Pending:
+    def begin_sum(self, tensor: Tensor) -> dist.Work:
         """Begin to add up ``tensor`` over all ranks, in place; ``finish`` waits for it.
 
         A GPU adds it up beside its other work. All ranks begin their sums in the same order.
         """
-        pending: Pending = self._exchange(lambda: dist.all_reduce(tensor, async_op=True))
+        pending: dist.Work = self._exchange(lambda: dist.all_reduce(tensor, async_op=True))
         return pending
 
-    def finish(self, pending: Pending) -> None:
+    def finish(self, pending: dist.Work) -> None:
         """Let the device wait for a sum; on a CPU, return once it is there."""
         self._exchange(pending.wait)
 

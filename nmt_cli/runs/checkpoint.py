@@ -60,15 +60,6 @@ class Progress:
     stage_epoch: int = 0
     stage_batch: int = 0
 
-    def as_saved(self) -> dict[str, Any]:
-        """Return the counters without those that earlier versions lack, unless they are needed."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if (self.stage > 0 or not name.startswith("stage"))
-            and (name != "best_nll" or value is not None)
-        }
-
 
 class Saved(NamedTuple):
     """The checkpoint that was saved last."""
@@ -144,7 +135,7 @@ def save_checkpoint(
             )
     directory = run_dir / CHECKPOINTS / checkpoint_name(step)
     _require_space(run_dir, trained, copies=3 if average is None else 4)
-    saved = {"optimizer": contents.moments, "progress": contents.progress.as_saved()}
+    saved = {"optimizer": contents.moments, "progress": asdict(contents.progress)}
     if average is not None:
         saved["trained_weights"] = trained
     weights = trained if average is None else average

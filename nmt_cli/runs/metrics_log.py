@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt_cli.files.atomic_files import file_appearing_whole, is_failed_write
+from nmt_cli.files.atomic_files import append_whole, file_appearing_whole, is_failed_write
 from nmt_cli.files.file_names import TENSORBOARD
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError
@@ -17,19 +16,6 @@ from nmt_cli.messages.figures import null_if_not_finite
 
 if TYPE_CHECKING:
     from nmt_cli.runs.tensorboard_log import TensorboardLog
-
-
-def append_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` at the end of the file; after an OSError the file is as it was before."""
-    with path.open("ab", buffering=0) as stream:
-        size = stream.seek(0, os.SEEK_END)
-        left = memoryview(data)
-        try:
-            while left:
-                left = left[stream.write(left) :]
-        except OSError:
-            stream.truncate(size)
-            raise
 
 
 class MetricsLog:

@@ -12,6 +12,7 @@ from typing import Any
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.files import locks
 from nmt_cli.files.atomic_files import (
+    append_whole,
     file_appearing_whole,
     is_failed_write,
     make_folders,
@@ -43,7 +44,6 @@ from nmt_cli.recipe.keys import key_at
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.metrics_log import append_whole
 
 MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs beside one without checkpoints, for --resume
 LAST_BYTES_OF_LOG = 10_000  # longer than a line

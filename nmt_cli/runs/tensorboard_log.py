@@ -17,10 +17,9 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # type: ignore
 from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 from tensorboard.summary.writer.record_writer import RecordWriter  # type: ignore[import-untyped]
 
-from nmt_cli.files.atomic_files import is_failed_write
+from nmt_cli.files.atomic_files import append_whole, is_failed_write
 from nmt_cli.files.file_names import SETS
 from nmt_cli.messages import logs
-from nmt_cli.runs.metrics_log import append_whole
 
 FORMAT = "brain.Event:2"  # the first version in which a START event hides repeated steps
 LARGEST_EXPONENT = 80.0  # scalars are fp32

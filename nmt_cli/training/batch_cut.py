@@ -302,35 +302,25 @@ def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
     return room
 
 
-def own_pairs(batch: Batch, cut: BatchCut, ranks: Ranks) -> Iterator[SentencePairs]:
-    """Yield what this rank computes of ``batch``: all of it, uncut, if there is no other rank."""
-    parts = batch if ranks.size == 1 else cut.of(batch)
-    yield from (pairs for _, pairs in ranks.share(parts.micro_batches))
+def own_pairs(batch: Batch, ranks: Ranks) -> Iterator[SentencePairs]:
+    """Yield the micro-batches of a ``batch`` that was cut which this rank computes."""
+    yield from (pairs for _, pairs in ranks.own(batch.micro_batches))
 
 
-def read_ahead(batch: Batch, cut: BatchCut, ranks: Ranks) -> Batch:
-    """Return ``batch`` after reading the micro-batches of this rank, cut by ``cut``."""
-    if ranks.size > 1:
-        batch = _with_cut(batch, cut, cut.of(batch))
-    for pairs in own_pairs(batch, cut, ranks):
-        for column in pairs.columns:
-            _ = column.tokens
-    return batch
+def ready_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sender | None) -> Batch:
+    """Return ``batch``, cut by ``cut``, with what this rank computes read or on its way to a GPU.
 
-
-def sent_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sender) -> Batch:
-    """Return ``batch``, cut by ``cut`` and on its way to a GPU.
-
-    Another cut sends it again. So does the trainer if the GPU's memory is full now: it can cut the
-    batch smaller.
+    Another cut reads or sends it again. So does the trainer if the GPU's memory is full now: it can
+    cut the batch smaller.
     """
     smaller = cut.of(batch)
-    with suppress(FullMemoryError), noticing_full_memory():
-        smaller = objective.sent_ahead(smaller, sender)
-    return _with_cut(batch, cut, smaller)
-
-
-def _with_cut(batch: Batch, cut: BatchCut, smaller: Batch) -> Batch:
+    if sender is None:
+        for pairs in own_pairs(smaller, objective.machine.ranks):
+            for column in pairs.columns:
+                _ = column.tokens
+    else:
+        with suppress(FullMemoryError), noticing_full_memory():
+            smaller = objective.sent_ahead(smaller, sender)
     return batch._replace(cut_ahead=CutAhead(cut.max_tokens, cut.multiple_of, smaller))
 
 

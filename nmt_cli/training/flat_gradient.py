@@ -5,9 +5,10 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from nmt_cli.hardware.ranks import Pending, Ranks
+from nmt_cli.hardware.ranks import Ranks
 
 BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
 ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time
@@ -70,7 +71,7 @@ class FlatGradient:
             each.grad = None
         self._num_received, self._num_sent = 0, 0
         self._missing = [0 for _ in self._buckets]
-        self._pending: list[Pending] = []
+        self._pending: list[dist.Work] = []
 
     def receive(self, loss: Tensor, share: Tensor, sums: Tensor | None = None) -> None:
         """Add the gradient of ``loss`` times ``share``.

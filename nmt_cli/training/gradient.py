@@ -276,7 +276,7 @@ class Objective(NamedTuple):
 
     def _own(self, batch: Batch) -> list[tuple[int, SentencePairs]]:
         """Return the micro-batches of this rank, each with its number."""
-        shared = self.machine.ranks.share(batch.micro_batches)
+        shared = self.machine.ranks.own(batch.micro_batches)
         # Some batches have fewer pairs than micro-batches.
         return [(index, pairs) for index, pairs in shared if len(pairs.target.lengths)]
 

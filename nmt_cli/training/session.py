@@ -235,8 +235,8 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         following_load(useful_threads(machine.device.type), warns=worker is None),
     ):
         # This plans an epoch, so signals are handled.
-        if machine.ranks.is_main and (out_of_reach := training.stage_out_of_reach()) is not None:
-            logs.warning(out_of_reach)
+        if machine.ranks.is_main and (late := training.stage_that_begins_too_late()):
+            logs.warning(late)
         Trainer(training).train(stop)
     is_usable = training.divergence() is None
     if machine.ranks.is_main and is_usable and not job.options.get("in_run"):

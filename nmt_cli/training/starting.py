@@ -131,8 +131,8 @@ def _resume(
     before, progress = read_recipe(str(checkpoint.path / RECIPE)).recipe, state.progress
     last_stage = max(0, len(recipe.data.stages) - 1)  # the recipe may have fewer stages now
     stage = min(progress.stage, last_stage)
-    planned_by = _what_plans(before, corpus, progress.stage)
-    is_same_plan = planned_by == _what_plans(recipe, corpus, stage)
+    planned_by = _plan_settings(before, corpus, progress.stage)
+    is_same_plan = planned_by == _plan_settings(recipe, corpus, stage)
     plan_before = plan if is_same_plan else plan_batches(before, corpus)
     enter_stage(plan_before, before, corpus, progress)
     if "epoch" in manifest:  # earlier versions did not store it; then all epochs are planned
@@ -302,11 +302,11 @@ def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:
     """
     for stage in range(len(recipe.data.stages)):
         refuse_no_pair(corpora_of(recipe, corpus, stage), f"data.stages.{stage}")
-    tokens_per_step, seed, corpora = _what_plans(recipe, corpus)
+    tokens_per_step, seed, corpora = _plan_settings(recipe, corpus)
     return BatchPlan(corpus.source.lengths, corpus.target.lengths, tokens_per_step, seed, corpora)
 
 
-def _what_plans(
+def _plan_settings(
     recipe: Recipe, corpus: PreparedCorpus, stage: int = 0
 ) -> tuple[int, int, list[tuple[int, float]]]:
     """Return all that decides which batches the text gives in a stage."""

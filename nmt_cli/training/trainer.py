@@ -20,7 +20,7 @@ from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
-from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, read_ahead, sent_ahead
+from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, ready_ahead
 from nmt_cli.training.gradient import Gradient, GradientFigures
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
@@ -97,21 +97,19 @@ class Trainer:
         training.machine.ranks.wait_for_main()  # none ends as finished before the main one saved
         log = logs.info if training.divergence() is None else logs.warning
         log(training.summary())
-        if (unreached := training.unreached_stages()) is not None:
-            logs.warning(unreached)
+        if missed := training.stages_that_never_began():
+            logs.warning(missed)
 
     def _batches(self) -> Generator[Batch, None, None]:
-        training, corpus = self.training, self.training.corpus
-        device, ranks = training.machine.device, training.machine.ranks
+        training, corpus, objective = self.training, self.training.corpus, self.training.objective
+        device = training.machine.device
         sender = Sender(device) if device.type == "cuda" else None
 
         def prepare(batch: Batch) -> Batch:
-            if sender is not None:
-                return sent_ahead(batch, training.cut, training.objective, sender)
-            return read_ahead(batch, training.cut, ranks)
+            return ready_ahead(batch, training.cut, objective, sender)
 
         def own(batch: Batch) -> Iterator[SentencePairs]:
-            return own_pairs(batch, training.cut, ranks)
+            return own_pairs(training.cut.of(batch), training.machine.ranks)
 
         first = self.state.progress.batch_index
         change = changes_of(training.recipe, corpus, training.glossaries)

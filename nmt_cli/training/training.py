@@ -126,7 +126,7 @@ class Training:
             f"{len(self.recipe.data.stages)} begins with {mixture}."
         )
 
-    def stage_out_of_reach(self) -> str | None:
+    def stage_that_begins_too_late(self) -> str | None:
         """Return which stage begins too late for this training; None if it reaches all of them.
 
         The number of batches of this epoch is counted; those of later stages are estimated from
@@ -156,7 +156,7 @@ class Training:
                     )
         return None
 
-    def unreached_stages(self) -> str | None:
+    def stages_that_never_began(self) -> str | None:
         """Return which stages of data.stages never began; None if the last one did."""
         num_begun, num_all = self.state.progress.stage + 1, len(self.recipe.data.stages)
         if num_begun >= num_all:

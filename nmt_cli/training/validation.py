@@ -184,7 +184,7 @@ class Validator:
         totals = np.zeros(3)
         cuts, cut = 0, BatchCut(max_tokens)
         micro_batches = _micro_batches(measured, max_tokens)
-        shared = list(self._objective.machine.ranks.share(micro_batches))
+        shared = list(self._objective.machine.ranks.own(micro_batches))
         num_pairs = sum(len(pairs.target.lengths) for _, pairs in shared)
         with logs.progress("validation loss", "pairs", num_pairs) as bar:
             for index, pairs in shared:
@@ -231,7 +231,7 @@ class Validator:
         self, translator: Translator, measured: MeasuredSet, stop: StopRequest
     ) -> list[str]:
         machine, source_lines = self._objective.machine, measured.lines("source")
-        shared = list(machine.ranks.share(source_lines))
+        shared = list(machine.ranks.own(source_lines))
         hypotheses: list[str] = []
         # All ranks exchange requests equally often: as often as the one with the most lines.
         most_lines = -(-len(source_lines) // machine.ranks.size)
@@ -252,24 +252,20 @@ class Validator:
         The main rank computes them, so that the tokenizer's packages need not be everywhere.
         """
         ranks = self._objective.machine.ranks
-        found: tuple[float, str | None] = (math.nan, None)
+        score, signature = math.nan, None
         if ranks.is_main:
             dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo their number
             hypotheses = [text for texts in dealt for text in texts if text is not None]
-            found = self._score_of_main(measured, hypotheses)
-        return ranks.from_main(found)
-
-    def _score_of_main(
-        self, measured: MeasuredSet, hypotheses: list[str]
-    ) -> tuple[float, str | None]:
-        if self._has_trees:
-            return score_trees(hypotheses, measured.lines("target")).f1, None
-        lines, (tokenize, _) = self._references[measured.name]
-        found = bleu.corpus_bleu(hypotheses, [lines], tokenize=tokenize)
-        if found.signature not in self._logged_signatures:
-            self._logged_signatures.add(found.signature)
-            logs.info(f"The validation BLEU is sacreBLEU's {found.signature}.")
-        return found.score, found.signature
+            if self._has_trees:
+                score = score_trees(hypotheses, measured.lines("target")).f1
+            else:
+                lines, (tokenize, _) = self._references[measured.name]
+                found = bleu.corpus_bleu(hypotheses, [lines], tokenize=tokenize)
+                score, signature = found.score, found.signature
+                if signature not in self._logged_signatures:
+                    self._logged_signatures.add(signature)
+                    logs.info(f"The validation BLEU is sacreBLEU's {signature}.")
+        return ranks.from_main((score, signature))
 
 
 def _micro_batches(measured: MeasuredSet, max_tokens: int) -> tuple[SentencePairs, ...]:

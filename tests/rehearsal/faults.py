@@ -61,7 +61,7 @@ FAULTS = {
     ),
     "batches sent by the thread that trains": Fault(
         "train",
-        "nmt_cli.training.batch_cut:sent_ahead",
+        "nmt_cli.training.batch_cut:ready_ahead",
         "smaller = objective.sent_ahead(smaller, sender)",
         "pass",
         "copy in a step: to the device, hardware/device.py: sent_together",

@@ -11,7 +11,7 @@ from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.batch_cut import BatchCut, sent_ahead
+from nmt_cli.training.batch_cut import BatchCut, ready_ahead
 from nmt_cli.training.gradient import Objective
 
 
@@ -60,7 +60,7 @@ def test_what_was_sent_ahead_gives_the_same_gradient_to_the_last_bit(toy, attent
     sender: Any = Sender()
     figures, expected = gradient_of(objective_of(toy), cut.of(uncut_batch(toy)))
     objective = objective_of(toy, attention)
-    batch = cut.of(sent_ahead(uncut_batch(toy), cut, objective, sender))
+    batch = cut.of(ready_ahead(uncut_batch(toy), cut, objective, sender))
     assert len(batch.micro_batches) > 2
     assert (sender.num_copies, sender.num_received) == (1, 0)
     found_figures, found = gradient_of(objective, batch)
@@ -72,7 +72,7 @@ def test_what_was_sent_ahead_gives_the_same_gradient_to_the_last_bit(toy, attent
 def test_another_cut_does_not_use_what_was_sent(toy):
     objective = objective_of(toy)
     sender: Any = Sender()
-    batch = sent_ahead(uncut_batch(toy), BatchCut(60), objective, sender)
+    batch = ready_ahead(uncut_batch(toy), BatchCut(60), objective, sender)
     expected = BatchCut(40).of(uncut_batch(toy))
     smaller = BatchCut(40).of(batch)
     assert [len(pairs.target.tokens) for pairs in smaller.micro_batches] == [
@@ -85,7 +85,7 @@ def test_another_cut_does_not_use_what_was_sent(toy):
 def test_a_batch_that_finds_no_memory_ahead_is_left_to_the_trainer(toy):
     objective = objective_of(toy)
     sender: Any = FullSender()
-    batch = BatchCut(60).of(sent_ahead(uncut_batch(toy), BatchCut(60), objective, sender))
+    batch = BatchCut(60).of(ready_ahead(uncut_batch(toy), BatchCut(60), objective, sender))
     expected = gradient_of(objective, BatchCut(60).of(uncut_batch(toy)))[1]
     assert torch.equal(gradient_of(objective, batch)[1], expected)
 
@@ -95,7 +95,7 @@ def test_a_rank_sends_its_own_pairs(toy, rank):
     objective = objective_of(toy, ranks=Ranks(rank, 2))
     cut = BatchCut(60, 2)
     sender: Any = Sender()
-    batch = cut.of(sent_ahead(uncut_batch(toy), cut, objective, sender))
+    batch = cut.of(ready_ahead(uncut_batch(toy), cut, objective, sender))
     found = [each.target_output.tolist() for each in batch.sent.received()]
     assert found == [pairs.target.tokens.tolist() for pairs in batch.micro_batches[rank::2]]
 

@@ -14,7 +14,6 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import train as command
 from nmt_cli.corpus.prepared import open_prepared
-from nmt_cli.files.file_names import TRAINING_STATE
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
@@ -171,7 +170,7 @@ def test_a_stage_that_begins_too_late_is_found_before_the_first_step(
         f"training.{overrides}",
     ]
     recipe = mixed.recipe(*every, stages=f"data.stages=[{stages}, {{weights: {{c: 1}}}}]")
-    message = mixed.trainer(tmp_path / "run", recipe).training.stage_out_of_reach()
+    message = mixed.trainer(tmp_path / "run", recipe).training.stage_that_begins_too_late()
     if found is None:
         assert message is None
     else:
@@ -192,12 +191,13 @@ def test_the_epochs_of_later_stages_are_estimated_and_those_that_began_are_not(m
     for max_steps, is_late in ((begin - 2, True), (begin + 3, False)):
         late = mixed.recipe(f"training.max_steps={max_steps}", stages=stages)
         training = mixed.trainer(tmp_path / "run", late).training
-        message = training.stage_out_of_reach()
+        message = training.stage_that_begins_too_late()
         assert (message is not None and message.startswith("data.stages.2 ")) == is_late
     training.state.progress.stage, training.state.progress.stage_step = 1, 9**9
-    assert str(training.stage_out_of_reach()).startswith("data.stages.2 would begin after about ")
+    late = training.stage_that_begins_too_late()
+    assert str(late).startswith("data.stages.2 would begin after about ")
     training.state.progress.stage = 2
-    assert training.stage_out_of_reach() is None
+    assert training.stage_that_begins_too_late() is None
 
 
 def test_train_warns_of_such_a_stage_first(mixed, tmp_path, capsys):
@@ -354,8 +354,7 @@ def test_a_checkpoint_names_its_stage_only_after_the_first(mixed, whole, tmp_pat
     assert newest.manifest["stage_from_step"] == first_epochs(mixed) + 3
     train(mixed, tmp_path / "plain", recipe=mixed.recipe("training.max_steps=2", stages=NONE))
     newest = list_checkpoints(tmp_path / "plain")[-1]
-    saved = torch.load(newest.path / TRAINING_STATE, weights_only=True)
-    assert not [name for name in (*saved["progress"], *newest.manifest) if "stage" in name]
+    assert not [name for name in newest.manifest if "stage" in name]
 
 
 def test_a_resumed_run_stays_in_its_epoch_when_its_stage_changes(mixed, used, tmp_path):
