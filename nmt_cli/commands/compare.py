@@ -26,12 +26,7 @@ from nmt_cli.files.folders import not_a_run
 from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.machine import count_devices
-from nmt_cli.launch.python_process import (
-    NMT_CLI,
-    as_flags,
-    environment_of_child,
-    python_command,
-)
+from nmt_cli.launch.python_process import NMT_CLI, as_flags, environment_of_child, python_command
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs

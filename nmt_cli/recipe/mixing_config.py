@@ -9,14 +9,7 @@ from pydantic import AfterValidator, Field
 from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
-from nmt_cli.recipe.values import (
-    Epochs,
-    Number,
-    Section,
-    Steps,
-    Word,
-    repeated_names,
-)
+from nmt_cli.recipe.values import Epochs, Number, Section, Steps, Word, repeated_names
 
 
 class NumbersByName(dict[str, float]):

@@ -5,17 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from nmt_cli.recipe.model_values import Architecture, ModelShape, table
-from nmt_cli.recipe.values import (
-    STATE,
-    STEPS,
-    Count,
-    Flag,
-    Number,
-    Pieces,
-    Rate,
-    Section,
-    Width,
-)
+from nmt_cli.recipe.values import STATE, STEPS, Count, Flag, Number, Pieces, Rate, Section, Width
 
 
 class PaperModel(Section):
