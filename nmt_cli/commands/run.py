@@ -20,7 +20,6 @@ from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
-from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError
 from nmt_cli.launch.python_process import PARENT, as_flags, end_with_parent
 from nmt_cli.messages import logs
@@ -177,25 +176,10 @@ def refuse_wrong_test(file: RecipeFile) -> None:
             raise UserError(f"{first} does not exist{reason}.")
         if data.treebank is not None:
             sum(1 for _ in read_sentences(test, data.treebank))  # it raises what is wrong
-            continue
-        if test.rows is not None:
-            targets = [target for _, target in ParallelText(test)]  # it raises what is wrong
         else:
-            texts = {path: texts_of(path) for path in test.text_files}
-            sizes = {path: len(lines) for path, lines in texts.items()}
-            _refuse_wrong_sizes(sizes, key)
-            targets = texts[test.text_files[1]]
-        # Before the training, because it may need packages that are not installed.
-        bleu_scorer(references_of(file.recipe, targets).tokenizer.tokenize)
-
-
-def _refuse_wrong_sizes(sizes: Mapping[Path, int], key: str) -> None:
-    if len(set(sizes.values())) > 1:
-        found = " and ".join(f"{path} {size:,}" for path, size in sizes.items())
-        raise UserError(f"the test text has different numbers of lines: {found}; correct it.")
-    if not any(sizes.values()):
-        first = next(iter(sizes))
-        raise UserError(f"{first} is empty; give another text as {key}, or leave it out.")
+            targets = [target for _, target in ParallelText(test)]  # it raises what is wrong
+            # Before the training, because it may need packages that are not installed.
+            bleu_scorer(references_of(file.recipe, targets).tokenizer.tokenize)
 
 
 def refuse_other_origin(

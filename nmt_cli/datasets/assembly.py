@@ -6,10 +6,10 @@ import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import Archive, EvaluationSet, ParallelDataset, Part
@@ -143,9 +143,11 @@ def append_members(
     ``advance`` is called with the number of lines that were copied since its last call. Raises
     UserError if the archive is damaged, does not have a member, or would fill the disk.
     """
-    append = _append_of_zip if archive.suffix == ZIP else _append_of_tar
-    with _reporting_damage(archive):
-        num_lines = append(archive, outputs, _within_limit(archive, outputs, advance))
+    num_lines: dict[str, int] = {}
+    within_limit = _within_limit(archive, outputs, advance)
+    with _reporting_damage(archive), closing(_members(archive, outputs)) as members:
+        for name, text in members:
+            num_lines[name] = append_lines(text, outputs[name], within_limit)
     for name in outputs:
         if name not in num_lines:
             raise UserError(f"{archive} has no file {name}; it is not the archive that we know.")
@@ -171,32 +173,29 @@ def _within_limit(
     return advance_within
 
 
-def _append_of_tar(
-    archive: Path, outputs: Mapping[str, BinaryIO], advance: Callable[[int], None]
-) -> dict[str, int]:
-    num_lines: dict[str, int] = {}
+def _members(archive: Path, names: Collection[str]) -> Generator[tuple[str, BinaryIO], None, None]:
+    """Yield those ``names`` that the archive has, each with its text; of equal names the first."""
+    if archive.suffix == ZIP:
+        with zipfile.ZipFile(archive) as file:
+            there = {*file.namelist()}
+            for name in filter(there.__contains__, names):
+                with file.open(name) as text:
+                    yield name, cast(BinaryIO, text)
+        return
+    missing = {*names}
     with tarfile.open(archive, "r|*") as tar:
         for member in tar:
             name = str(PurePosixPath(member.name))  # without ./ in front
-            stream = tar.extractfile(member) if name in outputs else None
-            if stream is not None and name not in num_lines:
-                text = _decompressed(cast(BinaryIO, stream), name)
-                num_lines[name] = append_lines(text, outputs[name], advance)
-            if len(num_lines) == len(outputs):
-                break
-    return num_lines
+            stream = tar.extractfile(member) if name in missing else None
+            if stream is not None:
+                yield name, cast(BinaryIO, _decompressed(stream, name))
+                missing.remove(name)
+            if not missing:
+                return
 
 
-def _append_of_zip(
-    archive: Path, outputs: Mapping[str, BinaryIO], advance: Callable[[int], None]
-) -> dict[str, int]:
-    num_lines: dict[str, int] = {}
-    with zipfile.ZipFile(archive) as file:
-        there = {*file.namelist()}
-        for name in (name for name in outputs if name in there):
-            with file.open(name) as text:
-                num_lines[name] = append_lines(cast(BinaryIO, text), outputs[name], advance)
-    return num_lines
+def _decompressed(stream: IO[bytes], name: str) -> IO[bytes]:
+    return cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if name.endswith(".gz") else stream
 
 
 def names_in_zip(archive: Path) -> list[str]:
@@ -237,7 +236,3 @@ def append_lines(text: BinaryIO, output: BinaryIO, advance: Callable[[int], None
         num_lines += 1
         advance(1)
     return num_lines
-
-
-def _decompressed(stream: BinaryIO, name: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if name.endswith(".gz") else stream

@@ -69,7 +69,7 @@ def read_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> RecipeFile:
     names = [layer.name for layer in layers]
     folder = recipe.data.prepared
     if folder is None:
-        folder = _folder(_owner_of_prepared(names, [*reversed(resolved)], recipe))
+        folder = Path("prepared") / _owner_of_prepared(names, [*reversed(resolved)], recipe)
     names_of_files = {str(layer.path): layer.name for layer in layers[1:]}
     inherited = {
         dotted(path): names_of_files[place.file]
@@ -155,11 +155,7 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
 
 
 def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -> str:
-    """Return the furthest ancestor whose text is prepared in the same way as the recipe's.
-
-    Earlier versions prepared a folder for each recipe. If the recipe has one, and the ancestor has
-    none, the recipe itself is returned.
-    """
+    """Return the furthest ancestor whose text is prepared in the same way as the recipe's."""
     owner = names[0]
     for name, tree in zip(names[1:], resolved[1:], strict=True):
         try:
@@ -169,8 +165,4 @@ def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -
         if keys_of_text(ancestor) != keys_of_text(recipe):
             break
         owner = name
-    return names[0] if _folder(names[0]).is_dir() and not _folder(owner).is_dir() else owner
-
-
-def _folder(owner: str) -> Path:
-    return Path("prepared") / owner
+    return owner

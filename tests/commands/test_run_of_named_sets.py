@@ -173,7 +173,7 @@ def test_a_missing_file_of_a_set_is_named(folder):
 def test_a_set_of_unequal_length_is_named(folder):
     (folder / "uneven.en").write_text("a\nb\n")
     (folder / "uneven.de").write_text("a\n")
-    with pytest.raises(UserError, match=r"numbers of lines: uneven\.en 2 and uneven\.de 1; corr"):
+    with pytest.raises(UserError, match=r"^uneven\.en has 2 lines but uneven\.de has 1;"):
         do(f"data.test={sets_of('news', 'uneven')}")
 
 

@@ -177,18 +177,6 @@ def test_what_preprocess_depends_on_is_prepared_anew(write, change, monkeypatch)
     assert str(read_recipe("./b.yaml", [change]).prepared) == "prepared/b"
 
 
-def test_a_folder_that_an_earlier_version_prepared_is_used_until_the_ancestor_has_one(
-    write, monkeypatch
-):
-    write(Path("recipes/base.yaml").read_text(), "a.yaml")
-    child = write("extends: ./a.yaml\ndata: {test: null}\n", "b.yaml")
-    monkeypatch.chdir(Path(child).parent)
-    Path("prepared/b").mkdir(parents=True)
-    assert str(read_recipe("./b.yaml").prepared) == "prepared/b"
-    Path("prepared/a").mkdir()
-    assert str(read_recipe("./b.yaml").prepared) == "prepared/a"
-
-
 def test_prepared_folder_is_the_furthest_ancestors_with_the_same_text(write):
     write(MINIMAL, "a.yaml")
     write("extends: ./a.yaml\nmodel: {num_layers: 2}\n", "b.yaml")

@@ -13,7 +13,7 @@ from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bleu_scorer
 from nmt_cli.metrics.scorer import NAMES, Scorer
-from nmt_cli.metrics.tokenization import TOKENIZATION, Tokenization
+from nmt_cli.metrics.tokenization import Tokenization
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.schema import Recipe
@@ -59,13 +59,9 @@ def scored_from(experiment: Experiment) -> dict[str, Any]:
             "translation": sha256(experiment.translation(test)),
             "reference": sha256(experiment.reference(test)),
         }
-        recipe = experiment.recipe
-        if recipe.data.treebank is not None:
-            return facts
-        tokenize = _references(experiment, test).tokenizer.tokenize
-        # Earlier versions always took 13a, and pieces as they were, and wrote nothing about it.
-        is_as_ever = tokenize == TOKENIZATION and recipe.validation.tokenize is None
-        return facts if is_as_ever else {**facts, "tokenize": tokenize}
+        if experiment.recipe.data.treebank is None:
+            facts["tokenize"] = _references(experiment, test).tokenizer.tokenize
+        return facts
 
     return experiment.of_tests(facts_of)
 
