@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
     from nmt_cli.search.sampling import Sampling
-    from nmt_cli.translating.request import AnyOf, Constraints, Request
+    from nmt_cli.translating.constraints import Constraints
+    from nmt_cli.translating.request import AnyOf, Request
     from nmt_cli.translating.rescorer import Rescorer
     from nmt_cli.translating.soft_glossary import SoftGlossary
     from nmt_cli.translating.translator import Translator
 
 MODULES = {
     "AnyOf": "nmt_cli.translating.request",
-    "Constraints": "nmt_cli.translating.request",
+    "Constraints": "nmt_cli.translating.constraints",
     "Glossary": "nmt_cli.corpus.text.glossary",
     "Request": "nmt_cli.translating.request",
     "Rescorer": "nmt_cli.translating.rescorer",

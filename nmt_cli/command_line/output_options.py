@@ -155,7 +155,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
     Raises UserError if one of them has no effect.
     """
-    from nmt_cli.translating.request import Constraints
+    from nmt_cli.translating.constraints import Constraints
 
     others, term_tags = dict(options), options["term_tags"]
     del others["term_tags"]

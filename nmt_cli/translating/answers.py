@@ -228,10 +228,8 @@ class Answers:
                 part.text,
                 partial(self._part, part=part),
             )
-            spans += [span.moved(written, read) for span in of_part]
+            spans += [span.moved(written, read, source.source_place) for span in of_part]
             written += len(text)
-        if source.with_placeholders is not None:
-            spans = [span.with_source(source.source_place) for span in spans]
         return Output(one_line(whole), spans)
 
     def _kept(self, source: str) -> Output:

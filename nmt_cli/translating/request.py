@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.search_ranges import (
-    MAX_LENGTH,
-    MIN_LENGTH,
-    NO_REPEAT_NGRAM,
-    refuse_outside,
-)
-from nmt_cli.translating.protection import Protection
-
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
-    from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-    from nmt_cli.translating.soft_glossary import SoftGlossary
 
 KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
 ONLY_TEXT = "a soft glossary adds words, and is not for markup, alignments and protected text"
@@ -34,72 +23,6 @@ class AnyOf(NamedTuple):
     """Several phrases, such as the forms of a word; an output must hold at least one of them."""
 
     phrases: Sequence[TextOrPieces]
-
-
-class Constraints(NamedTuple):
-    """Limits of outputs, and phrases in them. Lengths are in pieces, without ``</s>``."""
-
-    min_length: int = 0
-    max_length: int | None = None
-    no_repeat_ngram: int | None = None  # an output never repeats a sequence of this many pieces
-    prefix: TextOrPieces = ""  # what outputs begin with
-    required: Sequence[TextOrPieces | AnyOf] = ()
-    banned: Sequence[TextOrPieces] = ()
-    glossary: Glossary | None = None  # terms and their translations, required where a term occurs
-    # Patterns of text that is copied exactly once, and whether a line fails where it is not.
-    protect: Sequence[str] = ()
-    protect_strict: bool = False
-    soft_glossary: SoftGlossary | None = None  # terms whose translations the model is shown
-
-    def refuse_wrong(self) -> None:
-        """Raise UserError if a number, an option of translate, is out of range."""
-        refuse_outside("--min-length", self.min_length, MIN_LENGTH)
-        refuse_outside("--max-length", self.max_length, MAX_LENGTH)
-        refuse_outside("--no-repeat-ngram", self.no_repeat_ngram, NO_REPEAT_NGRAM)
-        if self.max_length is not None and self.max_length < self.min_length:
-            raise WrongUsageError(
-                f"--max-length {self.max_length:,} is less than --min-length {self.min_length:,}; "
-                "give a larger one."
-            )
-        try:
-            Protection(self.protect)
-        except ValueError as error:
-            raise WrongUsageError(f"--protect: {error}.") from None
-
-    def refuse_beside(self, tokenizer: Tokenizer, keep_pieces: bool, counts_words: bool) -> None:
-        """Raise UserError if the model or other options of a translator exclude some of these.
-
-        ``counts_words``: whether an option, such as --markup, needs the words as they are.
-        """
-        if keep_pieces and self.protect:
-            raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")
-        if self.soft_glossary is not None and (counts_words or self.protect):
-            raise WrongUsageError(f"--soft-glossary: {ONLY_TEXT}; leave one of them out.")
-        if self.soft_glossary is not None:
-            self.soft_glossary.refuse_unknown_tags(tokenizer)
-
-    @property
-    def for_every_line(self) -> bool:
-        """Whether a rule holds for every line, also for those whose sentences have no data for it.
-
-        Then no sentence can be searched by CUDA graphs.
-        """
-        return bool(self.min_length or self.no_repeat_ngram)
-
-    def for_a_search(self) -> Iterator[str]:
-        """Yield the options that have an effect, and are for a search that shares its beam."""
-        given = {
-            "--required": self.required,
-            "--glossary": self.glossary is not None,
-            "--protect": self.protect,
-        }
-        yield from (name for name, is_given in given.items() if is_given)
-
-    def more_than_max_length(self) -> bool:
-        """Return whether anything but the longest length is restricted."""
-        phrases = self.prefix or self.required or self.banned or self.glossary or self.protect
-        others = self.min_length or self.no_repeat_ngram or self.soft_glossary is not None
-        return bool(others or phrases)
 
 
 # Of a window of lines that are translated together.

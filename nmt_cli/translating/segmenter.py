@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.wanted_output import Wanted
 
+TREES_HAVE_NO_ALIGNMENTS = "this model writes trees, which have no alignments"
+KEPT_PIECES = "tags are placed in text, but --keep-pieces asks for pieces"
 ALIGNMENTS_OF_MARKUP = "alignments count the words of a text without tags"
 LANGUAGE_MISSING = (
     "the rules for cutting sentences depend on the language, and this model does not name its "
@@ -52,8 +54,11 @@ class Segmenter:
         # Whether text without letters, and list marks, are their own translation.
         self.keeps_text = not (is_everything or self._is_parser) and knows_letters(tokenizer)
         self._split_sentences, self._markup = split_sentences, markup
-        self._markup_refused = why_no_markup(answer_options)
-        self._alignments_refused = why_no_alignments(is_parser=self._is_parser)
+        self._markup_refused: str | None = None
+        if answer_options.keep_pieces:
+            self._markup_refused = KEPT_PIECES
+        elif answer_options.alignments:
+            self._markup_refused = f"--{ALIGNMENTS_OF_MARKUP}; leave one of them out"
         for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
             try:
                 if is_given:
@@ -74,10 +79,8 @@ class Segmenter:
         markup = self._markup if request.markup is None else request.markup
         if markup == "none":
             markup = None
-        if request.alignments:
-            refused = ALIGNMENTS_OF_MARKUP if markup else self._alignments_refused
-            if refused is not None:
-                raise LineError(refused)
+        if request.alignments and (markup or self._is_parser):
+            raise LineError(ALIGNMENTS_OF_MARKUP if markup else TREES_HAVE_NO_ALIGNMENTS)
         keeps_marks = self.keeps_text and not wanted.needs_model
         has_mark = keeps_marks and begins_with_mark(request.text, self._language)
         is_unseen = is_blank(request.text) and not request.text.isspace()
@@ -88,7 +91,7 @@ class Segmenter:
                 is_split=split, is_markup=markup is not None, protection=wanted.protection
             )
             if keeps_marks:
-                cut = partial(self._with_marks, cut, wanted)
+                cut = partial(with_marks, cut=cut, language=self._language, wanted=wanted)
             if markup is None:
                 return cut(request.text)
             # This import takes time; lines without markup do not need it.
@@ -97,9 +100,6 @@ class Segmenter:
             return MarkupSegments(request.text, markup, cut)
         except UserError as error:
             raise LineError(str(error)) from None
-
-    def _with_marks(self, cut: Callable[[str], Segments], wanted: Wanted, text: str) -> Segments:
-        return with_marks(text, cut, self._language, wanted)
 
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None
@@ -114,17 +114,3 @@ class Segmenter:
         if self._language == UNKNOWN_LANGUAGE:
             raise LineError(LANGUAGE_MISSING)
         return lambda text: sentences(text, self._language, protection)
-
-
-def why_no_markup(answer_options: AnswerOptions) -> str | None:
-    """Return why a translator cannot translate markup; None if it can."""
-    if answer_options.keep_pieces:
-        return "tags are placed in text, but --keep-pieces asks for pieces"
-    if answer_options.alignments:
-        return "--alignments count the words of a text without tags; leave one of them out"
-    return None
-
-
-def why_no_alignments(*, is_parser: bool) -> str | None:
-    """Return why a line cannot ask for the alignment of its words; None if it can."""
-    return "this model writes trees, which have no alignments" if is_parser else None

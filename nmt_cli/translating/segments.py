@@ -34,23 +34,18 @@ class Span(NamedTuple):
     # Where words of the source begin that this word attends to more than all other words do.
     attending: tuple[int, ...] = ()
 
-    def moved(self, by: int, source_by: int) -> Span:
-        """Return the span in a text with ``by`` characters before this one."""
-        begin, end, source_begin, source_end, attending = self
-        return Span(
-            begin + by,
-            end + by,
-            source_begin + source_by,
-            source_end + source_by,
-            tuple(place + source_by for place in attending),
-        )
+    def moved(self, by: int, source_by: int, place_of: Callable[[int], int]) -> Span:
+        """Return the span in a text with ``by`` characters before this one.
 
-    def with_source(self, place_of: Callable[[int], int]) -> Span:
-        """Return the span with other places in the source: what ``place_of`` returns for each."""
-        return self._replace(
-            source_begin=place_of(self.source_begin),
-            source_end=place_of(self.source_end),
-            attending=tuple(map(place_of, self.attending)),
+        The source has ``source_by`` characters before that of this one, and ``place_of`` returns
+        the place of its characters in the segment.
+        """
+        return Span(
+            self.begin + by,
+            self.end + by,
+            place_of(self.source_begin + source_by),
+            place_of(self.source_end + source_by),
+            tuple(place_of(place + source_by) for place in self.attending),
         )
 
 

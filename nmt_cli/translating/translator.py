@@ -17,12 +17,13 @@ from nmt_cli.search.members import load_models
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.translating.answers import AnswerOptions, Answers
+from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs, TooLong
 from nmt_cli.translating.model_search import engine_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
-from nmt_cli.translating.request import Constraints, Request, numbered, require_lines, windows_of
+from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.submitted_lines import SubmittedLines
 from nmt_cli.translating.translation import Translation, in_order

@@ -20,11 +20,12 @@ from nmt_cli.search.rules.phrases import (
 )
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Sentence, samples_of
+from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import AnyOf, Constraints, LineError, Request
+from nmt_cli.translating.request import AnyOf, LineError, Request
 from nmt_cli.translating.target_phrases import (
     OneOf,
     TargetPhrase,
@@ -42,8 +43,6 @@ PARSES = "this model parses; the only rule possible is one about the longest out
 
 MOST_KEPT = 8  # rules that are kept prepared: of requests whose lines take turns in a worker
 
-Encoded = tuple[TargetPhrase, ...]
-
 
 class Wanted(NamedTuple):
     """What is wanted for a line."""
@@ -52,17 +51,18 @@ class Wanted(NamedTuple):
     n_best: int = 1  # how many outputs
     beam_size: int | None = None  # None: that of the search
     length_penalty: float | None = None
-    shortest: int = 0  # pieces that the longest output must allow
-    prefix: Phrase = ()
-    required: RequiredPhrases | None = None
-    banned: Phrases | None = None
-    no_repeat_ngram: int | None = None
-    # The phrases as they were encoded: to add those of terms, which each part of a line has.
-    phrases: tuple[Encoded, tuple[OneOf, ...], Encoded] = ((), (), ())
-    glossary: Glossary | None = None
     alignments: bool = False
+    is_strict: bool = False  # whether the line fails if protected text is not copied exactly once
+    prefix: tuple[TargetPhrase, ...] = ()  # one or none
+    required: tuple[OneOf, ...] = ()
+    banned: tuple[TargetPhrase, ...] = ()
+    no_repeat_ngram: int | None = None
+    glossary: Glossary | None = None
     protection: Protection | None = None  # what is copied
-    is_strict: bool = False  # whether the line fails if that is not copied exactly once
+    # As the search takes them, and the pieces that the longest output must allow.
+    required_phrases: RequiredPhrases | None = None
+    banned_phrases: Phrases | None = None
+    shortest: int = 0
 
     @property
     def needs_model(self) -> bool:
@@ -70,15 +70,15 @@ class Wanted(NamedTuple):
 
         The output must begin with the prefix, and may not have a banned phrase.
         """
-        return bool(self.prefix) or self.banned is not None
+        return bool(self.prefix or self.banned)
 
     @property
     def rule_data(self) -> dict[str, Any]:
         """The data of the rules about pieces."""
         data = {
-            FORCED_PREFIX: self.prefix or None,
-            REQUIRED: self.required,
-            BANNED: self.banned,
+            FORCED_PREFIX: self.prefix[0].ids if self.prefix else None,
+            REQUIRED: self.required_phrases,
+            BANNED: self.banned_phrases,
             NO_REPEATED_NGRAMS: self.no_repeat_ngram,
         }
         return {name: each for name, each in data.items() if each is not None}
@@ -120,15 +120,17 @@ class WantedOutputs:
         for option in constraints.for_a_search() if sampling is not None else ():
             raise WrongUsageError(f"{FOR_SAMPLES}; leave out {option} or --sample.")
         try:
-            self._required = self._phrases.encode_constraints(constraints.required)
-            self._banned = self._phrases.encode_all(constraints.banned)
-            self._banned_by_all = Phrases(phrase.ids for phrase in self._banned)
-            self._prefix = self._phrases.encode_all(given_prefix(constraints.prefix))
-            n = constraints.no_repeat_ngram
-            self._for_all = self._checked(self._prefix, self._required, self._banned, n)
-            self._for_all = self._for_all._replace(
-                glossary=constraints.glossary,
-                protection=Protection(constraints.protect) if constraints.protect else None,
+            banned = self._phrases.encode_all(constraints.banned)
+            self._for_all = self._checked(
+                Wanted(
+                    prefix=self._phrases.encode_all(given_prefix(constraints.prefix)),
+                    required=self._phrases.encode_constraints(constraints.required),
+                    banned=banned,
+                    no_repeat_ngram=constraints.no_repeat_ngram,
+                    glossary=constraints.glossary,
+                    protection=Protection(constraints.protect) if constraints.protect else None,
+                    banned_phrases=Phrases(each.ids for each in banned) if banned else None,
+                )
             )
         except LineError as error:
             raise UserError(f"{error}; change one of these options.") from None
@@ -180,7 +182,7 @@ class WantedOutputs:
                 of_part.n_best,
                 beam_size=of_part.beam_size,
                 length_penalty=of_part.length_penalty,
-                shares_beam=of_part.required is not None,
+                shares_beam=of_part.required_phrases is not None,
                 needs_words=wanted.alignments,
                 needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
             )
@@ -205,16 +207,12 @@ class WantedOutputs:
         self, wanted: Wanted, text: str, copies: Sequence[Copy], *, is_first: bool
     ) -> Wanted:
         terms = wanted.glossary.found_in(text) if wanted.glossary is not None else ()
+        if not is_first:
+            wanted = wanted._replace(prefix=())
         if not terms and not copies:
-            return wanted if is_first else wanted._replace(prefix=())
-        prefix, required, banned = wanted.phrases
-        forms = [AnyOf(term.targets) for term in terms]
-        required = (*required, *self._phrases.encode_constraints(forms))
-        prefix = prefix if is_first else ()
-        checked = self._checked(prefix, required, banned, wanted.no_repeat_ngram, copies)
-        return wanted._replace(
-            shortest=checked.shortest, required=checked.required, prefix=checked.prefix
-        )
+            return wanted
+        of_terms = self._phrases.encode_constraints(AnyOf(term.targets) for term in terms)
+        return self._checked(wanted._replace(required=(*wanted.required, *of_terms)), copies)
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""
@@ -238,77 +236,72 @@ class WantedOutputs:
             if own or request.protect or request.no_repeat_ngram:
                 raise LineError(PARSES)
             return self._for_all
-        prefix = self._prefix
+        for_all, prefix, banned = self._for_all, self._for_all.prefix, self._for_all.banned
         if request.prefix is not None:
             prefix = self._phrases.encode_all(given_prefix(request.prefix))
-        required = (*self._required, *self._phrases.encode_constraints(request.required))
-        banned = (*self._banned, *self._phrases.encode_all(request.banned))
-        n = self.constraints.no_repeat_ngram
-        n = n if request.no_repeat_ngram is None else request.no_repeat_ngram
-        return self._checked(prefix, required, banned, n)._replace(
+        required = self._phrases.encode_constraints(request.required)
+        banned_phrases = for_all.banned_phrases
+        if own_banned := self._phrases.encode_all(request.banned):
+            banned = (*banned, *own_banned)
+            banned_phrases = Phrases(phrase.ids for phrase in banned)
+        n = request.no_repeat_ngram
+        wanted = for_all._replace(
+            prefix=prefix,
+            required=(*for_all.required, *required),
+            banned=banned,
+            banned_phrases=banned_phrases,
+            no_repeat_ngram=for_all.no_repeat_ngram if n is None else n,
+        )
+        return self._checked(wanted)._replace(
             glossary=self._terms(request), protection=self._protection(request)
         )
 
     def _protection(self, request: Request) -> Protection | None:
         """Return the patterns of a line. Raises LineError if its own ones are wrong."""
+        for_all = self._for_all.protection
         if not request.protect:
-            return self._for_all.protection
-        if self.sampling is not None:
-            raise LineError(FOR_SAMPLES)
+            return for_all
+        self._refuse_samples()
         try:
             own = Protection(request.protect)
         except ValueError as error:
             raise LineError(f"protect: {error}") from None
-        return own if self._for_all.protection is None else self._for_all.protection.with_more(own)
+        return own if for_all is None else for_all.with_more(own)
 
     def _terms(self, request: Request) -> Glossary | None:
         """Return the terms of a line. Raises LineError if its own ones are wrong."""
-        of_all, own = self.constraints.glossary, request.glossary
+        for_all, own = self._for_all.glossary, request.glossary
         if not own:
-            return of_all
-        if self.sampling is not None:
-            raise LineError(FOR_SAMPLES)
+            return for_all
+        self._refuse_samples()
         try:
             own = own if isinstance(own, Glossary) else Glossary.of(own)
         except ValueError as error:
             raise LineError(str(error)) from None
-        return own if of_all is None else of_all.with_more(own)
+        return own if for_all is None else for_all.with_more(own)
 
-    def _checked(
-        self,
-        prefix: tuple[TargetPhrase, ...],  # one or none
-        required: tuple[OneOf, ...],
-        banned: tuple[TargetPhrase, ...],
-        no_repeat_ngram: int | None,
-        copies: Sequence[Copy] = (),
-    ) -> Wanted:
-        """Return what is wanted. Raises LineError if it contradicts itself."""
-        if required and self.sampling is not None:
+    def _refuse_samples(self) -> None:
+        if self.sampling is not None:
             raise LineError(FOR_SAMPLES)
-        limits = limits_of(copies, self._phrases.continuing) if copies else {}
-        phrases = [phrase.ids for each in required for phrase in each]
-        refuse_many([*phrases, *(form.ids for forms in limits for form in forms)])
-        start = prefix[0].ids if prefix else ()
-        for phrase in prefix:
-            _refuse_forbidden(f"the prefix {phrase.shown}", phrase, banned, no_repeat_ngram)
-        possible = tuple(_possible(each, banned, no_repeat_ngram) for each in required)
-        for copy in copies:
-            _possible(self._phrases_of(copy), banned, no_repeat_ngram)
-        all_required = self._required_phrases(possible, limits)
-        return Wanted(
-            shortest=self._shortest(start, all_required),
-            prefix=start,
-            required=all_required,
-            banned=self._banned_phrases(banned),
-            no_repeat_ngram=no_repeat_ngram,
-            phrases=(prefix, required, banned),
-        )
 
-    def _phrases_of(self, copy: Copy) -> OneOf:
-        """Return the pieces of a copy as phrases. Raises LineError if there are none."""
-        if not copy.forms:
-            raise LineError(f"no pieces can stand for the text {shown(copy.text)}")
-        return tuple(TargetPhrase(form.ids, shown(copy.text)) for form in copy.forms)
+    def _checked(self, wanted: Wanted, copies: Sequence[Copy] = ()) -> Wanted:
+        """Return ``wanted`` with its required phrases and ``copies`` as the search takes them.
+
+        Raises LineError if it contradicts itself.
+        """
+        if wanted.required:
+            self._refuse_samples()
+        limits = limits_of(copies, self._phrases.continuing) if copies else {}
+        phrases = [phrase.ids for each in wanted.required for phrase in each]
+        refuse_many([*phrases, *(form.ids for forms in limits for form in forms)])
+        for phrase in wanted.prefix:
+            _refuse_forbidden(f"the prefix {phrase.shown}", phrase, wanted)
+        possible = tuple(_possible(each, wanted) for each in wanted.required)
+        for copy in copies:
+            _possible(_phrases_of(copy), wanted)
+        required = self._required_phrases(possible, limits)
+        prefix = wanted.prefix[0].ids if wanted.prefix else ()
+        return wanted._replace(required_phrases=required, shortest=self._shortest(prefix, required))
 
     def _required_phrases(
         self, required: tuple[OneOf, ...], limits: Mapping[Constraint, tuple[int, int]]
@@ -323,58 +316,51 @@ class WantedOutputs:
             self._automata[key] = RequiredPhrases(constraints, self._phrases.continuing, limits)
         return self._automata[key]
 
-    def _banned_phrases(self, banned: tuple[TargetPhrase, ...]) -> Phrases | None:
-        if not banned:
-            return None
-        is_shared = banned == self._banned
-        return self._banned_by_all if is_shared else Phrases(phrase.ids for phrase in banned)
-
     def _shortest(self, prefix: Phrase, required: RequiredPhrases | None) -> int:
-        """Return how many pieces the shortest output has."""
-        of_phrases = len(prefix)
+        """Return how many pieces the shortest output has. Raises LineError for too many."""
+        of_phrases, least = len(prefix), self.constraints.min_length
         if required is not None:
             of_phrases += required.fewest_after(prefix)
-        longest = self.limits.longest
-        if longest is not None:
-            allowed = f"but an output has at most {longest:,}"
-            if of_phrases > longest:
-                raise LineError(
-                    f"the prefix and the required phrases need {of_phrases:,} pieces, {allowed}"
-                )
-            if self.constraints.min_length > longest:
-                raise LineError(
-                    f"--min-length asks for {self.constraints.min_length:,} pieces, {allowed}"
-                )
+        for what, number in (
+            ("the prefix and the required phrases need", of_phrases),
+            ("--min-length asks for", least),
+        ):
+            if self.limits.longest is not None and number > self.limits.longest:
+                most = f"an output has at most {self.limits.longest:,}"
+                raise LineError(f"{what} {number:,} pieces, but {most}")
         if len(prefix) > self._bounds.prefix:
             raise LineError(
                 f"the prefix has {len(prefix):,} pieces, but only {self._bounds.prefix:,} are "
                 "possible"
             )
-        return max(of_phrases, self.constraints.min_length)
+        return max(of_phrases, least)
 
 
-def _possible(
-    one_of: OneOf, banned: tuple[TargetPhrase, ...], no_repeat_ngram: int | None
-) -> OneOf:
+def _phrases_of(copy: Copy) -> OneOf:
+    """Return the pieces of a copy as phrases. Raises LineError if there are none."""
+    if not copy.forms:
+        raise LineError(f"no pieces can stand for the text {shown(copy.text)}")
+    return tuple(TargetPhrase(form.ids, shown(copy.text)) for form in copy.forms)
+
+
+def _possible(one_of: OneOf, wanted: Wanted) -> OneOf:
     """Return the phrases that are not forbidden. Raises LineError if all are."""
-    possible = []
+    possible, reason = list[TargetPhrase](), LineError()
     for phrase in one_of:
         try:
-            name = f"the required phrase {phrase.shown}"
-            _refuse_forbidden(name, phrase, banned, no_repeat_ngram)
+            _refuse_forbidden(f"the required phrase {phrase.shown}", phrase, wanted)
             possible.append(phrase)
         except LineError as error:
-            contradiction = error
+            reason = error
     if not possible:
-        raise contradiction
+        raise reason
     return tuple(possible)
 
 
-def _refuse_forbidden(
-    name: str, phrase: TargetPhrase, banned: tuple[TargetPhrase, ...], no_repeat_ngram: int | None
-) -> None:
-    for other in banned:
+def _refuse_forbidden(name: str, phrase: TargetPhrase, wanted: Wanted) -> None:
+    for other in wanted.banned:
         if phrase.contains(other.ids):
             raise LineError(f"{name} contains the banned phrase {other.shown}")
-    if no_repeat_ngram is not None and phrase.repeats(no_repeat_ngram):
-        raise LineError(f"{name} breaks the rule no_repeat_ngram {no_repeat_ngram}")
+    n = wanted.no_repeat_ngram
+    if n is not None and phrase.repeats(n):
+        raise LineError(f"{name} breaks the rule no_repeat_ngram {n}")

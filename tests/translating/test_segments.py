@@ -15,7 +15,8 @@ from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating import segments
 from nmt_cli.translating.answers import Ranked, best_sums
-from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.segmenter import LANGUAGE_MISSING
 from nmt_cli.translating.segments import Output, Segments, sentences
 from nmt_cli.translating.translator import Translator

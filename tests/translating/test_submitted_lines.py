@@ -19,7 +19,8 @@ import torch
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.translating import submitted_lines as service_module
-from nmt_cli.translating.request import AnyOf, Constraints, Request
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests import fake_models

@@ -13,10 +13,11 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import samples_of
+from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.model_search import choice_for, rules_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
-from nmt_cli.translating.request import Constraints, LineError, Request
+from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
@@ -184,19 +185,19 @@ def test_sentences_with_and_without_wishes_share_a_search():
 def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
     outputs = wanted_outputs(Constraints(prefix="a b", required=["c"], banned=["d"]))
     plain = outputs.wanted(Request("x", line=7))
-    assert (plain.line, plain.prefix, plain.shortest) == (7, (3, 4), 3)
+    assert (plain.line, plain.prefix[0].ids, plain.shortest) == (7, (3, 4), 3)
     own = outputs.wanted(Request("x", prefix="c", required=["a a"], banned=["b b"]))
-    assert own.prefix == (5,)
-    assert own.required is not None
-    assert [[each.ids for each in forms] for forms in own.required.constraints] == [
+    assert own.prefix[0].ids == (5,)
+    assert own.required_phrases is not None
+    assert [[each.ids for each in forms] for forms in own.required_phrases.constraints] == [
         [(5,)],
         [(3, 3)],
     ]
-    assert own.banned is not None
-    assert own.banned.phrases == ((6,), (4, 4))
+    assert own.banned_phrases is not None
+    assert own.banned_phrases.phrases == ((6,), (4, 4))
     assert own.shortest == 3  # c a a
     assert outputs.wanted(Request("x", prefix="")).prefix == ()
-    assert outputs.wanted(Request("x", prefix="a")).banned is plain.banned
+    assert outputs.wanted(Request("x", prefix="a")).banned_phrases is plain.banned_phrases
 
 
 def test_longest_outputs_make_room_for_what_must_be_written():

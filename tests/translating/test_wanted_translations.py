@@ -16,7 +16,8 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.request import Constraints, Request
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.wanted_output import NO_PLACE
 from tests.fake_models import tiny_recipe, translator_of
 

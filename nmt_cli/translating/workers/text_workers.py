@@ -7,13 +7,9 @@ text ends. Workers get single lines, so each keeps its search full until then, a
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from nmt_cli.translating.request import Request
@@ -59,11 +55,11 @@ class TextWorkers:
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each window, in order.
 
-        ``windows`` is read in threads; its error is raised after the windows before. Raises
+        ``windows`` is read in a thread; its error is raised after the windows before. Raises
         LinesFailedError, with the translations of the lines before, for a bug, and UserError if
         workers die again and again.
         """
-        text = _Text(self._dispatcher, windows, most_windows=3 + self._num_workers // 2)
+        text = _Text(self._dispatcher, windows, 3 + self._num_workers // 2, self._loop)
         while (batch := self._done(text.next_finished())) is not None:
             yield in_order(answer for answer in batch.answers if answer is not None)
 
@@ -94,74 +90,55 @@ class _Text:
     """Windows of lines; up to ``most_windows`` of them are read and not finished."""
 
     def __init__(
-        self, dispatcher: Dispatcher, windows: Iterator[Sequence[Request]], most_windows: int
+        self,
+        dispatcher: Dispatcher,
+        windows: Iterator[Sequence[Request]],
+        most_windows: int,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._dispatcher, self._windows, self._most_windows = dispatcher, windows, most_windows
-        self._batches: deque[Batch] = deque()  # the windows that were read, in order
-        self._reading: asyncio.Future[Sequence[Request] | None] | None = None
+        self._dispatcher, self._windows = dispatcher, windows
+        self._has_room = threading.Semaphore(most_windows - 1)
+        # The windows that were read, in order, and then the error of reading, or None at the end.
+        self._batches = asyncio.Queue[Batch | BaseException | None]()
+        # Reading may wait for input for ever, and must not keep the process alive.
+        threading.Thread(target=self._read, args=(loop,), daemon=True).start()
 
     async def next_finished(self) -> Batch | None:
         """Return the next window when it is translated; None at the end.
 
         Raises the error of reading after the windows before it.
         """
-        broken = self._dispatcher.broken
-        while True:
-            self._read_ahead()
-            if self._batches:
-                if self._batches[0].done.done():
-                    return self._batches.popleft()
-            elif self._reading is not None and self._reading.done():
-                self._reading.result()  # raises an error of reading
-                return None
-            waited_for: list[asyncio.Future[Any]] = [
-                broken,
-                *(batch.done for batch in islice(self._batches, 1)),
-            ]
-            if self._reading is not None and not self._reading.done():
-                waited_for.append(self._reading)
-            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-            if broken.done():
-                broken.result()
+        batch = await self._first_of(self._batches.get())
+        if isinstance(batch, BaseException):
+            raise batch
+        if batch is not None:
+            await self._first_of(batch.done)
+            self._has_room.release()
+        return batch
 
-    def _read_ahead(self) -> None:
-        """Submit the window that was read, and begin to read the next one if there is room."""
-        while self._reading is None or self._reading.done():
-            if self._reading is not None:
-                if self._reading.exception() is not None:
-                    return
-                window = self._reading.result()
-                if window is None:
-                    return  # the end
-                self._batches.append(Batch(window))
-                self._dispatcher.submit(self._batches[-1])
-                self._reading = None
-            if len(self._batches) >= self._most_windows:
-                return
-            self._reading = _in_a_thread(partial(next, self._windows, None))
+    async def _first_of(self, work: Awaitable[Result]) -> Result:
+        """Return the result of ``work``. Raises UserError when the workers die again and again."""
+        done, broken = asyncio.ensure_future(work), self._dispatcher.broken
+        await asyncio.sleep(0)  # what is there already comes before the error
+        if not done.done():
+            either: set[asyncio.Future[Any]] = {done, broken}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            broken.result()
+        return done.result()
 
-
-def _in_a_thread(call: Callable[[], Result]) -> asyncio.Future[Result]:
-    """Return the future of what ``call`` returns in a thread that does not keep the process alive.
-
-    The call may wait for input for ever, and those in an executor are waited for at the end.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
-
-    def settle(done: concurrent.futures.Future[Result]) -> None:
-        if not future.done():
-            error = done.exception()
-            future.set_result(done.result()) if error is None else future.set_exception(error)
-
-    def run() -> None:
-        done = concurrent.futures.Future[Result]()
-        try:
-            done.set_result(call())
-        except BaseException as error:
-            done.set_exception(error)
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        end: BaseException | None = None
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(settle, done)
+            try:
+                for window in self._windows:
+                    loop.call_soon_threadsafe(self._submit, window)
+                    self._has_room.acquire()
+            except BaseException as error:
+                end = error
+            loop.call_soon_threadsafe(self._batches.put_nowait, end)
 
-    threading.Thread(target=run, daemon=True).start()
-    return future
+    def _submit(self, window: Sequence[Request]) -> None:
+        batch = Batch(window)
+        self._dispatcher.submit(batch)
+        self._batches.put_nowait(batch)
