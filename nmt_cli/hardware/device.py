@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO, device_name
+from nmt_cli.hardware.undocumented import cpu_has_amx, cpu_has_avx512_bf16
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 
@@ -180,4 +181,4 @@ def bf16_is_fast(device: torch.device) -> bool:
     """Return whether the hardware multiplies bf16; without that, bf16 is far slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= FIRST_CUDA_WITH_BF16
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return cpu_has_avx512_bf16() or cpu_has_amx()

@@ -1,18 +1,14 @@
 """Which library multiplies fp32 matrices on a CPU: MKL, or oneDNN where that is faster.
 
-torch uses MKL. It uses oneDNN for fp32 matrices only if oneDNN may round them to bf16, and oneDNN
-rounds them only on a CPU with AMX. On a CPU without AMX the permission therefore selects another
-kernel of the same precision. torch does not document this; it was seen in torch 2.11 to 2.13. With
-another version, and without the functions of torch that are asked here, MKL computes the products.
-This module is the only place that gives the permission; it never does so on a CPU with AMX, and it
-measures the error before a choice is used.
+torch uses MKL unless ``undocumented.onednn_permitted`` permits oneDNN. The error is measured before
+that choice is used.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from contextlib import contextmanager, nullcontext
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +16,7 @@ from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import Cpu, read_cpu
+from nmt_cli.hardware.undocumented import onednn_permitted, why_without_onednn
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
@@ -69,26 +66,12 @@ def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp3
         return "mkl"
     if name == AUTO and fastest_fp32_products(read_cpu(), torch.__version__) == "mkl":
         return "mkl"
-    problem = _why_unusable()
+    problem = why_without_onednn()
     if problem is None and (problem := _why_inaccurate()) and name == AUTO:
         logs.warning(f"oneDNN's fp32 products failed a check ({problem}), so MKL computes them.")
     if problem and name == "onednn":
         raise UserError(f"--fp32-products onednn cannot be used: {problem}; leave the option out.")
     return "mkl" if problem else "onednn"
-
-
-def _why_unusable() -> str | None:
-    """Return why torch cannot or must not multiply with oneDNN; None if it can.
-
-    A container may hide AMX in /proc/cpuinfo, so the processor is asked.
-    """
-    if torch.cpu._is_amx_tile_supported():
-        return "this CPU has AMX, where oneDNN would round to bf16"
-    if not (torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)):
-        return "torch has no oneDNN, or it is disabled"
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():  # or if ONEDNN_MAX_CPU_ISA is low
-        return "torch does not use oneDNN on a CPU without AVX512"
-    return None
 
 
 def _why_inaccurate() -> str | None:
@@ -107,20 +90,8 @@ def use_fp32_products(chosen: Fp32Products) -> Iterator[None]:
     "mkl" leaves torch's setting as it is. Blocks must not overlap in several threads, because the
     setting is that of the whole process.
     """
-    if chosen == "mkl":
+    with onednn_permitted() if chosen == "onednn" else nullcontext():
         yield
-        return
-    if torch.cpu._is_amx_tile_supported():
-        raise ValueError(
-            "oneDNN would round fp32 matrices to bf16 on this CPU, because it has AMX."
-        )
-    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = products.fp32_precision
-    products.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        products.fp32_precision = before
 
 
 def measure_error(chosen: Fp32Products) -> float:

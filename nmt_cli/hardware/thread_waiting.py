@@ -9,10 +9,8 @@ Training S in bf16 with two threads on two virtual cores of an Intel with AMX, t
     beside one busy process   6,330    6,300    5,920    5,310    4,270     1,410
 
 So threads spin long while there are cores for them, and sleep at once while other programs need
-these cores. OpenMP reads the number of spins once, when torch is imported. But GNU's library takes
-100 spins whenever it has more threads than there are cores, and this can be changed at any time. It
-does not document that (seen in the libgomp of torch 2.13). With another library, threads spin as
-long as the variables say, also beside other programs.
+these cores. OpenMP reads the number of spins once, when torch is imported, but
+``undocumented.sleeping_at_once`` changes it at any time.
 """
 
 import ctypes
@@ -22,17 +20,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
-from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores, read_system_file
+from nmt_cli.hardware.cpu import LoadMeter, advice_on_load, cores
+from nmt_cli.hardware.undocumented import gnu_openmp, sleeping_at_once
 from nmt_cli.messages import logs
 
 # Each OpenMP library ignores the variables of the others. Those of LLVM and Intel take milliseconds
 # and have no number of threads above which they spin less.
 LONG_SPINNING = {"GOMP_SPINCOUNT": "20000", "KMP_BLOCKTIME": "1"}
 CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY")
-OPENMP_LIBRARIES = ("libgomp.so", "libiomp5.so", "libomp.so")
-MAPS = Path("/proc/self/maps")
 SECONDS_BETWEEN_LOOKS = 1.0  # at the load of the cores
 LOOKS_BEFORE_WARNING = 10  # shorter work is done before a user could help
 MEASURED_WAITS, GAP_SECONDS = 100, 200e-6  # a thread that may sleep does so within the gap
@@ -94,31 +90,6 @@ def _follow_load(
             meter = LoadMeter()
 
 
-@contextmanager
-def sleeping_at_once(library: ctypes.CDLL) -> Iterator[None]:
-    """Let the waiting threads of this process sleep after 100 spins.
-
-    A thread of this block keeps more OpenMP threads than there are cores. They sleep.
-    """
-    started, ended = threading.Event(), threading.Event()
-
-    def keep_team() -> None:
-        nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # of a null pointer
-        num_threads = ctypes.c_uint(len(os.sched_getaffinity(0)) + 1)
-        library.GOMP_parallel(nothing, None, num_threads, ctypes.c_uint(0))
-        started.set()
-        ended.wait()  # the team ends with this thread
-
-    keeper = threading.Thread(target=keep_team, name="team", daemon=True)
-    keeper.start()
-    started.wait()
-    try:
-        yield
-    finally:
-        ended.set()
-        keeper.join()
-
-
 def waking_microseconds(library: ctypes.CDLL, work: Callable[[], object]) -> float:
     """Return how much longer ``work``, which all threads share, takes if they slept before it."""
     spinning = _seconds_behind_gaps(work)
@@ -135,24 +106,3 @@ def _seconds_behind_gaps(work: Callable[[], object]) -> float:
         work()
         seconds.append(time.perf_counter() - now)
     return sorted(seconds)[len(seconds) // 2]
-
-
-def openmp_libraries(maps: Path = MAPS) -> dict[str, str]:
-    """Return {name: path} of the OpenMP libraries that this process has loaded.
-
-    Copies of other packages are not among them; their names have a hash: libgomp-6a29c32d.so.1.0.0.
-    If libiomp5 or libomp is loaded beside libgomp, it was preloaded, and torch uses it.
-    """
-    paths = {line.split(maxsplit=5)[-1] for line in read_system_file(maps).splitlines()}
-    return {
-        name.removesuffix(".so"): path
-        for name in OPENMP_LIBRARIES
-        for path in paths
-        if f"/{name}" in path
-    }
-
-
-def gnu_openmp(maps: Path = MAPS) -> ctypes.CDLL | None:
-    """Return the library with which torch computes; None if it is not GNU's."""
-    libraries = openmp_libraries(maps)
-    return ctypes.CDLL(libraries["libgomp"]) if set(libraries) == {"libgomp"} else None

@@ -11,11 +11,12 @@ from nmt_cli.hardware.device import bf16_is_fast, choose_precision
 from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
 from nmt_cli.hardware.memory import allowed_memory
-from nmt_cli.hardware.thread_waiting import (
+from nmt_cli.hardware.thread_waiting import spins_long, waking_microseconds
+from nmt_cli.hardware.undocumented import (
+    cpu_has_amx,
+    cpu_has_avx512_bf16,
     gnu_openmp,
     openmp_libraries,
-    spins_long,
-    waking_microseconds,
 )
 from nmt_cli.messages.figures import GIBIBYTE
 
@@ -39,8 +40,8 @@ def torch_facts() -> dict[str, Any]:
         "torch.gpus": count,
         "torch.gpu_problem": " ".join(str(complaints[0].message).split()) if complaints else None,
         "memory.allowed_gib": round(allowed_memory() / GIBIBYTE, 1),
-        "device.cpu.amx": bool(torch.cpu._is_amx_tile_supported()),
-        "device.cpu.avx512_bf16": bool(torch.cpu._is_avx512_bf16_supported()),
+        "device.cpu.amx": cpu_has_amx(),
+        "device.cpu.avx512_bf16": cpu_has_avx512_bf16(),
         **_of_device(torch.device("cpu"), "device.cpu"),
         **_of_fp32_products(),
     }
