@@ -57,26 +57,26 @@ class Options:
 
 
 def read_sizes(
-    names: Mapping[str, Sequence[str]],
+    names: Mapping[str, str | Sequence[str]],
     encoder: Options,
     decoder: Options,
     *,
-    divided_by_heads: bool,
+    is_divided: bool,
 ) -> dict[str, int]:
     """Return the sizes of our architecture.
 
-    ``names`` are the keys of the encoder and the decoder for each of our sizes and for d_model,
-    which both have. With ``divided_by_heads``, heads are d_model / num_heads wide.
+    ``names`` are the keys of d_model, which both sides have, and of each size of a side: one with
+    "{}" for the side, or one for each. If d_model ``is_divided``, heads are d_model / num_heads
+    wide.
     """
-    width = names["d_model"][0]
-    d_model = encoder.count(width)
-    of_sides = [
-        {ours: side.count(theirs[place]) for ours, theirs in names.items() if ours != "d_model"}
-        for place, side in enumerate((encoder, decoder))
-    ]
-    if divided_by_heads and any(d_model % of_side["num_heads"] for of_side in of_sides):
-        encoder.reasons.append(f"its heads do not divide its {width} {d_model:,}")
-    return {"d_model": d_model, **merged(*of_sides)}
+    of_sides = []
+    for place, (side, options) in enumerate({"encoder": encoder, "decoder": decoder}.items()):
+        keys = {k: name if isinstance(name, str) else name[place] for k, name in names.items()}
+        of_sides.append({ours: options.count(key.format(side)) for ours, key in keys.items()})
+    d_model = of_sides[0]["d_model"]
+    if is_divided and any(d_model % of_side["num_heads"] for of_side in of_sides):
+        encoder.reasons.append(f"its heads do not divide its {names['d_model']} {d_model:,}")
+    return merged(*of_sides)
 
 
 def merged(encoder: Mapping[str, int], decoder: Mapping[str, int]) -> dict[str, int]:

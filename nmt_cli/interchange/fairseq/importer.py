@@ -93,10 +93,10 @@ WIDTH, WIDTHS = (
     ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"),
 )
 SIZES = {
-    "d_model": [WIDTH, WIDTH],
-    "num_layers": [f"{side}_layers" for side in SIDES],
-    "num_heads": [f"{side}_attention_heads" for side in SIDES],
-    "d_ff": [f"{side}_ffn_embed_dim" for side in SIDES],
+    "d_model": WIDTH,
+    "num_layers": "{}_layers",
+    "num_heads": "{}_attention_heads",
+    "d_ff": "{}_ffn_embed_dim",
 }
 LANGUAGE = re.compile(r"[\w.-]{1,100}")  # a code that is fit for the name of a file
 
@@ -186,7 +186,7 @@ def _read_options(checkpoint: Checkpoint, tensors: TensorsTaken) -> dict[str, An
         "scale_embeddings": not theirs.get("no_scale_embedding"),
         "embedding_norm": bool(theirs.get("layernorm_embedding")),
         "decoder_start": "eos",
-        **read_sizes(SIZES, options, options, divided_by_heads=True),
+        **read_sizes(SIZES, options, options, is_divided=True),
     }
     for key in WIDTHS:
         if options.values.get(key, ours["d_model"]) != ours["d_model"]:

@@ -15,7 +15,6 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG, WEIGHTS
 from nmt_cli.interchange.files import (
     NO_FILES,
-    SIDES,
     Array,
     TextFiles,
     as_fp32,
@@ -60,10 +59,10 @@ ACTIVATIONS = {
     **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
 }
 SIZES = {
-    "d_model": ["d_model", "d_model"],
-    "num_layers": [f"{side}_layers" for side in SIDES],
-    "num_heads": [f"{side}_attention_heads" for side in SIDES],
-    "d_ff": [f"{side}_ffn_dim" for side in SIDES],
+    "d_model": "d_model",
+    "num_layers": "{}_layers",
+    "num_heads": "{}_attention_heads",
+    "d_ff": "{}_ffn_dim",
 }
 # What transformers assumes if config.json lacks a key.
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -166,7 +165,7 @@ def _read_configuration(config: Mapping[str, Any]) -> Configuration:
         "norm_epsilon": EPSILON,
         "activation": theirs.choose("activation_function", ACTIVATIONS, "gelu"),
         "scale_embeddings": bool(config.get("scale_embedding", False)),
-        **read_sizes(SIZES, theirs, theirs, divided_by_heads=True),
+        **read_sizes(SIZES, theirs, theirs, is_divided=True),
     }
     if config.get("quantization_config"):
         theirs.reasons.append("its weights are quantized")

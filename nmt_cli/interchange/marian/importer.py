@@ -123,14 +123,12 @@ def _read_options(theirs: Options) -> dict[str, Any]:
     # Marian does not scale embeddings beside learned positions.
     positions = {"positions": "sinusoidal", "sinusoid_frequencies": "tensor2tensor"}
     is_learned = theirs.values.get("transformer-train-positions") == "true"
-    widths = ["transformer-dim-ffn"] * len(SIDES)
-    if theirs.values.get(DECODERS_WIDTH):
-        widths[1] = DECODERS_WIDTH
+    width = "transformer-dim-ffn"
     names = {
-        "d_model": ["dim-emb", "dim-emb"],
-        "num_layers": ["enc-depth", "dec-depth"],
-        "num_heads": ["transformer-heads", "transformer-heads"],
-        "d_ff": widths,
+        "d_model": "dim-emb",
+        "num_layers": ("enc-depth", "dec-depth"),
+        "num_heads": "transformer-heads",
+        "d_ff": (width, DECODERS_WIDTH) if theirs.values.get(DECODERS_WIDTH) else width,
     }
     return {
         "norm": "pre" if "n" in places[0] else "post",
@@ -139,7 +137,7 @@ def _read_options(theirs: Options) -> dict[str, Any]:
         "embedding_norm": after_embedding == "n",
         "decoder_start": "zeros",
         **({"positions": "learned", "scale_embeddings": False} if is_learned else positions),
-        **read_sizes(names, theirs, theirs, divided_by_heads=True),
+        **read_sizes(names, theirs, theirs, is_divided=True),
     }
 
 

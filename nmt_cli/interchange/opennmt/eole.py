@@ -35,13 +35,10 @@ DEFAULTS: dict[str, Any] = {
     **{"mlp_activation_fn": "relu", "norm_eps": 1e-5},
 }
 SIZES = {
-    ours: [theirs, theirs]
-    for ours, theirs in (
-        ("d_model", "hidden_size"),
-        ("num_layers", "layers"),
-        ("num_heads", "heads"),
-        ("d_ff", "transformer_ff"),
-    )
+    "d_model": "hidden_size",
+    "num_layers": "layers",
+    "num_heads": "heads",
+    "d_ff": "transformer_ff",
 }
 POSITIONS = {name: name for name in (*SINUSOIDS, LEARNED)}
 # The values of keys with which a layer is ours; the first is the default.
@@ -112,21 +109,17 @@ def _sizes(encoder: Options, decoder: Options) -> dict[str, int]:
     """Return the sizes, with the width of a head if it is not d_model / num_heads."""
     sides = (encoder, decoder)
     is_divided = any(side.values["head_dim"] is None for side in sides)
-    sizes = read_sizes(SIZES, encoder, decoder, divided_by_heads=is_divided)
+    sizes = read_sizes(SIZES, encoder, decoder, is_divided=is_divided)
+    all_heads = (sizes["num_heads"], sizes.get("decoder_num_heads", sizes["num_heads"]))
     widths = []
-    for side in sides:
-        heads = sizes["num_heads"]
-        if side is decoder:
-            heads = sizes.get("decoder_num_heads", heads)
-        width = sizes["d_model"] // heads
-        if side.values["head_dim"] is not None:
-            width = side.count("head_dim")
-        if side.values.get("attn_scaling") not in (None, width):
+    for side, heads in zip(sides, all_heads, strict=True):
+        has_own = side.values["head_dim"] is not None
+        widths.append(side.count("head_dim") if has_own else sizes["d_model"] // heads)
+        if side.values.get("attn_scaling") not in (None, widths[-1]):
             side.refuse("attn_scaling")
-        widths.append((width, width * heads))
-    if {of_all for _, of_all in widths} != {sizes["d_model"]}:
-        sizes |= dict.fromkeys(("d_k", "d_v"), widths[0][0])
-        if widths[0][0] != widths[1][0]:
+    if any(w * heads != sizes["d_model"] for w, heads in zip(widths, all_heads, strict=True)):
+        sizes |= {"d_k": widths[0], "d_v": widths[0]}
+        if widths[0] != widths[1]:
             encoder.reasons.append("its encoder and decoder differ in head_dim")
     return sizes
 

@@ -60,15 +60,14 @@ def read_configuration(opt: Mapping[str, Any]) -> Configuration:
     theirs = Options({**dict.fromkeys(NEEDED), **DEFAULTS, **opt}, [])
     theirs.require(PLAIN)
 
-    def named(key: str, *of_sides: str) -> list[str]:
-        """Return the keys of both sides; there is one for both if its value is positive."""
-        return [key, key] if type(opt.get(key)) is int and opt[key] > 0 else list(of_sides)
+    def is_set(key: str) -> bool:
+        return type(opt.get(key)) is int and opt[key] > 0
 
     names = {
-        "d_model": named("hidden_size", "enc_hid_size", "enc_hid_size"),
-        "num_layers": named("layers", "enc_layers", "dec_layers"),
-        "num_heads": ["heads", "heads"],
-        "d_ff": ["transformer_ff", "transformer_ff"],
+        "d_model": "hidden_size" if is_set("hidden_size") else "enc_hid_size",
+        "num_layers": "layers" if is_set("layers") else ("enc_layers", "dec_layers"),
+        "num_heads": "heads",
+        "d_ff": "transformer_ff",
     }
     options: dict[str, Any] = {
         "activation": theirs.choose("pos_ffn_activation_fn", ACTIVATIONS, "relu"),
@@ -76,7 +75,7 @@ def read_configuration(opt: Mapping[str, Any]) -> Configuration:
         "norm_epsilon": theirs.number("norm_eps", EPSILON),
         "source_eos": False,
         "scale_embeddings": True,
-        **read_sizes(names, theirs, theirs, divided_by_heads=True),
+        **read_sizes(names, theirs, theirs, is_divided=True),
     }
     positions = theirs.choose("position_encoding_type", POSITIONS, next(iter(SINUSOIDS)))
     is_shared, is_tied = (
