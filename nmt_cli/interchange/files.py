@@ -36,6 +36,17 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
     return config
 
 
+def only_file(folder: Path, found: Iterable[Path], what: str) -> Path:
+    """Return the one file that was ``found`` in ``folder``; raises UserError unless it is one."""
+    paths = sorted(found)
+    if len(paths) != 1:
+        named = ", ".join(each.name for each in paths[:3]) or "none"
+        raise UserError(
+            f"{folder} must hold one {what}, but holds {named}; name the file to import."
+        )
+    return paths[0]
+
+
 class TextFiles(NamedTuple):
     """The files that the user names; None for one that is found beside the model, or is absent."""
 

@@ -330,7 +330,7 @@ def test_files_are_found_by_their_names(folder):
     assert result.exit_code == 0, result.output
     assert load_model(folder / "ours").tokenizer.source_size == len(SOURCE) + 1
     (folder / "two.npz").write_bytes(b"")
-    with pytest.raises(UserError, match=r"has 2 models \(model\.npz, two\.npz\); give the path"):
+    with pytest.raises(UserError, match=r"must hold one file \*\.npz, but holds model\.npz, two"):
         import_marian(folder)
 
 
@@ -353,7 +353,7 @@ def test_wrong_use_of_the_command(folder, arguments, status, reason):
 
 def test_what_is_no_model_is_refused(tmp_path):
     for path, reason in (
-        (tmp_path, "has no .npz file; give a model of Marian, or its folder"),
+        (tmp_path, "must hold one file *.npz, but holds none; name the file to import"),
         (tmp_path / "model.bin", "is no .npz file; of Marian's files only those can be imported"),
     ):
         if path.suffix:

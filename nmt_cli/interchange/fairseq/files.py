@@ -14,7 +14,6 @@ from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.interchange.files import Array, TextFiles, as_fp32
 from nmt_cli.interchange.pickled_tensors import (
     BYTES,
-    SUFFIX,
     Inert,
     StandIns,
     inert_mapping,
@@ -70,22 +69,6 @@ class Checkpoint(NamedTuple):
     options: Mapping[str, Any]  # of the model
     task: Mapping[str, Any]
     tensors: Mapping[str, Array]
-
-
-def find_checkpoint(path: Path) -> Path:
-    """Return the checkpoint at ``path``, a file or a folder that holds one.
-
-    Raises UserError if there is none, or more than one.
-    """
-    if not path.is_dir():
-        return path
-    found = sorted(path.glob(f"*{SUFFIX}"))
-    if len(found) != 1:
-        what = ", ".join(each.name for each in found[:3]) if found else "none"
-        raise UserError(
-            f"{path} must hold one checkpoint *{SUFFIX}, but holds {what}; name the file to import."
-        )
-    return found[0]
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

@@ -15,13 +15,13 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.fairseq.files import (
     MARKS,
     Checkpoint,
-    find_checkpoint,
     read_checkpoint,
     read_vocabularies,
 )
-from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles
+from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, only_file
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
+from nmt_cli.interchange.pickled_tensors import SUFFIX
 from nmt_cli.interchange.tensor_names import names_of_stack, order_from_sines_first
 from nmt_cli.interchange.vocabularies import named_models, read_models
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
@@ -107,7 +107,9 @@ def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     Raises UserError with all reasons if it cannot be imported, or if a file cannot be
     read, and DamagedError if a file is damaged.
     """
-    checkpoint = read_checkpoint(find_checkpoint(path))
+    if path.is_dir():
+        path = only_file(path, path.glob(f"*{SUFFIX}"), f"checkpoint *{SUFFIX}")
+    checkpoint = read_checkpoint(path)
     with refusing(checkpoint.path):
         return _model(checkpoint, files)
 

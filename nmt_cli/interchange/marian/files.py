@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.files import Array, TextFiles
+from nmt_cli.files.text_files import read_text
+from nmt_cli.interchange.files import Array, TextFiles, only_file
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES, named_models
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
@@ -152,13 +153,7 @@ def find_weights(path: Path) -> Path:
                 f"{path} is no {WEIGHTS} file; of Marian's files only those can be imported."
             )
         return path
-    found = sorted(weights_in(path))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise UserError(f"{path} has no {WEIGHTS} file; give a model of Marian, or its folder.")
-    named = ", ".join(each.name for each in found[:3])
-    raise UserError(f"{path} has {len(found)} models ({named}); give the path of one.")
+    return only_file(path, weights_in(path), f"file *{WEIGHTS}")
 
 
 def weights_in(folder: Path) -> Iterator[Path]:
@@ -217,14 +212,7 @@ def _names_in_options(weights: Path) -> list[str]:
         path = weights.parent / name
         if not path.is_file():
             continue
-        try:
-            with path.open("rb") as stream:
-                text = stream.read(MAX_BYTES + 1).decode()
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise DamagedError(f"{path} is not UTF-8 text; it is damaged.") from None
-        found = read_settings(text, str(path)).get("vocabs")
+        found = read_settings(read_text(path), str(path)).get("vocabs")
         if isinstance(found, list) and len(found) == len(WORDS):
             # The folders are those of the machine that trained it.
             return [Path(str(each)).name for each in found]
