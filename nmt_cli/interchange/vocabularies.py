@@ -50,9 +50,9 @@ def list_of_texts(value: Any) -> list[str]:
     return value
 
 
-def rename(pieces: list[str], number: int, mark: str, reasons: list[str]) -> None:
+def rename(pieces: dict[int, str], number: int, mark: str, reasons: list[str]) -> None:
     """Give the piece of this number our name; if another piece has it, add a reason."""
-    if pieces[number] != mark and mark in pieces:
+    if pieces[number] != mark and mark in pieces.values():
         reasons.append(f"its vocabulary has both {pieces[number]} and {mark}")
     pieces[number] = mark
 

@@ -201,42 +201,42 @@ def _take_pieces(
         of_both=[SHARED] if config.is_shared else [],
     )
     tensors.take_if_there(SHARED)  # which these classes do not use if it is not shared
-    pieces, rows = found.pieces, found.rows
     stored, bias = tensors.get(BIAS), None
     if stored is not None:  # for padded rows transformers may have left out its numbers
-        last = max(*rows["target"], config.start_id)
+        last = max(*found.pieces["target"], config.start_id)
         has_all = stored.ndim == 2 and last < stored.shape[1] <= size
         bias = tensors.take(BIAS, 1, stored.shape[1] if has_all else size)[0]
     if not tensors.is_wrong:
         start = config.start_id
         if start != config.eos_id and not matrices[1][start].any():
             taken.options["decoder_start"] = "zeros"
-            for side in pieces:
-                if start in rows[side] and (side == "target" or not found.are_separate):
-                    place = rows[side].index(start)
-                    del rows[side][place], pieces[side][place]
+            for side, pieces in found.pieces.items():
+                if side == "target" or not found.are_separate:
+                    pieces.pop(start, None)
         else:
             taken.options["decoder_start"] = start_of_decoder(
                 found, start, config.eos_id, tensors.reasons
             )
-        _report_padding(rows, config, has_zeros=taken.options["decoder_start"] == "zeros")
-    vocabularies = {side: Vocabulary(each, rows[side]) for side, each in pieces.items()}
+        _report_padding(found, config, has_zeros=taken.options["decoder_start"] == "zeros")
+    vocabularies = {
+        side: Vocabulary(list(pieces.values()), list(pieces))
+        for side, pieces in found.pieces.items()
+    }
     taken.put_pieces(vocabularies, matrices, bias)
     return vocabularies
 
 
-def _report_padding(
-    rows: Mapping[Side, list[int]], config: Configuration, *, has_zeros: bool
-) -> None:
+def _report_padding(vocabularies: Vocabularies, config: Configuration, *, has_zeros: bool) -> None:
     """Warn of rows of a matrix that are neither a piece nor the zeros that the decoder starts with.
 
     They fill the matrix up to a round number, or the vocabulary is that of another model.
     """
-    found: dict[tuple[int, int], None] = {}  # both sides may have the same
-    for side, size in config.sizes.items():
-        known = {*rows[side], config.start_id} if has_zeros else {*rows[side]}
-        found[size, len({*range(size)} - known)] = None
-    for size, left in found:
+    zeros = {config.start_id} if has_zeros else set()
+    found = [
+        (size, len({*range(size)} - {*vocabularies.pieces[side]} - zeros))
+        for side, size in config.sizes.items()
+    ]
+    for size, left in dict.fromkeys(found):  # both sides may have the same
         if left:
             logs.warning(
                 f"a matrix has {size:,} rows, one for each token, but the tokenizer has no token "

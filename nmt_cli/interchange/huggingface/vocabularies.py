@@ -23,8 +23,7 @@ MARKS = {"unk": UNKNOWN, "eos": END, "pad": "<pad>"}  # unless tokenizer_config.
 class Vocabularies(NamedTuple):
     """The pieces of both sides, with our names of unknown pieces and of the end."""
 
-    pieces: dict[Side, list[str]]
-    rows: dict[Side, list[int]]  # of the pieces in the matrices; others are padding
+    pieces: dict[Side, dict[int, str]]  # by their rows of the matrices; other rows are padding
     pad: str
     are_separate: bool
     languages: tuple[Any, Any]
@@ -50,35 +49,32 @@ def read_vocabularies(
     if model is not None and config.get("offset", len(MASKS)) != len(MASKS):
         reasons.append(f"its tokenizer has the offset {config['offset']}, not {len(MASKS)}")
     languages = config.get("source_lang"), config.get("target_lang")
-    found = Vocabularies({}, {}, names["pad"], are_separate, languages)
+    found = Vocabularies({}, names["pad"], are_separate, languages)
     added = _added_tokens(folder, config)
     for side, size in sizes.items():
         file = FILES[side if are_separate else "source"] if model is None else PEGASUS_MODEL
         ids = read_ids(folder / file) if model is None else _ids_of_pegasus(model, names)
-        pieces = sorted(ids, key=ids.__getitem__)
-        rows = list(range(len(pieces)))
-        if sorted(ids.values()) != rows:
+        pieces = {ids[piece]: piece for piece in sorted(ids, key=ids.__getitem__)}
+        if list(pieces) != list(range(len(ids))):
             reasons.append(f"the numbers in {file} are not 0 to {len(ids) - 1:,}, each once")
         elif len(pieces) > size:
             reasons.append(f"{file} has {len(pieces):,} pieces, its matrix {size:,} rows")
-        elif not 0 <= eos_id < len(pieces) or pieces[eos_id] != names["eos"]:
+        elif pieces.get(eos_id) != names["eos"]:
             reasons.append(f"eos_token_id is {eos_id:,}, which is not {names['eos']} in {file}")
-        elif names["unk"] not in pieces:
+        elif names["unk"] not in ids:
             reasons.append(f"{file} has no {names['unk']}")
         else:
             rename(pieces, ids[names["unk"]], UNKNOWN, reasons)
             rename(pieces, eos_id, END, reasons)
             if side == "source" or not are_separate:  # added tokens have numbers of the source
-                own = {
+                pieces |= {
                     row: token
                     for row, token in added.items()
                     if len(ids) <= row < size and token not in ids
                 }
-                pieces += own.values()
-                rows += own
-        found.pieces[side], found.rows[side] = pieces, rows
+        found.pieces[side] = pieces
         if side == "source":
-            _warn_of_added(pieces[len(ids) :], names["pad"])
+            _warn_of_added(list(pieces.values())[len(ids) :], names["pad"])
     return found
 
 
@@ -120,20 +116,16 @@ def start_of_decoder(
     vocabularies: Vocabularies, start_id: int, eos_id: int, reasons: list[str]
 ) -> str:
     """Return ``model.decoder_start`` of a decoder whose first vector is not zero."""
-    pieces, rows = vocabularies.pieces["target"], vocabularies.rows["target"]
+    pieces = vocabularies.pieces["target"]
     if start_id == eos_id:
         return "eos"
-    if start_id not in rows:  # the tokenizer does not know it
-        pieces.append(vocabularies.pad)
-        rows.append(start_id)
-    start = rows.index(start_id)
-    if pieces[start] not in {vocabularies.pad, START}:
-        reasons.append(f"its decoder starts with {pieces[start]}, which texts may have")
+    pieces.setdefault(start_id, vocabularies.pad)  # if the tokenizer does not know it
+    if pieces[start_id] not in {vocabularies.pad, START}:
+        reasons.append(f"its decoder starts with {pieces[start_id]}, which texts may have")
         return "bos"
-    rename(pieces, start, START, reasons)
+    rename(pieces, start_id, START, reasons)
     if not vocabularies.are_separate:
-        vocabularies.pieces["source"][:] = pieces
-        vocabularies.rows["source"][:] = rows
+        vocabularies.pieces["source"] = pieces
     return "bos"
 
 

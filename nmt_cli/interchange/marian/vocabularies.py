@@ -71,11 +71,11 @@ def read_vocabularies(
 
 def _pieces_of_model(model: bytes, path: Path, reasons: list[str]) -> list[str]:
     processor = load_processor(model, str(path))
-    pieces: list[str] = processor.id_to_piece(list(range(processor.get_piece_size())))
+    pieces = dict(enumerate(processor.id_to_piece(list(range(processor.get_piece_size())))))
     for number, mark in ((processor.unk_id(), UNKNOWN), (processor.eos_id(), END)):
         if number >= 0:
             rename(pieces, number, mark, reasons)
-    return pieces
+    return list(pieces.values())
 
 
 def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
