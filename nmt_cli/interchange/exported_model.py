@@ -54,11 +54,6 @@ class ExportedModel(NamedTuple):
             loaded.manifest.get("imported", {}).get("program"),
         )
 
-    @property
-    def has_two_vocabularies(self) -> bool:
-        """Whether the source has a vocabulary of its own."""
-        return self.settings.architecture.source_vocabulary_size is not None
-
 
 # The keys of ``model`` that concern training only, or that each export carries over or refuses for
 # a reason of its own. A model that uses another key is refused until its export is written.
@@ -118,8 +113,7 @@ class TensorsMade:
         shape: StackShape = getattr(self._model.settings.architecture, side)
         norms = {f"{SIDES[side]}_embedding.norm": names.embedding_norm}
         for ours, theirs in {**norms, f"{side}_norm": names.last_norm}.items():
-            layer = self._take_layer(ours)
-            if theirs is not None and layer:
+            if theirs is not None and (layer := self._take_layer(ours)):
                 self._put_part(ours, [theirs], {part: [each] for part, each in layer.items()})
         for number in range(shape.num_layers):
             for ours, pairs in names.of_layer(number):

@@ -22,9 +22,7 @@ class StackNames(NamedTuple):
     """The names of all tensors of the encoder or the decoder, beside those of the vocabulary."""
 
     layer: str  # begins those of a layer, with its number for {}
-    parts: Mapping[
-        str, Sequence[str]
-    ]  # theirs of each of ours; {} is one of ``linear`` or ``norm``
+    parts: Mapping[str, Sequence[str]]  # by ours; {} is one of ``linear`` or ``norm``
     last_norm: Pair  # behind the layers, with pre-norm
     embedding_norm: Pair | None = None
     linear: Pair = Pair("weight", "bias")
@@ -67,10 +65,8 @@ def parts_of_layer(
             else:
                 parts |= {f"{ours}.queries": inputs[:1], f"{ours}.keys_values": inputs[1:]}
             parts |= {f"{ours}.output": [output], f"{ours}_residual.norm": [own_norm]}
-    ours = "feed_forward"
-    return parts | {
-        f"{ours}.inner": [inner], f"{ours}.outer": [outer], f"{ours}_residual.norm": [norm]
-    }  # fmt: skip
+    feed_forward = {".inner": inner, ".outer": outer, "_residual.norm": norm}
+    return parts | {f"feed_forward{part}": [name] for part, name in feed_forward.items()}
 
 
 def dotted(name: str) -> Pair:
