@@ -345,7 +345,7 @@ def huggingface_tensors(model: ExportedModel) -> Weights:
         bias = np.append(bias, np.float32(NEVER))
     made.found[BIAS] = bias[None]
     for (side, text_side), name in zip(SIDES.items(), POSITIONS, strict=True):
-        shape: StackShape = getattr(architecture, side)
+        shape: StackShape = getattr(architecture, f"{side}_shape")
         positions = made.take_positions(text_side)
         if not is_marian(model):  # Marian computes them, and does not save them again
             made.found[name] = made.columns(positions)
