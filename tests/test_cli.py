@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from nmt_cli.messages.errors import (
     OutputError,
     UserError,
 )
+from nmt_cli.training.options import TrainOptions
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
@@ -147,6 +149,8 @@ def test_calls_without_an_option_do_what_the_command_line_does(name):
         return
     run = importlib.import_module(f"nmt_cli.commands.{MODULES.get(name, name)}").run
     defaults = {each.name: each.default for each in inspect.signature(run).parameters.values()}
+    if "keywords" in defaults:
+        defaults |= {each.name: each.default for each in fields(TrainOptions)}
     for option in command.params:
         default = defaults.get(option.name, inspect.Parameter.empty)
         if default is not inspect.Parameter.empty:

@@ -13,9 +13,10 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import run as run_command
@@ -23,10 +24,10 @@ from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
 from nmt_cli.files.folders import not_a_run
-from nmt_cli.hardware.choices import AUTO, device_name
+from nmt_cli.hardware.choices import device_name
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.machine import count_devices
-from nmt_cli.launch.python_process import NMT_CLI, as_flags, environment_of_child, python_command
+from nmt_cli.launch.python_process import NMT_CLI, environment_of_child, python_command
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
@@ -39,24 +40,10 @@ from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from nmt_cli.training.options import TrainOptions
 
 
-class CompareOptions(TypedDict, total=False):
-    """The flags that each training gets."""
-
-    overrides: Sequence[str]
-    prepared: Path | None
-    device: str
-    precision: str
-    fp32_products: str
-    threads: int | None
-    quiet: bool
-
-
-class Training(NamedTuple):
+class PlannedRun(NamedTuple):
     """One recipe with one seed."""
 
     recipe_name: str
@@ -72,7 +59,7 @@ def run(
     runs: Path | None = None,
     devices: int | None = None,
     output_format: str = "text",
-    **options: Unpack[CompareOptions],
+    **keywords: Any,
 ) -> None:
     """Train every recipe with every seed; write a table of all to stdout.
 
@@ -80,6 +67,7 @@ def run(
     finished run of the same recipe and one of the seeds, it is used. Raises UserError if a
     training fails, after the others, and InterruptedTrainingError if they were interrupted.
     """
+    options = TrainOptions(**keywords)
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
     _refuse_shared_folders(trainings, options)
     for training in trainings:
@@ -93,7 +81,7 @@ def run(
             training.recipe_name,
             until="preprocess",
             overrides=training.overrides,
-            prepared=options.get("prepared"),
+            prepared=options.prepared,
             run_dir=training.run_dir,
         )
     failed = _train_all(trainings, _devices(devices, options), options)
@@ -113,19 +101,19 @@ def run(
 
 
 def _trainings(
-    names: Sequence[str], seeds: Sequence[int], runs: Path, options: CompareOptions
-) -> list[Training]:
+    names: Sequence[str], seeds: Sequence[int], runs: Path, options: TrainOptions
+) -> list[PlannedRun]:
     """Return what to train. Raises UserError for a wrong recipe, or one that is given twice."""
-    found: list[Training] = []
+    found: list[PlannedRun] = []
     for given in (recipe for name in names for recipe in _recipes_of(name)):
         for seed in seeds or (None,):
             of_seed = [] if seed is None else [f"training.seed={seed}"]
-            overrides = [*options.get("overrides", ()), *of_seed]
+            overrides = [*options.overrides, *of_seed]
             file = read_recipe(given, overrides)
             run_dir = runs / file.name
             if seed is not None and not _is_finished_run_of(file.recipe, run_dir):
                 run_dir /= f"seed-{seed}"
-            found.append(Training(given, overrides, file, run_dir))
+            found.append(PlannedRun(given, overrides, file, run_dir))
     folders = [training.run_dir for training in found]
     for folder in folders:
         if problem := not_a_run(folder):
@@ -140,56 +128,49 @@ def _trainings(
 
 def _is_finished_run_of(recipe: Recipe, run_dir: Path) -> bool:
     """Return whether ``run_dir`` itself is this training, and finished."""
-    status = read_status(run_dir)
-    if status is None or status.state != "finished":
-        return False
-    try:
-        is_same = not changed_keys(read_resolved_recipe(run_dir / RECIPE), recipe)
-    except RecipeError:  # of another version, or damaged
-        return False
-    checkpoints = list_checkpoints(run_dir)
-    if not is_same or not checkpoints:
+    before, checkpoints = _recipe_of(run_dir), list_checkpoints(run_dir)
+    if before is None or not checkpoints or not _is_finished(run_dir):
         return False
     began_from = checkpoints[-1].manifest.get("initialized_from")
-    return (began_from is None) == (recipe.origin is None)  # not with --init-from
+    is_same_origin = (began_from is None) == (recipe.origin is None)  # not with --init-from
+    return is_same_origin and not changed_keys(before, recipe)
 
 
-def _refuse_another_training(training: Training) -> None:
-    """Raise UserError if the run of this training is one that it cannot go on with.
+def _recipe_of(run_dir: Path) -> Recipe | None:
+    try:
+        return read_resolved_recipe(run_dir / RECIPE)
+    except RecipeError:  # it is missing, damaged or of another version
+        return None
+
+
+def _is_finished(run_dir: Path) -> bool:
+    status = read_status(run_dir)
+    return status is not None and status.state == "finished"
+
+
+def _refuse_another_training(planned: PlannedRun) -> None:
+    """Raise UserError if the run is one that this training cannot go on with.
 
     Otherwise this would be found only when its turn comes. A run whose recipe cannot be read fails
     then, and does not keep the others from being trained.
     """
-    run_dir, recipe = training.run_dir, training.file.recipe
-    checkpoints, status = list_checkpoints(run_dir), read_status(run_dir)
-    if not checkpoints:
-        return
-    try:
-        before = read_resolved_recipe(run_dir / RECIPE)
-    except RecipeError:
-        return
-    changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
-    if status is not None and status.state == "finished" and not needs_training(before, recipe):
-        changes = []
-    if changes:
-        raise UserError(
-            f"{run_dir} was trained with another recipe: {', '.join(map(str, changes))}. Choose "
-            "another --runs, or move it away."
-        )
-    began_from = checkpoints[-1].manifest.get("initialized_from")
-    if (began_from is None) != (recipe.origin is None):
-        began = "random weights" if began_from is None else f"the weights of {began_from['path']}"
-        raise UserError(
-            f"the training in {run_dir} began from {began}, which {training.recipe_name} does not "
-            "ask for. Choose another --runs, or move it away."
-        )
+    run_dir, recipe = planned.run_dir, planned.file.recipe
+    before = _recipe_of(run_dir) if list_checkpoints(run_dir) else None
+    if before is not None and (needs_training(before, recipe) or not _is_finished(run_dir)):
+        changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
+        if changes:
+            raise UserError(
+                f"{run_dir} was trained with another recipe: {', '.join(map(str, changes))}. "
+                "Choose another --runs, or move it away."
+            )
+    run_command.refuse_other_origin(run_dir, recipe.origin, named="model.from", option="--runs")
 
 
-def _refuse_shared_folders(trainings: Sequence[Training], options: CompareOptions) -> None:
+def _refuse_shared_folders(trainings: Sequence[PlannedRun], options: TrainOptions) -> None:
     """Raise UserError if recipes with different text would be prepared in one folder."""
     first: dict[Path, tuple[str, dict[str, Any]]] = {}
     for file in (training.file for training in trainings):
-        folder = options.get("prepared") or file.prepared
+        folder = options.prepared or file.prepared
         settings = keys_of_text(file.recipe)
         name, others = first.setdefault(folder, (file.name, settings))
         if settings != others:
@@ -207,9 +188,9 @@ def _recipes_of(name: str) -> list[str]:
     return sorted(inside, key=lambda recipe: Path(recipe).stem != "base") or [name]
 
 
-def _devices(devices: int | None, options: CompareOptions) -> list[str]:
+def _devices(devices: int | None, options: TrainOptions) -> list[str]:
     """Return the device of each training that runs at the same time."""
-    device = options.get("device", AUTO)
+    device = options.device
     num_devices = count_devices(devices, device)
     if device_name(device) == "cpu":
         return ["cpu"] * num_devices
@@ -217,10 +198,10 @@ def _devices(devices: int | None, options: CompareOptions) -> list[str]:
 
 
 def _train_all(
-    trainings: Sequence[Training], devices: Sequence[str], options: CompareOptions
-) -> list[Training]:
+    trainings: Sequence[PlannedRun], devices: Sequence[str], options: TrainOptions
+) -> list[PlannedRun]:
     """Do the trainings, as many at a time as there are devices; return those that failed."""
-    threads = options.get("threads")
+    threads = options.threads
     if threads is None and devices[0] == "cpu":
         threads = threads_of_each(len(devices))
     free: SimpleQueue[str] = SimpleQueue()
@@ -228,7 +209,7 @@ def _train_all(
         free.put(device)
     children = _Children()
 
-    def train(training: Training) -> int | None:
+    def train(training: PlannedRun) -> int | None:
         device = free.get()
         try:
             return children.call(_command(training, device, threads, options))
@@ -246,18 +227,18 @@ def _train_all(
 
 
 def _command(
-    training: Training, device: str, threads: int | None, options: CompareOptions
+    training: PlannedRun, device: str, threads: int | None, options: TrainOptions
 ) -> list[str]:
-    flags = {
-        **options,
-        "overrides": training.overrides,
-        "run_dir": training.run_dir,
-        "until": "score",
-        "device": device,
-        "devices": 1,
-        "threads": threads,
-    }
-    return python_command(NMT_CLI, "run", as_argument(training.recipe_name), *as_flags(flags))
+    of_training = replace(
+        options,
+        overrides=training.overrides,
+        run_dir=training.run_dir,
+        device=device,
+        devices=1,
+        threads=threads,
+    )
+    words = ["run", as_argument(training.recipe_name), "--until=score", *of_training.as_flags()]
+    return python_command(NMT_CLI, *words)
 
 
 class _Children:

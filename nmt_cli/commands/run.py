@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments import run_stages
@@ -21,7 +21,7 @@ from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError
-from nmt_cli.launch.python_process import PARENT, as_flags, end_with_parent
+from nmt_cli.launch.python_process import PARENT, end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
 from nmt_cli.messages.proposals import as_argument, command
@@ -30,11 +30,7 @@ from nmt_cli.model_directory import find_model
 from nmt_cli.recipe.corpora_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from nmt_cli.commands.experiments.experiment import RunOptions
+from nmt_cli.training.options import TrainOptions
 
 # The kind of each folder that a stage replaces; others of these names are the user's.
 REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
@@ -45,9 +41,11 @@ def run(
     *,
     until: StageName,
     force_from: StageName | None = None,
-    **options: Unpack[RunOptions],
+    **keywords: Any,
 ) -> None:
     """Take ``recipe_name`` through its stages; write the scores to stdout, a line a test set.
+
+    The keywords are fields of ``TrainOptions``.
 
     The scores are written if ``until`` is score or report, also if all stages were skipped. A stage
     is skipped if its result is there and was made from the present inputs and settings. An
@@ -62,12 +60,13 @@ def run(
             f"--force-from {force_from} comes after --until {until}; "
             f"the stages are {', '.join(STAGE_NAMES)}."
         )
-    experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options["overrides"]), options)
+    options = TrainOptions(**keywords)
+    experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options.overrides), options)
     wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
     refuse_foreign(experiment.run_dir, "--run-dir")
     if "train" in wanted:
-        model = first_model(experiment.recipe, options.get("init_from"))
+        model = first_model(experiment.recipe, options.init_from)
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
         refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
     if "translate" in wanted:
@@ -143,14 +142,12 @@ def _naming(name: StageName, anew: str) -> Iterator[None]:
 
 def _command(experiment: Experiment) -> str:
     """Return the command ``run`` for this training alone, with the options that decide it."""
-    flags = as_flags(
-        {
-            "overrides": experiment.options.get("overrides", ()),
-            "prepared": experiment.options.get("prepared"),
-            "run_dir": experiment.run_dir,
-        }
+    decisive = TrainOptions(
+        overrides=experiment.options.overrides,
+        prepared=experiment.options.prepared,
+        run_dir=experiment.run_dir,
     )
-    return command("nmt-cli", "run", as_argument(experiment.recipe_name), *flags)
+    return command("nmt-cli", "run", as_argument(experiment.recipe_name), *decisive.as_flags())
 
 
 def refuse_foreign(run_dir: Path, option: str) -> None:
@@ -183,42 +180,42 @@ def refuse_wrong_test(file: RecipeFile) -> None:
 
 
 def refuse_other_origin(
-    run_dir: Path, model: Path | None, *, is_removed: bool, named: str = "--init-from"
+    run_dir: Path,
+    model: Path | None,
+    *,
+    named: str = "--init-from",
+    option: str = "--run-dir",
+    is_removed: bool = False,
 ) -> None:
     """Raise UserError if the training in ``run_dir`` did not begin from ``model``.
 
     ``named`` is the option or the key of the recipe that gives the model; None stands for random
-    weights. Before a training begins, the model must only be there. If the run ``is_removed``
-    first, the model must not be a part of it.
+    weights. ``option`` names another folder for runs. Before a training begins, the model must only
+    be there. If the run ``is_removed`` first, the model must not be a part of it.
     """
     checkpoints = [] if is_removed else list_checkpoints(run_dir)
-    if checkpoints:
-        _refuse_other(run_dir, model, checkpoints[-1].manifest.get("initialized_from"), named)
-    elif model is not None:
-        found = find_model(model).path
-        if is_removed and found.resolve().is_relative_to(run_dir.resolve()):
+    if not checkpoints:
+        found = find_model(model).path if model is not None else None
+        if is_removed and found and found.resolve().is_relative_to(run_dir.resolve()):
             raise UserError(
                 f"{named} {model} is a part of {run_dir}, which would be removed first; "
-                "choose another --run-dir."
+                f"choose another {option}."
             )
-
-
-def _refuse_other(
-    run_dir: Path, model: Path | None, origin: Mapping[str, Any] | None, named: str
-) -> None:
+        return
+    origin = checkpoints[-1].manifest.get("initialized_from")
     if origin is None and model is None:
         return
-    if origin is not None and model is not None and _is_origin(model, origin):
-        return
+    asked = f"no {named} is given" if model is None else f"{named} is {model}"
+    if origin is not None and model is not None:
+        if _is_origin(model, origin):
+            return
+        asked += ", which has other weights" if model.exists() else ", which does not exist"
     began, remedy = "random weights", f"leave {named} out"
     if origin is not None:
         began, remedy = f"the weights of {origin['path']}", f"give {named} {origin['path']}"
-    asked = f"no {named} is given" if model is None else f"{named} is {model}"
-    if origin is not None and model is not None:
-        asked += ", which has other weights" if model.exists() else ", which does not exist"
     raise UserError(
         f"the training in {run_dir} began from {began}, but {asked}; {remedy}, or choose another "
-        "--run-dir."
+        f"{option}."
     )
 
 

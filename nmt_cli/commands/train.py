@@ -8,51 +8,52 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt_cli.files.file_names import RUNS
-from nmt_cli.hardware.choices import AUTO, device_name
+from nmt_cli.hardware.choices import device_name
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import (
     Rendezvous,
     refuse_variables_of_others,
     run_workers,
 )
-from nmt_cli.launch.python_process import as_flags, without_collections
+from nmt_cli.launch.python_process import without_collections
 from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import ended_at_once, locked
+from nmt_cli.training.options import TrainOptions
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from nmt_cli.training.session import TrainingJob, TrainOptions
-
-OF_THE_LAUNCHER = {"devices", "nnodes", "rdzv_endpoint", "rdzv_id"}  # options that no worker gets
+    from nmt_cli.training.session import TrainingJob
 
 
-def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
+def run(recipe_name: str, **keywords: Any) -> None:
     """Train ``recipe_name`` to its end, or until a signal asks to save and end.
+
+    The keywords are the fields of ``TrainOptions``.
 
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
-    file = read_recipe(recipe_name, options.get("overrides", ()))
-    first_model(file.recipe, options.get("init_from"))  # refuses two of them
+    options = TrainOptions(**keywords)
+    file = read_recipe(recipe_name, options.overrides)
+    first_model(file.recipe, options.init_from)  # refuses two of them
     # They import torch, which takes seconds; errors of the recipe come before.
     with without_collections():
         from nmt_cli.hardware.machine import count_devices
         from nmt_cli.training.session import TrainingJob, train, train_as_worker
 
-    job = TrainingJob(recipe_name, file, options.get("run_dir") or Path(RUNS) / file.name, options)
+    job = TrainingJob(recipe_name, file, options.run_dir or Path(RUNS) / file.name, options)
     worker = this_worker()
     if worker is not None:
         sys.exit(train_as_worker(job, worker))
-    num_workers = count_devices(options.get("devices"), options.get("device", AUTO))
-    if num_workers == options.get("nnodes", 1) == 1:
+    num_workers = count_devices(options.devices, options.device)
+    if num_workers == options.nnodes == 1:
         refuse_variables_of_others()
         train(job)
     else:
@@ -62,7 +63,7 @@ def run(recipe_name: str, **options: Unpack[TrainOptions]) -> None:
 def _launch(job: TrainingJob, num_workers: int) -> None:
     """Check everything once in this process, then train in workers."""
     options = job.options
-    num_nodes, endpoint = options.get("nnodes", 1), options.get("rdzv_endpoint")
+    num_nodes, endpoint = options.nnodes, options.rdzv_endpoint
     if num_nodes > 1 and endpoint is None:
         raise WrongUsageError(
             f"--nnodes {num_nodes} needs --rdzv-endpoint HOST:PORT, the same on every node."
@@ -75,14 +76,15 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
     warn_if_busy(meter, _threads_of_a_worker(job, num_workers), num_workers)
     rendezvous = Rendezvous(num_nodes)
     if endpoint is not None:
-        rendezvous = Rendezvous(num_nodes, endpoint, options.get("rdzv_id") or job.run_dir.name)
-    own = {name: value for name, value in options.items() if name not in OF_THE_LAUNCHER}
-    flags = as_flags({**own, "run_dir": job.run_dir})
-    arguments = ["train", as_argument(job.recipe_name), *flags]
+        rendezvous = Rendezvous(num_nodes, endpoint, options.rdzv_id or job.run_dir.name)
+    of_worker = replace(
+        options, run_dir=job.run_dir, devices=None, nnodes=1, rdzv_endpoint=None, rdzv_id=None
+    )
+    arguments = ["train", as_argument(job.recipe_name), *of_worker.as_flags()]
     run_workers(num_workers, arguments, job.run_dir, rendezvous, ended_at_once)
 
 
 def _threads_of_a_worker(job: TrainingJob, num_workers: int) -> int:
-    if device_name(job.options.get("device", AUTO)) != "cpu":
+    if device_name(job.options.device) != "cpu":
         return 1
-    return job.options.get("threads") or threads_of_each(num_workers)
+    return job.options.threads or threads_of_each(num_workers)

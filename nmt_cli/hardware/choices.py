@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 from nmt_cli.hardware.cpu import SYSTEM
 from nmt_cli.messages import logs
@@ -24,17 +25,18 @@ DEVICE = re.compile(r"cpu|cuda(?::(?P<index>\d{1,4}))?", re.ASCII)
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
 
 
-class MachineOptions(TypedDict, total=False):
-    """The flags about the machine; one that is missing or None is chosen to suit the machine."""
+@dataclass(frozen=True, kw_only=True)
+class MachineOptions:
+    """The flags about the machine; one that is None or "auto" is chosen to suit the machine."""
 
-    device: str
-    precision: str
-    fp32_products: str
-    threads: int | None
-    max_tokens_per_device: int | None
-    compile: bool
-    deterministic: bool
-    exchange: Literal["fp32", "bf16"]  # of gradients between ranks
+    device: str = AUTO
+    precision: str = AUTO
+    fp32_products: str = AUTO
+    threads: int | None = None
+    max_tokens_per_device: int | None = None
+    compile: bool = False
+    deterministic: bool = False
+    exchange: Literal["fp32", "bf16"] = "fp32"  # of gradients between ranks
 
 
 class Computing(NamedTuple):

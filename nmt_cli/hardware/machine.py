@@ -118,29 +118,26 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
     The ranks need not be connected yet. Raises UserError if a flag has no such value, or asks for
     what this machine cannot do.
     """
-    is_compiled = options.get("compile", False)
-    is_deterministic = options.get("deterministic", False)
-    if is_compiled and (missing := missing_for_compiling(device)):
+    if options.compile and (missing := missing_for_compiling(device)):
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
     prefer_flash_attention(device)
-    if device.type == "cuda" and is_deterministic:
+    if device.type == "cuda" and options.deterministic:
         _be_deterministic()
     local_size = worker.local_size if worker is not None else 1
-    threads = options.get("threads")
+    threads = options.threads
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
         threads = threads_of_each(local_size)  # torchrun sets 1
     set_num_threads(threads)
-    precision = choose_precision(options.get("precision", AUTO), device)
-    products = options.get("fp32_products", AUTO)
+    precision = choose_precision(options.precision, device)
     return Machine(
         device,
         precision,
         Ranks(worker.rank, worker.size) if worker is not None else ALONE,
-        is_compiled=is_compiled,
-        is_deterministic=is_deterministic,
-        fp32_products=choose_fp32_products(products, device, precision),
-        is_fp32_products_chosen=products != AUTO,
-        exchange=options.get("exchange", "fp32"),
+        is_compiled=options.compile,
+        is_deterministic=options.deterministic,
+        fp32_products=choose_fp32_products(options.fp32_products, device, precision),
+        is_fp32_products_chosen=options.fp32_products != AUTO,
+        exchange=options.exchange,
     )
 
 

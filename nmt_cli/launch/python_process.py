@@ -5,9 +5,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 PARENT = "NMT_CLI_PARENT"  # a variable with the process that starts this one, and ends it with it
 PR_SET_PDEATHSIG = 1  # prctl.h
@@ -76,20 +75,3 @@ def without_threads_of_numpy() -> Iterator[None]:
         yield
     finally:
         del os.environ[name]
-
-
-def as_flags(options: Mapping[str, Any]) -> list[str]:
-    """Return the words of a command line that give these options of a command their values."""
-    flags: list[str] = []
-    names = {"overrides": "--set", "allowed_changes": "--allow-change"}
-    for name, value in options.items():
-        flag = names.get(name, f"--{name.replace('_', '-')}")
-        if isinstance(value, list | tuple):
-            flags += [f"{flag}={item}" for item in value]
-        elif value is True:
-            flags.append(flag)
-        elif name == "max_time" and value is not None:
-            flags.append(f"{flag}={value:f}s")
-        elif value is not None and value is not False:
-            flags.append(f"{flag}={value}")
-    return flags

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,6 @@ from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.files.locks import read_lock
-from nmt_cli.hardware.choices import AUTO, MachineOptions
 from nmt_cli.hardware.cpu import useful_threads
 from nmt_cli.hardware.device import tf32_allowed
 from nmt_cli.hardware.fp32_products import use_fp32_products
@@ -40,30 +39,13 @@ from nmt_cli.runs.run_directory import (
     record_changes,
 )
 from nmt_cli.training.batch_cut import choose_cut
+from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.status import as_user_error, has_failed, report_failure, status_kept
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training import Training
 
 SLOWEST_DISK = 50e6  # bytes a second
-
-
-class TrainOptions(MachineOptions, total=False):
-    """The flags of ``train``; what is left out has the default of ``--help``."""
-
-    overrides: Sequence[str]
-    prepared: Path | None
-    run_dir: Path | None
-    resume: bool
-    allowed_changes: Sequence[str]
-    init_from: Path | None
-    max_time: float | None  # seconds, counted from the start of the command
-    devices: int | None
-    nnodes: int
-    rdzv_endpoint: str | None
-    rdzv_id: str | None
-    in_run: bool  # this is a stage of ``run``, which averages the checkpoints itself
-    quiet: bool
 
 
 class TrainingJob(NamedTuple):
@@ -81,7 +63,7 @@ class TrainingJob(NamedTuple):
         the first of the workers that torchrun started there. Raises UserError if it is missing, is
         damaged or was made with another recipe.
         """
-        prepared = self.options.get("prepared") or self.file.prepared
+        prepared = self.options.prepared or self.file.prepared
         try:
             corpus = open_prepared(
                 prepared,
@@ -91,7 +73,7 @@ class TrainingJob(NamedTuple):
                 and (worker.outcome is not None or worker.local_rank > 0),
             )
         except UserError:
-            if self.options.get("resume") and self.run_dir.is_dir():
+            if self.options.resume and self.run_dir.is_dir():
                 self.check_run_directory()  # what cannot change within a run comes first
             raise
         if worker is None or (worker.rank == 0 and worker.outcome is None):
@@ -115,7 +97,7 @@ class TrainingJob(NamedTuple):
 
     def _preprocess_command(self) -> str:
         """Return the command that prepares this job's text, with the user's own options."""
-        overrides, prepared = self.options.get("overrides", ()), self.options.get("prepared")
+        overrides, prepared = self.options.overrides, self.options.prepared
         words: list[str | Path] = []
         # All of them or none: keys are checked together, so one left out could be an error.
         if any(effect_of(each.partition("=")[0].strip()) & (TEXT | HELD_OUT) for each in overrides):
@@ -132,8 +114,8 @@ class TrainingJob(NamedTuple):
         return check_run_directory(
             self.run_dir,
             self.file.recipe,
-            resume=is_restart or self.options.get("resume", False),
-            allowed=self.options.get("allowed_changes", ()),
+            resume=is_restart or self.options.resume,
+            allowed=self.options.allowed_changes,
             is_logged=is_logged,
         )
 
@@ -144,11 +126,11 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
     options = job.options
-    device = choose_rank_device(options.get("device", AUTO), worker)
+    device = choose_rank_device(options.device, worker)
     corpus = job.open_corpus(worker)
     recipe = corpus.completed(job.file.recipe)
     machine = choose_machine(device, worker, options)
-    max_tokens = options.get("max_tokens_per_device")
+    max_tokens = options.max_tokens_per_device
     cut = choose_cut(recipe, corpus.tokenizer.size, corpus.longest, machine, worker, max_tokens)
     is_resumed = False
     with ExitStack() as stack:
@@ -170,11 +152,11 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
             machine,
             cut,
             is_resumed=is_resumed,
-            init_from=options.get("init_from"),
+            init_from=options.init_from,
         )
         stack.enter_context(use_fp32_products(training.machine.fp32_products))
         if training.is_complete():
-            if machine.ranks.is_main and options.get("in_run"):
+            if machine.ranks.is_main and options.in_run:
                 record_changes(job.run_dir, recipe)  # or the stage would never be up to date
             logs.info(f"{job.run_dir} is finished; nothing to do. {training.summary()}")
         else:
@@ -224,7 +206,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
             facts["glossaries"] = glossaries
         describe_session(job.run_dir, training.recipe, facts)
         _announce(training)
-    max_time = job.options.get("max_time")
+    max_time = job.options.max_time
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
     with (
@@ -239,7 +221,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
             logs.warning(late)
         Trainer(training).train(stop)
     is_usable = training.divergence() is None
-    if machine.ranks.is_main and is_usable and not job.options.get("in_run"):
+    if machine.ranks.is_main and is_usable and not job.options.in_run:
         logs.info(f"Next: {average_command(job.run_dir, list_checkpoints(job.run_dir))}")
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.compare import Training
+from nmt_cli.commands.compare import PlannedRun
 from nmt_cli.commands.experiments.comparison_table import (
     OURS,
     PAPERS,
@@ -30,6 +30,7 @@ from nmt_cli.launch.python_process import PARENT
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.training.options import TrainOptions
 from tests.commands.test_run import write_experiment
 from tests.test_recipes import rows_of_table_3
 
@@ -160,8 +161,8 @@ def test_a_run_that_began_from_another_model_is_found_before_any_training(folder
         threads=1,
     )
     message = (
-        r"^the training in runs/tuned/base began from the weights of runs/base/average, which "
-        r"\./base\.yaml does not ask for\. Choose another --runs, or move it away\.$"
+        r"^the training in runs/tuned/base began from the weights of runs/base/average, but no "
+        r"model\.from is given; give model\.from runs/base/average, or choose another --runs\.$"
     )
     with pytest.raises(UserError, match=message):
         do("a-1-head", "base", runs=Path("runs/tuned"))
@@ -203,7 +204,7 @@ def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary,
     assert not (folder / "runs/base/seed-1").exists()
     # A folder of the seed that is left from another recipe does not hide it.
     shutil.copytree(folder / "runs/base/seed-2", folder / "runs/base/seed-1")
-    (first,) = compare._trainings(["./base.yaml"], [1], Path("runs"), {"overrides": SHORT})
+    (first,) = compare._trainings(["./base.yaml"], [1], Path("runs"), TrainOptions(overrides=SHORT))
     assert str(first.run_dir) == "runs/base"
     # Another recipe of this name is not taken for it, nor a run that has not finished, nor one that
     # began from a model which the recipe does not name.
@@ -218,7 +219,7 @@ def test_a_finished_run_of_the_same_recipe_and_seed_is_used(folder, capfdbinary,
         checkpoint = SimpleNamespace(manifest={"initialized_from": began_from})
         monkeypatch.setattr(compare, "list_checkpoints", lambda _, found=checkpoint: [found])
         (first, second) = compare._trainings(
-            ["./base.yaml"], [1, 2], Path("runs"), {"overrides": overrides}
+            ["./base.yaml"], [1, 2], Path("runs"), TrainOptions(overrides=overrides)
         )
         assert [str(each.run_dir) for each in (first, second)] == [
             "runs/base/seed-1",
@@ -265,6 +266,7 @@ RUNNING = """\
 import os, time
 from pathlib import Path
 from nmt_cli.commands import run
+from nmt_cli.training.options import TrainOptions
 def read_recipe(*_):
     Path("process.new").write_text(str(os.getpid()))
     Path("process.new").rename("process")
@@ -324,8 +326,8 @@ def test_a_folder_stands_for_its_recipes():
 
 
 def test_a_name_with_a_dash_is_no_option():
-    training = Training("-odd.yaml", [], read_recipe("base"), Path("runs/-odd"))
-    assert compare._command(training, "cpu", 1, {})[3:5] == ["run", "./-odd.yaml"]
+    training = PlannedRun("-odd.yaml", [], read_recipe("base"), Path("runs/-odd"))
+    assert compare._command(training, "cpu", 1, TrainOptions())[3:5] == ["run", "./-odd.yaml"]
 
 
 def test_a_folder_of_the_user_stands_for_its_recipes_too(folder):

@@ -54,7 +54,7 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     torch.set_num_threads(3)
     try:
-        found = choose_machine(torch.device("cpu"), None, {"fp32_products": "mkl"})
+        found = choose_machine(torch.device("cpu"), None, MachineOptions(fp32_products="mkl"))
         assert found.facts()["threads"] == 2
     finally:
         set_num_threads(1)
@@ -62,7 +62,7 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
 
 def test_compiling_needs_a_compiler_and_headers(monkeypatch):
     def choose():
-        choose_machine(torch.device("cpu"), None, {"compile": True})
+        choose_machine(torch.device("cpu"), None, MachineOptions(compile=True))
 
     monkeypatch.setenv("CXX", "my-compiler")
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
@@ -100,9 +100,7 @@ def test_a_gpu_is_deterministic_where_that_is_asked_for(monkeypatch, is_asked_fo
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    options: MachineOptions = {"precision": "fp32"}
-    if is_asked_for:
-        options["deterministic"] = True
+    options = MachineOptions(precision="fp32", deterministic=is_asked_for)
     found = choose_machine(torch.device("cuda"), None, options)
     assert calls == ([False, True] if is_asked_for else [False])
     assert found.facts()["deterministic"] == is_asked_for

@@ -13,6 +13,7 @@ from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.worker import OUTCOME, Worker
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.session import TrainingJob
 from tests.faults.zygote import be_the_command
 
@@ -97,7 +98,7 @@ def test_the_training_text_is_read_once_on_each_machine(
 
     monkeypatch.setattr(atomic_files, "sha256", noted)
     job = TrainingJob(
-        "toy", read_recipe(str(toy.recipe_path)), tmp_path / "run", {"prepared": prepared}
+        "toy", read_recipe(str(toy.recipe_path)), tmp_path / "run", TrainOptions(prepared=prepared)
     )
     job.open_corpus(worker)
     expected = {path.name for path in prepared.iterdir()} - {"manifest.json"}

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.files.file_names import RUNS, SCORES, SETS, TEST
-from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.recipe.schema import Recipe
-
-
-class RunOptions(MachineOptions, total=False):
-    """The flags of ``run`` that concern the stages."""
-
-    overrides: Sequence[str]
-    prepared: Path | None
-    run_dir: Path | None
-    allowed_changes: Sequence[str]
-    workers: int | None
-    devices: int | None
-    init_from: Path | None
-    max_time: float | None
-    quiet: bool
+from nmt_cli.training.options import TrainOptions
 
 
 class Experiment(NamedTuple):
@@ -34,13 +20,13 @@ class Experiment(NamedTuple):
     file: RecipeFile
     prepared: Path
     run_dir: Path
-    options: RunOptions
+    options: TrainOptions
 
     @classmethod
-    def of(cls, recipe_name: str, file: RecipeFile, options: RunOptions) -> Experiment:
+    def of(cls, recipe_name: str, file: RecipeFile, options: TrainOptions) -> Experiment:
         """Return the experiment of a recipe that was read."""
-        prepared = options.get("prepared") or file.prepared
-        run_dir = options.get("run_dir") or Path(RUNS) / file.name
+        prepared = options.prepared or file.prepared
+        run_dir = options.run_dir or Path(RUNS) / file.name
         return cls(recipe_name, file, prepared, run_dir, options)
 
     @property

@@ -14,8 +14,9 @@ import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
@@ -43,7 +44,6 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import REPORT, SCORED, TRANSLATION
 from nmt_cli.files.locks import claimed
-from nmt_cli.hardware.choices import AUTO
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -52,10 +52,6 @@ from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import record_changes, remove_run
-
-if TYPE_CHECKING:
-    from nmt_cli.training.session import TrainOptions
-
 
 ANY_FILE = ""  # what the name of each file begins with
 
@@ -80,9 +76,9 @@ def _is_prepared(experiment: Experiment) -> bool:
 def _preprocess(experiment: Experiment, _: bool) -> None:
     preprocess.run(
         recipe=experiment.recipe_name,
-        overrides=experiment.options.get("overrides", ()),
+        overrides=experiment.options.overrides,
         output=experiment.prepared,
-        workers=experiment.options.get("workers"),
+        workers=experiment.options.workers,
         force=True,
     )
 
@@ -105,12 +101,16 @@ def _is_trained(experiment: Experiment) -> bool:
 def _train(experiment: Experiment, is_forced: bool) -> None:
     if is_forced and experiment.run_dir.exists():
         remove_run(experiment.run_dir)
-    options = {name: value for name, value in experiment.options.items() if name != "workers"}
-    options["prepared"], options["run_dir"] = experiment.prepared, experiment.run_dir
-    options.update(resume=bool(list_checkpoints(experiment.run_dir)), in_run=True)
-    if options["resume"]:
-        options["init_from"] = None  # the checkpoints began from it
-    train.run(experiment.recipe_name, **cast("TrainOptions", options))
+    is_begun = bool(list_checkpoints(experiment.run_dir))
+    options = replace(
+        experiment.options,
+        prepared=experiment.prepared,
+        run_dir=experiment.run_dir,
+        resume=is_begun,
+        init_from=None if is_begun else experiment.options.init_from,
+        in_run=True,
+    )
+    train.run(experiment.recipe_name, **vars(options))
 
 
 def _is_averaged(experiment: Experiment) -> bool:
@@ -153,9 +153,9 @@ def _translate(experiment: Experiment, _: bool) -> None:
                 input_path=source,
                 output_path=partial.path / experiment.translation(test).name,
                 tag=test.tag,
-                device=options.get("device", AUTO),
-                threads=options.get("threads"),
-                precision=options.get("precision", AUTO),
+                device=options.device,
+                threads=options.threads,
+                precision=options.precision,
                 **recipe.decoding.model_dump(),
             )
             if status:
@@ -187,7 +187,7 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
         "model": {name: entry["sha256"] for name, entry in files.items() if name != RECIPE},
         **experiment.of_tests(facts_of),
         "decoding": experiment.recipe.decoding.model_dump(mode="json"),
-        "precision": experiment.options.get("precision", AUTO),
+        "precision": experiment.options.precision,
     }
 
 
