@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array, Kernels
-from nmt_cli.search.logits import Candidates, Restrictions
+from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sampling import Sampling
 
 BLOCK = 64  # as in sampling.c
@@ -45,17 +45,17 @@ class CompiledLogits:
             )
         return self._normalizers
 
-    def restrict(self, restrictions: Restrictions) -> None:
+    def restrict(self, restriction: Restriction) -> None:
         """Set the logits of tokens that may not follow to -inf."""
         self.normalizers()  # over all tokens
-        banned, permitted = restrictions
-        if banned is not None and len(banned.rows):
-            self.values[banned.rows, banned.tokens] = -np.inf
-        if permitted is not None and len(permitted.rows):
-            of_tokens = permitted.rows.repeat(np.diff(permitted.bounds)), permitted.tokens
-            kept = self.values[of_tokens]
-            self.values[permitted.rows] = -np.inf
-            self.values[of_tokens] = kept
+        if isinstance(restriction, Banned):
+            self.values[restriction.rows, restriction.tokens] = -np.inf
+        else:
+            rows, bounds, tokens = restriction
+            places = rows.repeat(np.diff(bounds)), tokens
+            kept = self.values[places]
+            self.values[rows] = -np.inf
+            self.values[places] = kept
 
     def best_of_slots(self, scores: Array, number: int) -> Candidates:
         """Return the ``number`` (C) best continuations of hypotheses with ``scores`` [S, K]."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.search.logits import Banned, Candidates, Logits, Restrictions
+from nmt_cli.search.logits import Banned, Candidates, Logits
 from nmt_cli.search.rules.phrases import ANY_NUMBER, REQUIRED, RequiredPhrases
 from nmt_cli.search.rules.rule import SlotStates, rows_of
 
@@ -229,7 +229,7 @@ class ConstrainedCandidates:
         rows = rows_of(automata.slots, states)[number, hypothesis]
         tokens = automata.added[number, column]
         taken[exists] = logits.log_probabilities(rows, tokens)
-        logits.restrict(Restrictions(Banned(rows, tokens)))
+        logits.restrict(Banned(rows, tokens))
         taken[missing > 0, -1] = -np.inf
         return taken
 

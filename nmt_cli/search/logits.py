@@ -83,14 +83,7 @@ class Permitted(NamedTuple):
         return cls(rows, np.arange(len(rows) + 1), tokens)
 
 
-class Restrictions(NamedTuple):
-    """What a rule restricts; None: nothing."""
-
-    banned: Banned | None = None
-    permitted: Permitted | None = None
-
-
-NOTHING = Restrictions()
+Restriction = Banned | Permitted
 
 
 class Logits(Protocol):
@@ -105,7 +98,7 @@ class Logits(Protocol):
         """Return log(sum(exp(row))) [R] in fp32; NaN for a row with a logit that is NaN."""
         ...
 
-    def restrict(self, restrictions: Restrictions) -> None:
+    def restrict(self, restriction: Restriction) -> None:
         """Set the logits of tokens that may not follow to -inf; those of earlier calls stay so."""
         ...
 

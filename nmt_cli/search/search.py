@@ -20,7 +20,7 @@ from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.search.beams import NOT_A_NUMBER, Beams
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_logits import CompiledLogits
-from nmt_cli.search.logits import NOTHING, Candidates, Logits
+from nmt_cli.search.logits import Candidates, Logits
 from nmt_cli.search.rules.rule import (
     BestCandidates,
     Choice,
@@ -288,9 +288,9 @@ class BeamSearch(ABC, Generic[Model]):
         for rule in self._rules:
             own = _with_data(states, rule, sentences)
             if own.data or not rule.needs_data:
-                restrictions = rule.restrictions(own)
-                if restrictions is not NOTHING:
-                    logits.restrict(restrictions)
+                restriction = rule.restriction(own)
+                if restriction is not None and len(restriction.rows):
+                    logits.restrict(restriction)
         if all(each.choice is None for each in sentences):
             own = _with_data(states, self._choice, sentences)
             return self._choice.candidates(logits, scores, own)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.search.logits import Candidates, Permitted, Restrictions
+from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sampling import Sampling
 
 BLOCK = 64
@@ -38,21 +38,17 @@ class TorchLogits:
         """Return log(sum(exp(row))) [R] in fp32; NaN for a row with a logit that is NaN."""
         return _read(self._normalizers)
 
-    def restrict(self, restrictions: Restrictions) -> None:
+    def restrict(self, restriction: Restriction) -> None:
         """Set the logits of tokens that may not follow to -inf."""
         self._known = self._normalizers  # those of before
-        banned, permitted = restrictions
-        if banned is not None and len(banned.rows):
-            self.values[self._sent(*banned)] = -torch.inf
-        if permitted is not None and len(permitted.rows):
-            self._permit_only(permitted)
-
-    def _permit_only(self, permitted: Permitted) -> None:
-        rows, bounds, tokens = permitted
-        places = self._sent(np.repeat(rows, np.diff(bounds)), tokens)
-        kept = self.values[places]
-        self.values.index_fill_(0, self._sent(rows)[0], -torch.inf)
-        self.values[places] = kept
+        if isinstance(restriction, Banned):
+            self.values[self._sent(*restriction)] = -torch.inf
+        else:
+            rows, bounds, tokens = restriction
+            places = self._sent(np.repeat(rows, np.diff(bounds)), tokens)
+            kept = self.values[places]
+            self.values.index_fill_(0, self._sent(rows)[0], -torch.inf)
+            self.values[places] = kept
 
     def best_of_slots(self, scores: Array, number: int) -> Candidates:
         """Return the ``number`` best continuations of hypotheses with ``scores`` [S, K]."""

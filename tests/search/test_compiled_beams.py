@@ -111,7 +111,9 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
             expected.prefixes[slots], expected.lengths[slots], expected.longest[slots], {}
         )
         for rule in rules:
-            of_numpy.restrict(rule.restrictions(states))
+            restriction = rule.restriction(states)
+            assert restriction is not None
+            of_numpy.restrict(restriction)
         candidates = choice.candidates(of_numpy, expected.scores[slots], states)
         done = expected.advance(slots, candidates)
         done_by_logits = found.advance_by(given.numpy())

@@ -8,7 +8,7 @@ import torch
 
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.search.compiled_logits import CompiledLogits
-from nmt_cli.search.logits import Banned, Permitted, Restrictions
+from nmt_cli.search.logits import Banned, Permitted
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.torch_logits import TorchLogits
 from tests.levels import LEVELS_HERE, at_levels
@@ -126,7 +126,8 @@ def test_each_call_restricts_further_and_leaves_the_normalizers(kernels):
         rows = rng.permutation(12)[:5]
         of_rows = [rng.permutation(width)[:size] for size in (1, 0, 30, 49, 20)]
         bounds = np.cumsum([0, *map(len, of_rows)])
-        logits.restrict(Restrictions(banned, Permitted(rows, bounds, np.concatenate(of_rows))))
+        logits.restrict(banned)
+        logits.restrict(Permitted(rows, bounds, np.concatenate(of_rows)))
         allowed[banned] = False
         for row, permitted in zip(rows, of_rows, strict=True):
             allowed[row, np.setdiff1d(np.arange(width), permitted)] = False
@@ -145,9 +146,9 @@ def test_rows_and_tokens_that_do_not_exist_are_refused(kernels):
     one, zero = np.array([1]), np.array([0])
     for rows, tokens in ((np.array([3]), zero), (zero, np.array([50]))):
         with pytest.raises(IndexError):
-            logits.restrict(Restrictions(Banned(rows, tokens)))
+            logits.restrict(Banned(rows, tokens))
         with pytest.raises(IndexError):
-            logits.restrict(Restrictions(permitted=Permitted.one_each(rows, tokens)))
+            logits.restrict(Permitted.one_each(rows, tokens))
     with pytest.raises(AssertionError):
         logits.best_of_slots(np.zeros((2, 2), np.float32), 3)
     with pytest.raises(AssertionError):
@@ -256,7 +257,7 @@ def test_rows_without_probabilities_have_no_score_and_disturb_no_others(kernels,
     values[6, 7] = np.inf
     logits = CompiledLogits(values, kernels)
     everything = Banned(np.full(90, 4), np.arange(90))
-    logits.restrict(Restrictions(everything))
+    logits.restrict(everything)
     tokens, scores = logits.draw(sampling, uniforms)
     assert ((tokens >= 0) & (tokens < 90)).all()
     assert np.isnan(scores[[2, 6]]).all()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.logits import Banned, Permitted, Restrictions
+from nmt_cli.search.logits import Banned, Permitted
 from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sampling import Sampling, key_of, uniforms
 from nmt_cli.search.sentences import (
@@ -80,10 +80,10 @@ class Forbidden:
 
     needs_data = False
 
-    def restrictions(self, states):
+    def restriction(self, states):
         rows = np.arange(len(states.lengths))
         places = np.array([(row, token) for row in rows for token in self.tokens])
-        return Restrictions(Banned(*places.T))
+        return Banned(*places.T)
 
 
 @pytest.mark.usefixtures("searched_by")
@@ -199,10 +199,10 @@ def test_what_is_not_a_number_and_what_has_no_way_on_fails_alone():
         return row
 
     class NoWay(Forbidden):
-        def restrictions(self, states):
+        def restriction(self, states):
             rows = np.array([*states.data])
             bounds, nothing = np.zeros(len(rows) + 1, np.int64), np.zeros(0, np.int64)
-            return Restrictions(permitted=Permitted(rows, bounds, nothing))
+            return Permitted(rows, bounds, nothing)
 
     for sampling in (Sampling(), Sampling(top_k=7), Sampling(top_p=0.5)):
         sentences = [Sentence((n,), 3, {"forbidden": 1} if n == 3 else {}) for n in range(4)]

@@ -12,7 +12,7 @@ import torch
 
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.driver import beam_search
-from nmt_cli.search.logits import Candidates, Permitted, Restrictions
+from nmt_cli.search.logits import Candidates, Permitted
 from nmt_cli.search.rules.rule import BestCandidates
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Found, SearchSettings, Sentence
@@ -335,7 +335,7 @@ class ForcedStart:
     def __init__(self):
         self.seen = []
 
-    def restrictions(self, states):
+    def restriction(self, states):
         rows, following = list[int](), list[int]()
         for slot, tokens in states.data.items():
             length = states.lengths[slot]
@@ -344,7 +344,7 @@ class ForcedStart:
             if length < len(tokens):
                 rows += range(slot * states.beam_size, (slot + 1) * states.beam_size)
                 following += [tokens[length]] * states.beam_size
-        return Restrictions(permitted=Permitted.one_each(np.array(rows), np.array(following)))
+        return Permitted.one_each(np.array(rows), np.array(following))
 
 
 def test_rules_read_prefixes_and_what_a_sentence_brings_for_them():

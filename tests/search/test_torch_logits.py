@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.search.logits import Banned, Permitted, Restrictions
+from nmt_cli.search.logits import Banned, Permitted
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.torch_logits import TorchLogits, log_normalizers, top_k
 
@@ -47,7 +47,8 @@ def test_restrictions_hold_together_and_leave_other_probabilities_as_they_are(se
         of_rows = rng.permutation(num_rows)[:4]
         each = [rng.permutation(num_tokens)[:number] for number in (25, 0, 1, 28)]
         bounds = np.cumsum([0, *map(len, each)])
-        logits.restrict(Restrictions(banned, Permitted(of_rows, bounds, np.concatenate(each))))
+        logits.restrict(banned)
+        logits.restrict(Permitted(of_rows, bounds, np.concatenate(each)))
         for row, token in zip(*banned, strict=True):
             allowed[row].discard(token)
         for row, tokens in zip(of_rows, each, strict=True):
@@ -72,7 +73,7 @@ def test_restrictions_hold_together_and_leave_other_probabilities_as_they_are(se
 def test_a_draw_has_the_log_probability_of_its_token():
     rows = torch.randn(5, 40, generator=torch.Generator().manual_seed(1))
     logits, places = TorchLogits(rows.clone()), np.arange(5)
-    logits.restrict(Restrictions(Banned(places, places)))
+    logits.restrict(Banned(places, places))
     tokens, values = logits.draw(Sampling(temperature=2.0, top_p=0.9), np.linspace(0, 0.99, 5))
     expected = [
         log_probability(row, token) for row, token in zip(rows.tolist(), tokens, strict=True)

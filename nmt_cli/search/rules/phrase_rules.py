@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.search.logits import NOTHING, Banned, Permitted, Restrictions
+from nmt_cli.search.logits import Banned, Permitted
 from nmt_cli.search.rules.phrases import BANNED, FORCED_PREFIX, Phrases
 from nmt_cli.search.rules.rule import SlotStates, rows_of
 
@@ -23,7 +23,7 @@ class ForcedPrefix:
 
     name, needs_data = FORCED_PREFIX, True
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Permitted | None:
         """Permit only the prefix in slots that have not written all of theirs."""
         lengths = states.lengths
         forced = [
@@ -32,10 +32,10 @@ class ForcedPrefix:
             if lengths[slot] < len(prefix)
         ]
         if not forced:
-            return NOTHING
+            return None
         slots, tokens = map(np.array, zip(*forced, strict=True))
         rows, each = rows_of(slots, states).ravel(), tokens.repeat(states.beam_size)
-        return Restrictions(permitted=Permitted.one_each(rows, each))
+        return Permitted.one_each(rows, each)
 
 
 class SlotPhrases(NamedTuple):
@@ -70,7 +70,7 @@ class BannedPhrases:
         self._data: Mapping[int, Phrases] = {}
         self._phrases: list[SlotPhrases] = []  # of this data, made anew only when sentences change
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Banned | None:
         """Ban what would complete a phrase of its sentence."""
         if states.data != self._data:
             self._data, self._phrases = dict(states.data), _arrays(states.data)
@@ -85,4 +85,4 @@ class BannedPhrases:
             found, ranks = (ends == pieces[:, None, :-1]).all(axis=2).nonzero()
             rows = slots[found] * states.beam_size + ranks
             completing.append(Banned(rows, pieces[found, -1]))
-        return Restrictions(Banned.together(completing))
+        return Banned.together(completing)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.search.logits import NOTHING, Banned, Candidates, Logits, Permitted, Restrictions
+from nmt_cli.search.logits import Banned, Candidates, Logits, Permitted, Restriction
 from nmt_cli.search.rules.phrases import NO_REPEATED_NGRAMS
 from nmt_cli.search.sampling import SAMPLING, Sampling, uniforms
 
@@ -55,8 +55,8 @@ class Rule(Protocol):
         """Whether it restricts only sentences that have data for it."""
         ...
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
-        """Return what may not follow the hypotheses of ``states``."""
+    def restriction(self, states: SlotStates) -> Restriction | None:
+        """Return what may not follow the hypotheses of ``states``; None if all may."""
         ...
 
 
@@ -131,12 +131,12 @@ class NeverStart:
     def __init__(self, bos_id: int, eos_id: int) -> None:
         self._bos_id = bos_id if bos_id != eos_id else None
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Banned | None:
         """Ban the start mark in every row."""
         if self._bos_id is None:
-            return NOTHING
+            return None
         num_rows = len(states.lengths) * states.beam_size
-        return Restrictions(Banned(np.arange(num_rows), np.full(num_rows, self._bos_id)))
+        return Banned(np.arange(num_rows), np.full(num_rows, self._bos_id))
 
 
 class MinimumLength:
@@ -147,13 +147,11 @@ class MinimumLength:
     def __init__(self, min_length: int, eos_id: int) -> None:
         self._min_length, self._eos_id = min_length, eos_id
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Banned:
         """Keep the hypotheses of slots from ending before their minimum length."""
         slots = np.flatnonzero(states.lengths < self._min_length)
         rows = rows_of(slots, states).ravel()
-        return (
-            Restrictions(Banned(rows, np.full_like(rows, self._eos_id))) if len(rows) else NOTHING
-        )
+        return Banned(rows, np.full_like(rows, self._eos_id))
 
 
 class LongestOutput:
@@ -164,13 +162,11 @@ class LongestOutput:
     def __init__(self, eos_id: int) -> None:
         self._eos_id = eos_id
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Permitted:
         """End the hypotheses of slots that have reached their longest output."""
         slots = np.flatnonzero(states.lengths >= states.longest)
-        if not len(slots):
-            return NOTHING
         rows = rows_of(slots, states).ravel()
-        return Restrictions(permitted=Permitted.one_each(rows, np.full_like(rows, self._eos_id)))
+        return Permitted.one_each(rows, np.full_like(rows, self._eos_id))
 
 
 class NoRepeatedNgrams:
@@ -181,14 +177,14 @@ class NoRepeatedNgrams:
 
     name, needs_data = NO_REPEATED_NGRAMS, True
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Banned | None:
         """Ban the pieces that would repeat n pieces of their hypothesis."""
         found = list[Banned]()
         for n in set(states.data.values()):
             slots = np.array([slot for slot, own in states.data.items() if own == n])
             rows, tokens = _repeating(n, states.of(slots))
             found.append(Banned(rows_of(slots, states).ravel()[rows], tokens))
-        return Restrictions(Banned.together(found))
+        return Banned.together(found)
 
 
 def _repeating(n: int, states: SlotStates) -> tuple[Array, Array]:

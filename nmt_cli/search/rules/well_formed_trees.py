@@ -20,7 +20,7 @@ from nmt_cli.parsing.labels import fits
 from nmt_cli.parsing.linearization import Linearization, Symbol, Tag
 from nmt_cli.parsing.tree import Close, Leaf, Open
 from nmt_cli.parsing.tree_output import known_tags
-from nmt_cli.search.logits import NOTHING, Permitted, Restrictions
+from nmt_cli.search.logits import Permitted
 from nmt_cli.search.rules.rule import SlotStates, rows_of
 from nmt_cli.search.rules.tree_pieces import TreePieces, TreeWords, tree_pieces
 
@@ -108,10 +108,10 @@ class WellFormedTrees:
         """Return an output without its words; None if it has none, or not those of the sentence."""
         return self._words.without_words(tokens, words) if self._words else None
 
-    def restrictions(self, states: SlotStates) -> Restrictions:
+    def restriction(self, states: SlotStates) -> Permitted | None:
         """Permit only what may follow in the slots whose sentences have data for this rule."""
         if not states.data:
-            return NOTHING
+            return None
         slots, leaves = np.array(list(states.data)), list(states.data.values())
         num_words = np.array([len(each.kinds) for each in leaves])[:, None]
         trees = self._read(states, slots)
@@ -130,7 +130,7 @@ class WellFormedTrees:
             column < len(self._ids), self._ids.take(column, mode="clip"), next_pieces[row, 0]
         )
         bounds = np.concatenate([[0], permitted.sum(axis=1).cumsum()])
-        return Restrictions(permitted=Permitted(rows_of(slots, states).ravel(), bounds, tokens))
+        return Permitted(rows_of(slots, states).ravel(), bounds, tokens)
 
     def _kinds(
         self,

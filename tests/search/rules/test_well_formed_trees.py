@@ -172,7 +172,9 @@ def test_exactly_the_beginnings_of_trees_are_allowed(name, spacing, num_words, l
         everywhere * longest,
         dict.fromkeys(range(len(beginnings)), toy.rule.leaves(words_of(num_words))),
     )
-    TorchLogits(logits).restrict(toy.rule.restrictions(states))
+    restriction = toy.rule.restriction(states)
+    assert restriction is not None
+    TorchLogits(logits).restrict(restriction)
     for row, beginning in enumerate(beginnings):
         allowed = set(logits[row].isfinite().nonzero().flatten().tolist())
         assert allowed == followers[beginning], beginning
@@ -327,7 +329,9 @@ def test_forbidding_leaves_the_logits_of_the_allowed_as_they_are():
     states = SlotStates(
         np.zeros((2, 1, 0), np.int32), 0 * one, 9 * one, {1: toy.rule.leaves(words_of(3))}
     )
-    TorchLogits(logits).restrict(toy.rule.restrictions(states))
+    restriction = toy.rule.restriction(states)
+    assert restriction is not None
+    TorchLogits(logits).restrict(restriction)
     assert torch.equal(logits[0], before[0])
     opening = [toy.tokens.index("(A"), toy.tokens.index("(B")]
     assert torch.equal(logits[1, opening], before[1, opening])
