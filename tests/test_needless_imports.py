@@ -162,7 +162,7 @@ def test_lines_are_prepared_searched_and_answered_without_torch():
     imports += "; import nmt_cli.model.compiled.layers, nmt_cli.translating.attention_to_source"
     imports += "; import nmt_cli.translating.shown_attention"
     searches = ("driver", "constrained_candidates", "compiled_model")
-    rules = ("phrase_rules", "well_formed_trees")
+    rules = ("rule", "well_formed_trees")
     imports += "".join(f"; import nmt_cli.search.{name}" for name in searches)
     imports += "".join(f"; import nmt_cli.search.rules.{name}" for name in rules)
     code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"

@@ -11,9 +11,10 @@ from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.driver import Finish
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.rules.phrase_rules import BannedPhrases, ForcedPrefix
 from nmt_cli.search.rules.rule import (
+    BannedPhrases,
     Choice,
+    ForcedPrefix,
     MinimumLength,
     NoRepeatedNgrams,
     Rule,

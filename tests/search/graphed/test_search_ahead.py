@@ -295,12 +295,12 @@ def test_a_beam_wider_than_the_least_room():
 
 def test_sources_may_become_longer_while_a_search_goes_on(replayed):
     model, settings, rng = sharp_model(), settings_of(3), random.Random(2)
-    sentences = sorted(sentences_of(rng, 40, 150), key=lambda each: len(each.tokens))
+    sentences = sorted(sentences_of(rng, 25, 150), key=lambda each: len(each.tokens))
     expected = plain_search(model, sentences, 8, settings)
     assert_same(search_ahead(model, sentences, 8, settings), expected)
 
 
-@pytest.mark.parametrize("seed", [2, 3, 10])
+@pytest.mark.parametrize("seed", [2, 10])
 def test_what_is_not_a_number_fails_its_own_sentence_only(seed):
     """Outputs are so long that caches get other shapes while NaN lies in them."""
     model = sharp_model(tied_embeddings="none", seed=seed)
