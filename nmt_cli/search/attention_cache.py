@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
+from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.search_size import ROOM_STEP, room_for
 
 SOURCE_STEP = 8  # the room for sources is a multiple of it
@@ -43,23 +44,13 @@ class KeysValues(NamedTuple):
         return KeysValues(pad(self.keys, (0, more)), pad(self.values, (0, 0, 0, more)))
 
 
-class HeadShape(NamedTuple):
-    """The sizes of the cached layers."""
-
-    num_layers: int
-    num_heads: int
-    d_k: int
-    d_v: int
-
-    def layers(self, num_slots: int, room: int, like: Tensor) -> list[KeysValues]:
-        """Return layers of zeros, with the dtype and device of ``like``."""
-        heads = num_slots, self.num_heads
-        return [
-            KeysValues(
-                like.new_zeros(*heads, self.d_k, room), like.new_zeros(*heads, room, self.d_v)
-            )
-            for _ in range(self.num_layers)
-        ]
+def empty_layers(shape: StackShape, num_slots: int, room: int, like: Tensor) -> list[KeysValues]:
+    """Return layers of zeros, with the dtype and device of ``like``."""
+    heads, d_k, d_v = (num_slots, shape.num_heads), shape.key_width, shape.value_width
+    return [
+        KeysValues(like.new_zeros(*heads, d_k, room), like.new_zeros(*heads, room, d_v))
+        for _ in range(shape.num_layers)
+    ]
 
 
 def attend(queries: Tensor, entries: KeysValues, mask: Tensor) -> Tensor:
@@ -206,9 +197,9 @@ class GrowingPast(Past):
     class with these methods, and nothing else in the search.
     """
 
-    def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
+    def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
         """Make an empty past with the dtype and device of ``like``."""
-        super().__init__(shape.layers(num_slots, ROOM_STEP, like), beam_size)
+        super().__init__(empty_layers(shape, num_slots, ROOM_STEP, like), beam_size)
         self._most_places = 1  # that a slot may use; the number itself is on the device
 
     def advance(self, parents: Any, is_free: Any) -> None:
@@ -278,9 +269,9 @@ class Memory:
 class GrowingMemory(Memory):
     """The sources of all slots, in the room that they need."""
 
-    def __init__(self, num_slots: int, beam_size: int, shape: HeadShape, like: Tensor) -> None:
+    def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
         """Make an empty cache with the dtype and device of ``like``."""
-        super().__init__(shape.layers(num_slots, 1, like), beam_size)
+        super().__init__(empty_layers(shape, num_slots, 1, like), beam_size)
         self._of_slots = [1] * num_slots  # the lengths, without waiting for a device
 
     def make_room(self, slots: Sequence[int], lengths: Sequence[int]) -> Tensor:

@@ -23,7 +23,6 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.attention_cache import (
     GrowingMemory,
     GrowingPast,
-    HeadShape,
     KeysValues,
     Memory,
     Past,
@@ -58,11 +57,8 @@ class IncrementalTransformer:
         first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = Past.first,
     ) -> None:
         """``first`` is that of the past which suits the decoder's layers."""
-        shape = model.config.decoder_shape
         self._model, self._first = model, first
-        self._shape = HeadShape(
-            shape.num_layers, shape.num_heads, shape.key_width, shape.value_width
-        )
+        self._shape = model.config.decoder_shape
         self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
 
     @torch.no_grad()

@@ -5,7 +5,7 @@ import torch
 
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search import search_size
-from nmt_cli.search.attention_cache import HeadShape
+from nmt_cli.search.attention_cache import empty_layers
 from nmt_cli.search.engine import default_max_tokens
 from nmt_cli.search.search_size import SearchSize
 
@@ -19,9 +19,7 @@ def config_of(name):
 
 def cached_bytes(config, num_tokens):
     """Return the bytes of a cache with a place for each of so many tokens."""
-    shape = config.decoder_shape
-    heads = HeadShape(shape.num_layers, shape.num_heads, shape.key_width, shape.value_width)
-    layers = heads.layers(1, num_tokens, torch.zeros(()))
+    layers = empty_layers(config.decoder_shape, 1, num_tokens, torch.zeros(()))
     return sum(each.nbytes for layer in layers for each in layer)
 
 

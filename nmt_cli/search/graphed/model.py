@@ -7,6 +7,7 @@ So searches have a few sizes, and the graphs of each are kept.
 Legend: S slots, K beam, E entries of a slot.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -18,7 +19,8 @@ from torch import Tensor
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.hardware.device import finish_work, sent_to
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.attention_cache import HeadShape, KeysValues, Memory, Past
+from nmt_cli.recipe.model_values import StackShape
+from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer
@@ -68,7 +70,7 @@ class StepShape(NamedTuple):
 class Storage:
     """The memory of a cache, zero at first; caches of several shapes share it, one at a time."""
 
-    def __init__(self, shape: HeadShape, like: Tensor) -> None:
+    def __init__(self, shape: StackShape, like: Tensor) -> None:
         self._shape, self._like = shape, like
         self.num_places = 0  # for entries of all slots
         self._layers: list[tuple[Tensor, Tensor]] = []
@@ -81,19 +83,22 @@ class Storage:
         self._layers, shape = [], self._shape
         # Twice as much, because all graphs have to be recorded again.
         self.num_places = num_places = max(num_places, 2 * self.num_places)
-        widths = [num_places * shape.num_heads * width for width in (shape.d_k, shape.d_v)]
+        keys, values = (
+            num_places * shape.num_heads * width for width in (shape.key_width, shape.value_width)
+        )
         self._layers = [
-            (self._like.new_zeros(widths[0]), self._like.new_zeros(widths[1]))
+            (self._like.new_zeros(keys), self._like.new_zeros(values))
             for _ in range(shape.num_layers)
         ]
 
     def layers(self, num_slots: int, room: int) -> list[KeysValues]:
         """Return the memory as the keys and values of each layer."""
-        heads, (_, _, d_k, d_v) = (num_slots, self._shape.num_heads), self._shape
+        shape = self._shape
+        heads, d_k, d_v = (num_slots, shape.num_heads), shape.key_width, shape.value_width
         return [
             KeysValues(
-                keys[: num_slots * self._shape.num_heads * d_k * room].view(*heads, d_k, room),
-                values[: num_slots * self._shape.num_heads * room * d_v].view(*heads, room, d_v),
+                keys[: math.prod(heads) * d_k * room].view(*heads, d_k, room),
+                values[: math.prod(heads) * room * d_v].view(*heads, room, d_v),
             )
             for keys, values in self._layers
         ]
