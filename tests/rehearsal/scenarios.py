@@ -405,11 +405,11 @@ def share_a_text(
     LINES_OF_A_TEXT["cuda"] = MostLines(2, 2)
     whole, seen = LineJobs.prepare, list[str]()
 
-    def noting(jobs: LineJobs, requests: Any) -> Any:
+    def noting(jobs: LineJobs, request: Any) -> Any:
         if not seen:
             all_have_one.wait(timeout=60)
-        seen.extend(request.text for request in requests)
-        prepared = whole(jobs, requests)
+        seen.append(request.text)
+        prepared = whole(jobs, request)
         noted = {"lines": seen, "devices": sorted(mode.devices), "illegal": mode.illegal}
         (run_dir / f"worker-{os.getpid()}").write_text(json.dumps(noted))
         return prepared
