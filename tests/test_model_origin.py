@@ -163,7 +163,7 @@ def test_a_run_goes_on_when_the_model_was_removed(folder):
     shutil.rmtree("parent")
     more: dict[str, Any] = {"overrides": ["training.max_steps=2"], "resume": True}
     with pytest.raises(
-        RecipeError, match=r"^tune.yaml:8: model.from: parent does not exist; [^\n]*$"
+        RecipeError, match=r"^tune.yaml:8: model.from: model directory parent not found; [^\n]*$"
     ):
         train.run("./tune.yaml", **OPTIONS, **more)
     with pytest.raises(RecipeError, match=r": tokenizer.model: must be a or left out beside model"):
@@ -208,15 +208,17 @@ def test_inspect_counts_the_parameters_of_the_model(folder):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.from=absent", "model.from: absent does not exist; name a model directory."),
+        ("model.from=absent", "model.from: model directory absent not found; give a model"),
         (
             "model.from=run/average/config.json",
-            "model.from: run/average/config.json is no model directory, as it has no config.json; "
-            "name one, or import this one before",
+            "model.from: run/average/config.json is a file; give run/average",
         ),
-        ("model.from=run", "model.from: run is a run; name a model in it, such as run/average"),
-        ("model.from=theirs", "model.from: theirs/config.json is not that of our models; name one"),
-        ("model.from=broken", "model.from: broken/config.json is damaged; name another model"),
+        ("model.from=run", "model.from: run holds models; give run/average"),
+        (
+            "model.from=theirs",
+            "model.from: theirs is not a model of nmt-cli; if it is one of another",
+        ),
+        ("model.from=broken", "model.from: broken/config.json is damaged: "),
         ("model.d_model=40", "model.d_model: must be 20 or left out beside model.from, but is 40"),
         ("model.source_eos=true", "model.source_eos: must be false or left out beside model.from"),
         ("tokenizer.joiner=@@", "tokenizer.joiner: must be null or left out beside model.from"),
@@ -228,9 +230,10 @@ def test_inspect_counts_the_parameters_of_the_model(folder):
 def test_what_contradicts_the_model_is_refused_in_one_line(folder, override, message):
     write_parent(folder / "parent")
     shutil.copytree("parent", "run/average")
-    for name, content in (("theirs", '{"architectures": ["MarianMTModel"]}'), ("broken", "{")):
-        Path(name).mkdir()
-        Path(name, "config.json").write_text(content)
+    Path("theirs").mkdir()
+    Path("theirs/pytorch_model.bin").touch()
+    shutil.copytree("parent", "broken")
+    Path("broken/config.json").write_text("{")
     with pytest.raises(RecipeError, match=f"^--set: {re.escape(message)}[^\n]*$"):
         read_recipe("./tune.yaml", [override])
     assert read_recipe("./tune.yaml", ["model.d_model=20", "model.source_eos=false"])
@@ -306,9 +309,9 @@ def test_a_run_of_format_1_and_a_damaged_model_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("tune.yaml").write_text(RECIPE)
     old = FORMATS / "format_1/whitespace/run"
-    with pytest.raises(RecipeError, match=r"is a run; name a model in it, such as \S*/average"):
+    with pytest.raises(RecipeError, match=r"is a run, not a model directory; give .*/average"):
         read_recipe("./tune.yaml", [f"model.from={old}"])
     shutil.copytree(old / "average", "broken")
     Path("broken/recipe.yaml").write_text("description: 1\nmodel: [")
-    with pytest.raises(RecipeError, match=r"model\.from: broken is damaged: broken/recipe\.yaml:"):
+    with pytest.raises(RecipeError, match=r"model\.from: broken/recipe\.yaml:2: .*; name another"):
         read_recipe("./tune.yaml", ["model.from=broken"])

@@ -140,7 +140,7 @@ def test_a_wrong_recipe_is_reported_without_torch(tmp_path, command):
     (tmp_path / "mine.yaml").write_text("extends: base\nmodel: {from: missing}\n")
     found = ended([command, "./mine.yaml"], tmp_path)
     assert found.status == 1
-    assert "model.from: missing does not exist" in found.stderr
+    assert "model.from: model directory missing not found" in found.stderr
     assert "torch" not in found.modules
 
 

@@ -178,7 +178,7 @@ def _members(archive: Path, names: Collection[str]) -> Generator[tuple[str, Bina
     if archive.suffix == ZIP:
         with zipfile.ZipFile(archive) as file:
             there = {*file.namelist()}
-            for name in filter(there.__contains__, names):
+            for name in (name for name in names if name in there):
                 with file.open(name) as text:
                     yield name, cast(BinaryIO, text)
         return

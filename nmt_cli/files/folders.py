@@ -31,7 +31,7 @@ OF_OTHERS = (
     *("*.npz", "*.pt", "*.argosmodel", "model/model.bin"),
 )
 
-Wanted = Literal["model", "run", "prepared corpus"]
+Wanted = Literal["model", "model directory", "run", "prepared corpus"]
 
 
 def kind_of(folder: Path) -> str | None:
@@ -93,7 +93,7 @@ def what_to_give(path: Path, wanted: Wanted) -> str:
     """
     if not path.exists():
         return f"{wanted} {path} not found{missing_hint(path)}; give {DESCRIPTIONS[wanted]}."
-    if wanted == "model" and is_of_others(path):
+    if wanted in {"model", "model directory"} and is_of_others(path):
         done = command("nmt-cli", "import", path, "--output", unused_name(Path("imported")))
         return f"{path} is not a model of nmt-cli; if it is one of another program, run: {done}"
     below, above = _below(path, FITS[wanted]), _above(path, FITS[wanted])
@@ -198,11 +198,13 @@ def _shown(path: Path) -> str:
 
 FITS: dict[Wanted, Callable[[Path], bool]] = {
     "model": lambda folder: is_run(folder) or is_model(folder),
+    "model directory": is_model,
     "run": is_run,
     "prepared corpus": _is_prepared,
 }
 DESCRIPTIONS: dict[Wanted, str] = {
     "model": "a model directory, a checkpoint or a run directory",
+    "model directory": "a model directory or a checkpoint",
     "run": "the run directory that train wrote",
     "prepared corpus": "the folder that preprocess wrote",
 }

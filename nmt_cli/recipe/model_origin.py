@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.files.file_names import AVERAGE, CONFIG, RECIPE, RUNS, WEIGHTS
-from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.messages.proposals import missing_hint
+from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.files.file_names import CONFIG, RECIPE, RUNS
+from nmt_cli.files.folders import is_model, what_to_give
+from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.changes import effect_of
 from nmt_cli.recipe.messages import dotted, place_of, shown
-from nmt_cli.recipe.model_settings import ModelSettings, read_config, settings_of
+from nmt_cli.recipe.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.model_values import Architecture
-from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 from nmt_cli.recipe.values import TEXT
@@ -109,39 +109,16 @@ def _is_resolved(value: Any) -> bool:
 
 
 def _read_settings(folder: Path) -> ModelSettings:
-    """Return the settings of the model in ``folder``; those of format 1 are in its recipe.
-
-    Raises _NoModelError if there is no model, or if its settings cannot be read.
-    """
-    if not (folder / CONFIG).is_file() and all((folder / n).is_file() for n in (WEIGHTS, RECIPE)):
-        try:
-            return settings_of(read_resolved_recipe(folder / RECIPE), vocabulary_size=0)
-        except RecipeError as error:
-            problem = str(error).splitlines()[0].rstrip(".")
-            raise _NoModelError(f"{folder} is damaged: {problem}; name another model") from None
-    path = folder / CONFIG
+    """Return the settings of the model in ``folder``. Raises _NoModelError if it has none."""
     try:
-        return read_config(path)
-    except (KeyError, TypeError):
-        text = f"{path} is not that of our models; name one, or import this one before"
-    except (ValueError, RecursionError):
-        text = f"{path} is damaged; name another model"
-    except OSError as error:
-        text = f"{path} cannot be read: {error.strerror}"
-        if not folder.exists():
-            text = f"{folder} does not exist" + (
-                missing_hint(folder)
-                or "; name a model directory. A run that began from it goes on with its own "
-                f"recipe, {RUNS}/NAME/recipe.yaml"
-            )
-        elif (folder / AVERAGE / WEIGHTS).exists():
-            text = f"{folder} is a run; name a model in it, such as {folder / AVERAGE}"
-        elif isinstance(error, FileNotFoundError | NotADirectoryError):
-            text = (
-                f"{folder} is no model directory, as it has no {CONFIG}; name one, or import this "
-                "one before"
-            )
-    raise _NoModelError(text)
+        if is_model(folder):
+            return read_settings(folder, read_manifest(folder))
+        problem = what_to_give(folder, "model directory")
+    except UserError as error:  # the model is damaged, or a newer version wrote it
+        problem = f"{str(error).rstrip('.')}; name another model"
+    if not folder.exists():
+        problem += f" A run that began from it goes on with its own recipe, {RUNS}/NAME/{RECIPE}."
+    raise _NoModelError(problem.rstrip("."))
 
 
 def _decided_by(folder: Path, settings: ModelSettings) -> dict[KeyPath, Any]:
