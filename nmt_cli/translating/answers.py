@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -17,7 +17,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.sentences import Hypothesis
-from nmt_cli.translating.copied_outputs import CopiedOutputs
+from nmt_cli.translating.copied_outputs import with_copies
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.line_job import LineJob
@@ -73,7 +73,7 @@ class UnknownWords:
 
 
 class Ranked(NamedTuple):
-    """Outputs for the parts of one or of several segments, and the sum of the segments' scores."""
+    """Outputs for the parts of a segment, and their score together."""
 
     score: float
     hypotheses: Sequence[Hypothesis]
@@ -105,7 +105,6 @@ class Answers:
         """
         self._tokenizer, self.keep_pieces = tokenizer, options.keep_pieces
         self.known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
-        self._copied = CopiedOutputs(tokenizer)
         self._length_penalty, self._settings = length_penalty, settings.text
         self._form, self._trees = settings.trees, trees
         if options.alignments and settings.trees is not None:
@@ -137,8 +136,8 @@ class Answers:
         rankings = [self._ranking(each, wanted.length_penalty) for each in in_groups(found, sizes)]
         are_chosen = layout.is_cut and not are_samples
         alternatives, are_few = list[Alternative](), False
-        for each in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
-            of_each = in_groups(each.hypotheses, sizes)
+        for choice in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
+            of_each = [ranked.hypotheses for ranked in choice]
             outputs = [
                 self._output(*of_segment, job.words)
                 for of_segment in zip(of_each, parts, job.sources, layout.need_spans, strict=True)
@@ -147,7 +146,7 @@ class Answers:
                 texts = zip(job.sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
             alternatives.append(
-                self._alternative(each, layout.filled(outputs))._replace(
+                self._alternative(choice, layout.filled(outputs))._replace(
                     repairs=outputs[0].repairs,
                     not_copied=_not_copied(job.sources, [output.text for output in outputs]),
                     alignment=self._links(job, of_each, parts),
@@ -188,8 +187,7 @@ class Answers:
         """Return the k-th best outputs for the parts of a segment, or the last of a part."""
         alpha = self._length_penalty if alpha is None else alpha
         ranking = []
-        for k in range(max(map(len, found), default=1)):
-            hypotheses = [each[min(k, len(each) - 1)] for each in found]
+        for hypotheses in kth_of_each(found):
             log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
             length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
             ranking.append(Ranked(log_probability / length_penalty(length, alpha), hypotheses))
@@ -241,11 +239,11 @@ class Answers:
         places = (place for place, each in enumerate(text) if not each.isspace())
         return Output(text, [Span(place, place + 1, place, place + 1) for place in places])
 
-    def _alternative(self, ranked: Ranked, text: str) -> Alternative:
-        hypotheses = ranked.hypotheses
+    def _alternative(self, choice: Sequence[Ranked], text: str) -> Alternative:
+        hypotheses = [hypothesis for ranked in choice for hypothesis in ranked.hypotheses]
         return Alternative(
             text,
-            ranked.score,
+            sum(ranked.score for ranked in choice),
             tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
             log_probability=sum(hypothesis.log_probability for hypothesis in hypotheses),
             token_scores=tuple(chain.from_iterable(each.token_scores for each in hypotheses)),
@@ -264,7 +262,7 @@ class Answers:
         text_of = partial(self._without_copies, part=part)
         if not part.copies:
             return text_of(hypothesis)
-        return self._copied.written(hypothesis, part, text_of)
+        return with_copies(self._tokenizer, hypothesis, part, text_of)
 
     def _without_copies(self, hypothesis: Hypothesis, part: Part) -> str:
         if self._unknown_words is not None:
@@ -301,17 +299,16 @@ def in_groups(items: Sequence[Item], sizes: Iterable[int]) -> list[Sequence[Item
     return [list(islice(following, size)) for size in sizes]
 
 
-def kth_of_each(rankings: Sequence[Sequence[Ranked]]) -> list[Ranked]:
-    """Return, for each k, the join of the k-th of each ranking, or of its last."""
-    longest = max(map(len, rankings))
-    joins = ([each[min(k, len(each) - 1)] for each in rankings] for k in range(longest))
-    return [_joined(sum(each.score for each in join), join) for join in joins]
+def kth_of_each(every: Sequence[Sequence[Item]]) -> Iterator[list[Item]]:
+    """Yield, for each k, the k-th of each of ``every``, or its last."""
+    for k in range(max(map(len, every), default=1)):
+        yield [each[min(k, len(each) - 1)] for each in every]
 
 
-def best_sums(rankings: Sequence[Sequence[Ranked]], most: int) -> list[Ranked]:
-    """Return the ``most`` choices of one of each ranking with the greatest sums of scores.
+def best_sums(rankings: Sequence[Sequence[Ranked]], most: int) -> Iterator[list[Ranked]]:
+    """Yield the ``most`` choices of one of each ranking with the greatest sums of scores.
 
-    Every ranking has its best first, and so has what is returned.
+    Every ranking has its best first, and so have the choices.
     """
     best: list[tuple[float, Any]] = [(0.0, None)]  # the sum, and a list linked from its end
     for ranking in rankings:
@@ -321,15 +318,9 @@ def best_sums(rankings: Sequence[Sequence[Ranked]], most: int) -> list[Ranked]:
             for each in ranking[: most // place]  # later ones have as many better ones before
         ]
         best = sorted(sums, key=lambda found: found[0], reverse=True)[:most]
-    found = []
-    for score, chosen in best:
+    for _, chosen in best:
         choice = []
         while chosen is not None:
             chosen, each = chosen
             choice.append(each)
-        found.append(_joined(score, choice[::-1]))
-    return found
-
-
-def _joined(score: float, choice: Iterable[Ranked]) -> Ranked:
-    return Ranked(score, [hypothesis for each in choice for hypothesis in each.hypotheses])
+        yield choice[::-1]

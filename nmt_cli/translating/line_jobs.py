@@ -18,11 +18,10 @@ from nmt_cli.search.sentences import (
 )
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
-from nmt_cli.translating.kept_text import needs_no_model
 from nmt_cli.translating.line_job import LineJob, TicketedSentence
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
-from nmt_cli.translating.segmenter import Segmenter
+from nmt_cli.translating.segmenter import Segmenter, needs_no_model
 from nmt_cli.translating.segments import uncut
 from nmt_cli.translating.target_phrases import shown
 from nmt_cli.translating.translation import Translation

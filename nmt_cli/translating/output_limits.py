@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES, NO_REPEAT_NGRAM
-from nmt_cli.search.sentences import SearchSettings
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, NO_REPEAT_NGRAM
 from nmt_cli.translating.request import LineError, Request
 
 if TYPE_CHECKING:
@@ -68,13 +67,6 @@ class Bounds(NamedTuple):
     most: int  # n best
     beam_size: int | None  # None: lines cannot choose
     prefix: int  # pieces
-
-    @classmethod
-    def of(cls, search: SearchSettings, n_best: int, prefix: int, *, is_sampled: bool) -> Bounds:
-        """Return the bounds for lines of a search; samples are ``n_best`` searches."""
-        if is_sampled:
-            return cls(n_best, MOST_SAMPLES, None, prefix)
-        return cls(n_best, search.beam_size, search.beam_size, prefix)
 
     def refuse_wrong(self, request: Request) -> None:
         """Raise LineError if a number that a line asks for is not possible."""

@@ -47,9 +47,9 @@ def parts_within(
                 Part(tokens[cut : cut + limit], "" if cut else separator, text) for cut in cuts
             ]
         else:
-            halves = halve(text)
-            waiting.append((halves.right, encode(halves.right), halves.separator))
-            waiting.append((halves.left, encode(halves.left), separator))
+            left, between, right = halve(text)
+            waiting.append((right, encode(right), between))
+            waiting.append((left, encode(left), separator))
     return parts
 
 
@@ -66,16 +66,11 @@ def lacks_sentences(source: str, translation: str) -> bool:
     return are_few and 2 * len(translation.encode()) < len(source.encode())
 
 
-class Halves(NamedTuple):
-    """A text cut near its middle."""
+def halve(text: str) -> tuple[str, str, str]:
+    """Return ``text``, of at least two characters, cut at the best border near its middle.
 
-    left: str
-    separator: str  # a space or nothing, as it was between the halves
-    right: str
-
-
-def halve(text: str) -> Halves:
-    """Return ``text``, of at least two characters, cut at the best border near its middle."""
+    Between the halves is what separated them: a space or nothing.
+    """
     middle = len(text) // 2
     first, last = max(1, len(text) // 4), len(text) - max(1, len(text) // 4)
     for border in (SENTENCE_END, WHITE_SPACE):
@@ -88,10 +83,10 @@ def halve(text: str) -> Halves:
     return _halves_at(text, cut)
 
 
-def _halves_at(text: str, place: int) -> Halves:
+def _halves_at(text: str, place: int) -> tuple[str, str, str]:
     left, right = text[:place], text[place:]
     is_spaced = left[-1:].isspace() or right[:1].isspace()
-    return Halves(left.rstrip(), " " if is_spaced else "", right.lstrip())
+    return left.rstrip(), " " if is_spaced else "", right.lstrip()
 
 
 def _continues(text: str, place: int) -> bool:

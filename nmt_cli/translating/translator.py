@@ -12,7 +12,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
-from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
+from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, MOST_SAMPLES, N_BEST
 from nmt_cli.search.members import load_models
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import SearchSettings
@@ -143,7 +143,9 @@ class Translator:
         lengths = length_limits(settings, *(each.settings for each in ensemble))
         lengths = lengths._replace(target=lengths.target_within(constraints.max_length))
         limits = OutputLimits.of(settings, tokenizer, lengths, max_extra_length, well_formed_trees)
-        bounds = Bounds.of(search, n_best, settings.max_length, is_sampled=sampling is not None)
+        bounds = Bounds(n_best, search.beam_size, search.beam_size, settings.max_length)
+        if sampling is not None:
+            bounds = bounds._replace(most=MOST_SAMPLES, beam_size=None)
         outputs = WantedOutputs(
             tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )

@@ -22,7 +22,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.dispatcher import Dispatcher
-from nmt_cli.translating.workers.messages import Refused
 from nmt_cli.translating.workers.starter import Starter
 from tests.serving.conftest import REVERSING
 
@@ -245,7 +244,7 @@ def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
         def start(self, number):
             ours, theirs = Pipe()
             with theirs:
-                theirs.send(Refused("the GPU is too small", 1))
+                theirs.send(UserError("the GPU is too small"))
             started.append(number)
             return ours, 0
 

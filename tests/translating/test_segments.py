@@ -214,9 +214,9 @@ def test_the_best_sums_are_those_of_all_choices():
         ]
         sums = sorted(sum(r.score for r in each) for each in itertools.product(*rankings))[::-1]
         for most in (1, 3, 7):
-            found = best_sums(rankings, most)
-            assert [each.score for each in found] == pytest.approx(sums[:most])
-            assert all(len(each.hypotheses) == len(rankings) for each in found)
+            found = list(best_sums(rankings, most))
+            assert [sum(r.score for r in each) for each in found] == pytest.approx(sums[:most])
+            assert all(len(each) == len(rankings) for each in found)
 
 
 def test_samples_are_joined_in_the_order_drawn():

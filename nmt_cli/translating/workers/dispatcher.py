@@ -22,7 +22,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch, BatchLine
-from nmt_cli.translating.workers.messages import Answer, Ready, Refused, SlowLine
+from nmt_cli.translating.workers.messages import Answer, Ready, SlowLine
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.suspects import Suspects
 from nmt_cli.translating.workers.worker_process import (
@@ -234,11 +234,9 @@ class Dispatcher:
         self._assign()
 
     def _take(self, worker: WorkerProcess, message: Any) -> None:
-        if isinstance(message, Refused):
+        if isinstance(message, UserError):
             self._leave(worker)  # another one would refuse too
-            error = UserError(message.message)
-            error.exit_status = message.exit_status
-            self._fail(error)
+            self._fail(message)
         elif isinstance(message, Ready):
             worker.is_starting, self._failed_starts = False, 0
             self.chosen = message.chosen

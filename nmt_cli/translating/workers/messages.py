@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
@@ -57,11 +58,14 @@ class Ready(NamedTuple):
     chosen: dict[str, str]  # of its translator
 
 
-class Refused(NamedTuple):
-    """The first and last message if the model, the device or an option is wrong."""
+def refusal(error: UserError) -> UserError:
+    """Return the first and last message if the model, the device or an option is wrong.
 
-    message: str
-    exit_status: int
+    It has the message and the exit status of ``error``, whose own class may not be sent.
+    """
+    refused = UserError(str(error))
+    refused.exit_status = error.exit_status
+    return refused
 
 
 class SlowLine(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from nmt_cli.launch.python_process import environment_of_child, python_command
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.workers.messages import Loaded, Refused, WorkerModel
+from nmt_cli.translating.workers.messages import Loaded, WorkerModel
 
 MOST_STARTS = 2
 PROGRAM = """
@@ -127,10 +127,8 @@ class Starter:
     def _wait(self) -> Loaded:
         if self._loaded is None:
             answer = self._received()
-            if isinstance(answer, Refused):
-                error = UserError(answer.message)
-                error.exit_status = answer.exit_status
-                raise error
+            if isinstance(answer, UserError):
+                raise answer
             self._loaded = answer
         return self._loaded
 

@@ -36,12 +36,12 @@ from nmt_cli.translating.workers.messages import (
     AttentionOf,
     Loaded,
     Ready,
-    Refused,
     Shared,
     SlowLine,
     TextOf,
     WorkerBugError,
     WorkerModel,
+    refusal,
 )
 
 IDLE_SECONDS = 5.0  # without a line, until a worker frees its caches
@@ -60,7 +60,7 @@ def work(
             with reporting_full_memory():
                 translator = load()
         except UserError as error:
-            connection.send(Refused(str(error), error.exit_status))
+            connection.send(refusal(error))
             return
         connection.send(Ready(translator.chosen))
         lines = WorkerLines(connection, translator, is_text=not of_service)
@@ -222,7 +222,7 @@ def _serve(control: Connection) -> None:
             with reporting_full_memory():
                 loaded = Translator.load(model.path, **model.options)
         except UserError as error:
-            control.send(Refused(str(error), error.exit_status))
+            control.send(refusal(error))
             return
     control.send(Loaded(time.process_time()))
     gc.freeze()  # collecting garbage would copy the pages that workers share

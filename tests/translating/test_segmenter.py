@@ -11,9 +11,9 @@ from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.constraints import Constraints
-from nmt_cli.translating.kept_text import needs_no_model, with_marks
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
+from nmt_cli.translating.segmenter import needs_no_model, with_marks
 from nmt_cli.translating.segments import sentences, whole
 from nmt_cli.translating.wanted_output import Wanted
 from tests.fake_models import tiny_recipe, translator_of, untrained
