@@ -10,6 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
+
 from nmt_cli.files.text_files import READ_AT_ONCE, SAMPLE, encoding_of, open_text
 from nmt_cli.files.text_forms import refuse_wrong_lines, why_not_utf8
 from nmt_cli.messages.errors import UserError
@@ -54,7 +56,7 @@ def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
         number += 1
         newline = raw.endswith(b"\n")
         if not newline and len(raw) == LONGEST_LINE:
-            raise endless_line(stream, number)
+            raise _endless_line(stream, number)
         if number == 1:
             _refuse_other_encoding(stream, raw)
         byte_order_mark = number == 1 and raw.startswith(BYTE_ORDER_MARK)
@@ -69,6 +71,56 @@ def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
         yield Line(text, carriage_return, newline, replaced, byte_order_mark)
 
 
+class HeldLines:
+    """The lines of a stream, read in blocks and held as bytes until they are taken."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._has_ended = stream, False
+        self._held = bytearray()
+        self._ends = np.empty(0, dtype=np.int64)  # of the whole lines that are held
+        self.num_taken = 0  # lines
+
+    def hold(self, wanted: int) -> int:
+        """Read until ``wanted`` lines are held, or fewer long ones; return how many may be taken.
+
+        Raises UserError if a line is longer than ``LONGEST_LINE``.
+        """
+        while len(self._ends) < wanted and not self._has_ended:
+            if len(self._ends) and len(self._held) >= READ_AT_ONCE:
+                break
+            block = self._stream.read(READ_AT_ONCE)
+            self._has_ended = len(block) < READ_AT_ONCE  # a terminal reports its end only once
+            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+            begun = len(self._held) - (int(self._ends[-1]) + 1 if len(self._ends) else 0)
+            if begun + (int(ends[0]) if len(ends) else len(block)) >= LONGEST_LINE:
+                raise _endless_line(self._stream, self.num_taken + len(self._ends) + 1)
+            self._ends = np.concatenate([self._ends, ends + len(self._held)])
+            self._held += block
+            if self._has_ended and len(self._held) > (self._ends[-1] + 1 if len(self._ends) else 0):
+                self._ends = np.append(self._ends, len(self._held))  # a line without a line feed
+        return min(wanted, len(self._ends))
+
+    def first(self) -> bytes:
+        """Return the first line that is held, without its line feed; nothing if there is none."""
+        return bytes(self._held[: int(self._ends[0])]) if self.hold(1) else b""
+
+    def take(self, count: int) -> bytes:
+        """Return the first ``count`` lines that are held, without the last line feed."""
+        end = int(self._ends[count - 1])
+        with memoryview(self._held) as held:
+            lines = held[:end].tobytes()
+        del self._held[: end + 1]
+        self._ends = self._ends[count:] - (end + 1)
+        self.num_taken += count
+        return lines
+
+    def count_all(self) -> int:
+        """Read the rest of the stream; return the number of all its lines."""
+        while count := self.hold(READ_AT_ONCE):
+            self.take(count)
+        return self.num_taken
+
+
 class LineTexts:
     """The ``text`` of each line that ``read_lines`` would yield, read and decoded in blocks.
 
@@ -78,35 +130,20 @@ class LineTexts:
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._num_lines = stream, 0
-        self.num_invalid = 0
+        self._stream, self.num_invalid = stream, 0
 
     def __iter__(self) -> Iterator[str]:
         return chain.from_iterable(self._blocks())
 
     def _blocks(self) -> Iterator[list[str]]:
-        begun = bytearray()  # a line whose end is not read yet
-        more = True
-        while more:
-            block = self._stream.read(READ_AT_ONCE)
-            more = len(block) == READ_AT_ONCE  # a terminal reports its end only once
-            if not begun and not self._num_lines:
+        lines = HeldLines(self._stream)
+        while count := lines.hold(READ_AT_ONCE):  # as many as are in a block
+            is_first, block = lines.num_taken == 0, lines.take(count)
+            if is_first:
                 _refuse_other_encoding(self._stream, block)
-            ended, newline, rest = block.rpartition(b"\n")
-            if len(begun) + (block.index(b"\n") if newline else len(rest)) >= LONGEST_LINE:
-                raise endless_line(self._stream, self._num_lines + 1)
-            if newline:
-                yield self._texts(bytes(begun + ended))
-                begun.clear()
-            begun += rest
-        if begun:
-            yield self._texts(bytes(begun))
-
-    def _texts(self, block: bytes) -> list[str]:
-        texts, num_invalid = texts_in(block, is_first=self._num_lines == 0)
-        self._num_lines += len(texts)
-        self.num_invalid += num_invalid
-        return texts
+            texts, num_invalid = texts_in(block, is_first=is_first)
+            self.num_invalid += num_invalid
+            yield texts
 
 
 def texts_in(block: bytes, *, is_first: bool) -> tuple[list[str], int]:
@@ -158,7 +195,7 @@ def _decode(raw: bytes) -> tuple[str, int]:
         return text, text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
 
 
-def endless_line(stream: BinaryIO, number: int) -> UserError:
+def _endless_line(stream: BinaryIO, number: int) -> UserError:
     """Return the error for the line ``number`` of ``stream``, which reaches ``LONGEST_LINE``."""
     return UserError(
         f"line {number:,} of {_name_of(stream)} is longer than {LONGEST_LINE >> 20} MB; is this "

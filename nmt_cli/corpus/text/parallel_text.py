@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.corpus.text.rows import RowReader
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.files.lines import LONGEST_LINE, endless_line, texts_in
-from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
+from nmt_cli.files.lines import HeldLines, texts_in
+from nmt_cli.files.text_files import bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
@@ -22,7 +22,6 @@ First = TypeVar("First")
 Second = TypeVar("Second")
 
 PAIRS_IN_CHUNK = 2000
-LINE_FEED = ord("\n")
 
 
 class Texts(NamedTuple):
@@ -128,7 +127,7 @@ class ParallelText:
             refuse_pipes(path)
         with ExitStack() as stack:
             streams = [stack.enter_context(open_text(path)) for path in paths.values()]
-            held = {name: _Column(stream) for name, stream in zip(paths, streams, strict=True)}
+            held = {name: HeldLines(stream) for name, stream in zip(paths, streams, strict=True)}
             rows = None
             if self._files.rows is not None:
                 rows = RowReader.of(self._files, held["source"].first())
@@ -169,56 +168,6 @@ class ParallelText:
                     f"{paths[name]} has {counted(totals[name], 'line')} but {paths['source']} has "
                     f"{num_pairs:,}; line n of one must {relation} of {unit} n of the other."
                 )
-
-
-class _Column:
-    """The lines of one file, held as bytes until as many lines of the others are there."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._has_ended = stream, False
-        self._held = bytearray()
-        self._ends = np.empty(0, dtype=np.int64)  # of the whole lines that are held
-        self.num_taken = 0  # lines
-
-    def hold(self, wanted: int) -> int:
-        """Read until ``wanted`` lines are held, or fewer long ones; return how many may be taken.
-
-        Raises UserError if a line is longer than ``LONGEST_LINE``.
-        """
-        while len(self._ends) < wanted and not self._has_ended:
-            if len(self._ends) and len(self._held) >= READ_AT_ONCE:
-                break
-            block = self._stream.read(READ_AT_ONCE)
-            self._has_ended = len(block) < READ_AT_ONCE
-            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == LINE_FEED)
-            begun = len(self._held) - (int(self._ends[-1]) + 1 if len(self._ends) else 0)
-            if begun + (int(ends[0]) if len(ends) else len(block)) >= LONGEST_LINE:
-                raise endless_line(self._stream, self.num_taken + len(self._ends) + 1)
-            self._ends = np.concatenate([self._ends, ends + len(self._held)])
-            self._held += block
-            if self._has_ended and len(self._held) > (self._ends[-1] + 1 if len(self._ends) else 0):
-                self._ends = np.append(self._ends, len(self._held))  # a line without a line feed
-        return min(wanted, len(self._ends))
-
-    def first(self) -> bytes:
-        """Return the first line that is held, without its line feed; nothing if there is none."""
-        return bytes(self._held[: int(self._ends[0])]) if self.hold(1) else b""
-
-    def take(self, count: int) -> bytes:
-        """Return the first ``count`` lines that are held, without the last line feed."""
-        end = int(self._ends[count - 1])
-        with memoryview(self._held) as held:
-            lines = held[:end].tobytes()
-        del self._held[: end + 1]
-        self._ends = self._ends[count:] - (end + 1)
-        self.num_taken += count
-        return lines
-
-    def count_all(self) -> int:
-        """Read the rest of the file; return the number of all its lines."""
-        while count := self.hold(PAIRS_IN_CHUNK):
-            self.take(count)
-        return self.num_taken
 
 
 def in_pairs(
