@@ -1,11 +1,10 @@
 """Two text files, whose line n of one translates line n of the other; or a file of both sides."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,6 @@ from nmt_cli.files.text_files import bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
-
-First = TypeVar("First")
-Second = TypeVar("Second")
 
 PAIRS_IN_CHUNK = 2000
 
@@ -168,22 +164,6 @@ class ParallelText:
                     f"{paths[name]} has {counted(totals[name], 'line')} but {paths['source']} has "
                     f"{num_pairs:,}; line n of one must {relation} of {unit} n of the other."
                 )
-
-
-def in_pairs(
-    some: Iterable[First], others: Iterable[Second], unequal: Callable[[int, int], UserError]
-) -> Iterator[tuple[First, Second]]:
-    """Yield each item of ``some`` with the item of ``others`` at the same place.
-
-    Raises ``unequal(n, m)`` if there are n of ``some`` and another number m of ``others``.
-    """
-    end = object()
-    lefts, rights = iter(some), iter(others)
-    for number, (left, right) in enumerate(zip_longest(lefts, rights, fillvalue=end)):
-        if left is end or right is end:
-            longer = number + 1 + sum(1 for _ in chain(lefts, rights))
-            raise unequal(number, longer) if left is end else unequal(longer, number)
-        yield cast(First, left), cast(Second, right)
 
 
 def refuse_pipes(path: Path) -> None:

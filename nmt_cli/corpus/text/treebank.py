@@ -1,11 +1,11 @@
 """The sentences of treebanks: the words of each, and its tree."""
 
 from collections.abc import Iterator
-from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.corpus.text.parallel_text import in_pairs, refuse_pipes
+from nmt_cli.corpus.text.parallel_text import refuse_pipes
 from nmt_cli.files.lines import LineTexts, one_line
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
@@ -44,23 +44,33 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
     source, target = files.text_files
     for path in (source, target):
         refuse_pipes(path)
-    trees = _read_trees(target, config)
+    sentences = (
+        ParsedSentence(tuple(tree.words) if tree else (), tree)
+        for tree in _read_trees(target, config)
+    )
     if source == target or _are_same(source, target):
-        for tree in trees:
-            yield ParsedSentence(tuple(tree.words) if tree else (), tree)
+        yield from sentences
         return
+    num_lines = num_trees = 0
     with open_text(source) as stream:
-        pairs = in_pairs(LineTexts(stream), trees, partial(_unequal, files))
-        for number, (line, tree) in enumerate(pairs, 1):
+        for line, sentence in zip_longest(LineTexts(stream), sentences):
+            num_lines += line is not None
+            num_trees += sentence is not None
+            if line is None or sentence is None:
+                continue  # to count the others
             words = words_of(one_line(line))
-            num_leaves = len(tree.words) if tree else 0
-            if len(words) != num_leaves:
+            if len(words) != len(sentence.words):
                 raise UserError(
-                    f"{source}:{number}: the line has {counted(len(words), 'word')}, but "
-                    f"tree {number:,} of {target} has {num_leaves:,}; give the words of the "
-                    "tree with spaces between them, or the treebank itself as source."
+                    f"{source}:{num_lines}: the line has {counted(len(words), 'word')}, but "
+                    f"tree {num_trees:,} of {target} has {len(sentence.words):,}; give the words "
+                    "of the tree with spaces between them, or the treebank itself as source."
                 )
-            yield ParsedSentence(tuple(words), tree)
+            yield sentence._replace(words=tuple(words))
+    if num_lines != num_trees:
+        raise UserError(
+            f"{source} has {counted(num_lines, 'line')} but {target} has "
+            f"{counted(num_trees, 'tree')}; line n of one must be the words of tree n of the other."
+        )
 
 
 def _are_same(one: Path, other: Path) -> bool:
@@ -95,11 +105,3 @@ def _cleaned(tree: Tree, config: TreebankConfig) -> Tree | None:
         tree = without_functions(tree)
     # A root with several children stays, under the name TOP.
     return without_root(with_root(tree))
-
-
-def _unequal(files: ParallelFiles, num_lines: int, num_trees: int) -> UserError:
-    source, target = files.text_files
-    return UserError(
-        f"{source} has {counted(num_lines, 'line')} but {target} has "
-        f"{counted(num_trees, 'tree')}; line n of one must be the words of tree n of the other."
-    )
