@@ -58,12 +58,13 @@ def run(
     """
     recipe_file = read_recipe(recipe, overrides)
     directory = output or recipe_file.prepared
-    threads = _hashing_threads(workers)
     _refuse_foreign(directory)
     refuse_while_read(directory, "a training", "--prepared")
     with (
         claimed(directory, "--prepared"),
-        directory_appearing_whole(directory, replace=force, threads=threads) as partial,
+        directory_appearing_whole(
+            directory, replace=force, threads=workers or usable_cores()
+        ) as partial,
     ):
         partial.facts.update(_prepare(for_new_text(recipe_file.recipe), partial.path, workers))
         facts = partial.facts
@@ -108,7 +109,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     reports = [*training.reports, *measured]
     files = [*(report.paths for report in reports), *_tests_that_decide(data)]
     hashes = sha256_of_each(
-        (path for paths in files for path in paths.values()), _hashing_threads(workers)
+        (path for paths in files for path in paths.values()), workers or usable_cores()
     )
     return {
         "kind": PREPARED,
@@ -316,10 +317,6 @@ def _refuse_foreign(directory: Path) -> None:
             f"{directory} holds {foreign}, which preprocess did not write; "
             "choose another --prepared."
         )
-
-
-def _hashing_threads(workers: int | None) -> int:
-    return workers if workers is not None else usable_cores()
 
 
 def _versions(data: DataConfig) -> dict[str, str]:

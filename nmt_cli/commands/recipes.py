@@ -44,7 +44,11 @@ def list_keys(section: str | None = None) -> None:
 
     Raises RecipeError if there is no such section or key.
     """
-    chosen = [key for key in described_keys() if section is None or _is_in(key.name, section)]
+    chosen = [
+        key
+        for key in described_keys()
+        if section is None or f"{key.name}.".startswith(f"{section}.")
+    ]
     if not chosen:
         meant = keys_meant(section or "") or list(Recipe.model_fields)
         raise RecipeError(
@@ -57,10 +61,6 @@ def list_keys(section: str | None = None) -> None:
 def write_schema() -> None:
     """Write the JSON Schema of recipes to stdout."""
     sys.stdout.write(json.dumps(recipe_schema(), indent=2, ensure_ascii=False) + "\n")
-
-
-def _is_in(key: str, section: str) -> bool:
-    return f"{key}.".startswith(f"{section}.")
 
 
 def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
