@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.keys import keys_meant, section_at
 from nmt_cli.recipe.messages import dotted, shown
@@ -48,7 +49,7 @@ def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
             continue
         try:
             path = _path_in(below, key)
-        except _NoSuchEntryError as error:
+        except RecipeError as error:
             tree.findings.append(Finding(ON_COMMAND_LINE, key, str(error)))
             continue
         parsed = parse_value(text.strip())
@@ -58,19 +59,18 @@ def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
     return tree
 
 
-class _NoSuchEntryError(Exception):
-    """A key names an entry that a list does not have."""
-
-
 def _path_in(value: Any, key: str) -> KeyPath:
-    """Return the path of ``key`` in ``value``; indices of list entries become integers."""
+    """Return the path of ``key`` in ``value``; indices of list entries become integers.
+
+    Raises RecipeError if a list has no such entry.
+    """
     path: list[str | int] = []
     for text in key.split("."):
         step: str | int = text
         if isinstance(value, list):
             if not (text.isascii() and text.isdigit() and int(text) < len(value)):
                 name, entries = dotted(tuple(path)), counted(len(value), "entry", "entries")
-                raise _NoSuchEntryError(
+                raise RecipeError(
                     f"{name} has {entries}, numbered from 0, so there is no entry {text}; "
                     f"give another number, or the whole list as --set '{name}=[...]'"
                 )

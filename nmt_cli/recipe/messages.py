@@ -83,6 +83,8 @@ def shown(value: object) -> str:
     """Return a value as short, printable text."""
     if value is None:
         return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, dict):
         return "a section"
     if isinstance(value, list | tuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import CONFIG, RECIPE, RUNS
 from nmt_cli.files.folders import is_model, what_to_give
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.recipe.changes import effect_of
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_settings import ModelSettings, read_settings
@@ -38,9 +38,9 @@ class Adopted(NamedTuple):
         for path in self.also_given:
             given, decided = _at(values, path), self.decided[path]
             if given != decided:
-                text = f"must be {_written(decided)} or left out beside model.from, but is "
+                text = f"must be {shown(decided)} or left out beside model.from, but is "
                 place = place_of(path, self.tree.places)
-                findings.append(Finding(place, dotted(path), text + _written(given)))
+                findings.append(Finding(place, dotted(path), text + shown(given)))
         if findings:
             raise error_of(findings)
 
@@ -70,11 +70,11 @@ def adopt_model(tree: Tree) -> Adopted:
     try:
         settings = _read_settings(Path(folder))
         if settings.trees is not None and _at(tree.value, TREEBANK) is None:
-            raise _NoModelError(
+            raise RecipeError(
                 f"{folder} is a parser, and parsers are trained on trees; give "
                 f"{dotted(TREEBANK)}, or name another model"
             )
-    except _NoModelError as error:
+    except RecipeError as error:
         finding = Finding(place_of(FROM, tree.places), dotted(FROM), str(error))
         raise error_of([*tree.findings, finding]) from None
     decided = _decided_by(Path(folder), settings)
@@ -99,17 +99,13 @@ def adopt_model(tree: Tree) -> Adopted:
     return Adopted(tree._replace(value=value, places=places), decided, also_given)
 
 
-class _NoModelError(Exception):
-    """The folder holds no model that can be read, or none for this recipe."""
-
-
 def _is_resolved(value: Any) -> bool:
     has_tokenizer = _at(value, ("tokenizer", "model")) is not None
     return has_tokenizer and set(value["model"]) >= set(vars(Architecture()))
 
 
 def _read_settings(folder: Path) -> ModelSettings:
-    """Return the settings of the model in ``folder``. Raises _NoModelError if it has none."""
+    """Return the settings of the model in ``folder``. Raises RecipeError if it has none."""
     try:
         if is_model(folder):
             return read_settings(folder, read_manifest(folder))
@@ -118,7 +114,7 @@ def _read_settings(folder: Path) -> ModelSettings:
         problem = f"{str(error).rstrip('.')}; name another model"
     if not folder.exists():
         problem += f" A run that began from it goes on with its own recipe, {RUNS}/NAME/{RECIPE}."
-    raise _NoModelError(problem.rstrip("."))
+    raise RecipeError(problem.rstrip("."))
 
 
 def _decided_by(folder: Path, settings: ModelSettings) -> dict[KeyPath, Any]:
@@ -142,7 +138,3 @@ def _at(value: Any, path: KeyPath) -> Any:
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     return value
-
-
-def _written(value: Any) -> str:
-    return shown(str(value).lower() if isinstance(value, bool) else value)
