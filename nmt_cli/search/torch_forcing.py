@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -93,6 +94,10 @@ def _stacked(of_layers: Sequence[Tensor]) -> Array:
     return (torch.stack([*of_layers]) if of_layers else torch.empty(0)).cpu().numpy()
 
 
+def _record(weights: list[list[Tensor]], attention: Any, args: Any, options: Any) -> None:
+    weights.append(attention.weights(*args, **options))
+
+
 @contextmanager
 def _recording(
     model: Transformer, layers: Sequence[int]
@@ -109,16 +114,11 @@ def _recording(
     )
     handles = []
     for weights, (stack, name) in zip(recorded, kinds, strict=True):
-
-        def record(
-            attention: Any, args: Any, options: Any, weights: list[list[Tensor]] = weights
-        ) -> None:
-            weights.append(attention.weights(*args, **options))
-
         for number in layers:
             if number < len(stack):
                 attention: nn.Module = getattr(stack[number], name)
-                handles.append(attention.register_forward_pre_hook(record, with_kwargs=True))
+                hook = partial(_record, weights)
+                handles.append(attention.register_forward_pre_hook(hook, with_kwargs=True))
     try:
         yield recorded
     finally:
