@@ -62,8 +62,10 @@ def problems_of_pieces(pieces: Sequence[str], name: str, *, are_words: bool) -> 
 
     ``are_words`` is true for text in pieces, which white space separates.
     """
-    problems = []
-    others = pieces[len(CONTROL) :]
+    problems, others = [], list(pieces)
+    for mark in CONTROL:
+        if mark in others:
+            others.remove(mark)
     if len(set(others)) < len(others):
         problems.append(f"the {name} vocabulary holds a token twice")
     wrong = next((piece for piece in others if not piece or set(piece) & set(SEPARATORS)), None)
@@ -109,12 +111,11 @@ def vocabulary_of(
     reasons: list[str],
     *,
     needs_marks: bool,
-    are_words: bool,
 ) -> Vocabulary:
     """Return the vocabulary of ``tokens``, which are in the order of their rows.
 
     ``marks`` are those for our three; None stands for one that the model lacks. The reasons against
-    it are added to ``reasons``; ``are_words`` is true for text in pieces.
+    it are added to ``reasons``.
     """
     places: dict[str | None, int] = {token: place for place, token in enumerate(tokens)}
     if len(places) < len(tokens):
@@ -122,9 +123,7 @@ def vocabulary_of(
     missing = [mark for mark in marks if mark is not None and mark not in places]
     if missing and needs_marks:
         reasons.append(f"the {side} vocabulary has no {', '.join(missing)}")
-    found = marks_first(tokens, [places.get(mark, -1) for mark in marks])
-    reasons += problems_of_pieces(found.pieces, side, are_words=are_words)
-    return found
+    return marks_first(tokens, [places.get(mark, -1) for mark in marks])
 
 
 PEGASUS_MODEL = "spiece.model"

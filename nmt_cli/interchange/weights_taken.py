@@ -15,7 +15,13 @@ from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import refuse
 from nmt_cli.interchange.tensor_names import READING, Pair, StackNames
-from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, joiner_of, without_white_space
+from nmt_cli.interchange.vocabularies import (
+    NEVER,
+    Vocabulary,
+    joiner_of,
+    problems_of_pieces,
+    without_white_space,
+)
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_values import Architecture
 
@@ -274,6 +280,11 @@ class WeightsTaken:
         Without SentencePiece models it reads text in pieces, which are joined where they end in the
         joiner of subword-nmt.
         """
+        for side, vocabulary in vocabularies.items():
+            if side == "source" or vocabulary != vocabularies.get("source"):
+                self.tensors.reasons += problems_of_pieces(
+                    vocabulary.pieces, side, are_words=sentencepiece is None
+                )
         self.tensors.refuse_wrong()
         self._leave_out_zeros()
         source, target = vocabularies["source"].pieces, vocabularies["target"].pieces

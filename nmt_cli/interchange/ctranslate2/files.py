@@ -23,7 +23,6 @@ from nmt_cli.interchange.vocabularies import (
     SENTENCEPIECE_FILES,
     Vocabulary,
     list_of_texts,
-    problems_of_pieces,
     vocabulary_of,
 )
 from nmt_cli.interchange.weights_taken import TensorsTaken
@@ -240,8 +239,6 @@ def read_vocabularies(
             names = {unk: CONTROL[0], end: CONTROL[2]}
             pieces = [names.get(token, token) for token in tokens]
             found[side] = Vocabulary(pieces, list(range(len(tokens))))
-            others = [token for token in tokens if token not in names]
-            reasons += problems_of_pieces([*CONTROL, *others], side, are_words=are_words)
             continue
         found[side] = vocabulary_of(
             tokens,
@@ -249,6 +246,5 @@ def read_vocabularies(
             side,
             reasons,
             needs_marks=side == "target" or shared is not None,
-            are_words=are_words,
         )
     return found

@@ -25,7 +25,6 @@ from nmt_cli.interchange.pickled_tensors import (
 from nmt_cli.interchange.vocabularies import (
     Vocabulary,
     marks_first,
-    problems_of_pieces,
     unreachable,
 )
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -104,13 +103,9 @@ def read_vocabularies(
     checkpoint: Path,
     files: TextFiles,
     languages: tuple[str | None, str | None],
-    reasons: list[str],
-    *,
-    are_words: bool,
 ) -> dict[Side, Vocabulary]:
     """Return the vocabularies, from ``files`` or from the folder of ``checkpoint``.
 
-    The reasons against them are added to ``reasons``; ``are_words`` is true for text in pieces.
     Raises UserError if a file is not found or cannot be read, DamagedError if one is damaged.
     """
     of_target = files.target_vocabulary or files.source_vocabulary
@@ -120,7 +115,6 @@ def read_vocabularies(
     ):
         path = named if named is not None else _beside(checkpoint, side, language)
         found[side] = marks_first(_read_symbols(path), [MARKS.index(mark) for mark in CONTROL])
-        reasons += problems_of_pieces(found[side].pieces, side, are_words=are_words)
     return found
 
 

@@ -123,9 +123,7 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     source, target = (
         code if isinstance(code, str) and LANGUAGE.fullmatch(code) else None for code in languages
     )
-    vocabularies = read_vocabularies(
-        checkpoint.path, files, (source, target), tensors.reasons, are_words=models is None
-    )
+    vocabularies = read_vocabularies(checkpoint.path, files, (source, target))
     is_shared, is_learned = bool(theirs.get("share_all_embeddings")), theirs.get(LEARNED[0])
     order = None if is_learned else order_from_sines_first(ours["d_model"])
     taken = WeightsTaken(tensors, ours, order)

@@ -18,7 +18,6 @@ from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
 from nmt_cli.interchange.vocabularies import (
     Vocabulary,
     marks_first,
-    problems_of_pieces,
     read_models,
     rename,
 )
@@ -63,7 +62,6 @@ def read_vocabularies(
         elif models is None:
             unknown, end = pieces.index(UNKNOWN), pieces.index(END)
             found[side] = marks_first(pieces, [unknown, -1, end])  # a piece <s> is not our mark
-            reasons += problems_of_pieces(found[side].pieces, side, are_words=True)
         else:
             found[side] = Vocabulary(pieces, list(range(size)))
     return found, models

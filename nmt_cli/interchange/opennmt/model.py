@@ -80,7 +80,7 @@ def make_model(
     options, positions, is_shared, is_tied, has_bias, shift = configuration
     tensors = TensorsTaken(found)
     tensors.reasons += _uneven_biases(found)
-    vocabularies = _read_vocabularies(tokens, tensors.reasons, are_words=models is None)
+    vocabularies = _read_vocabularies(tokens, tensors.reasons)
     options["decoder_start"] = "eos" if tokens.start == tokens.end else "bos"
     order = None
     if positions == CONCATENATED and options["d_model"] % 2 == 0:
@@ -104,21 +104,15 @@ def make_model(
     return taken.model(vocabularies, models)
 
 
-def _read_vocabularies(
-    tokens: Tokens, reasons: list[str], *, are_words: bool
-) -> dict[Side, Vocabulary]:
+def _read_vocabularies(tokens: Tokens, reasons: list[str]) -> dict[Side, Vocabulary]:
     """Return the vocabularies; the reasons against them are added to ``reasons``."""
     start = tokens.other_start if tokens.start == tokens.end else tokens.start
     marks = (tokens.unknown, start, tokens.end)
     is_shared = tokens.source == tokens.target
-    of_source = vocabulary_of(
-        tokens.source, marks, "source", reasons, needs_marks=is_shared, are_words=are_words
-    )
+    of_source = vocabulary_of(tokens.source, marks, "source", reasons, needs_marks=is_shared)
     if is_shared:
         return {"source": of_source, "target": of_source}
-    of_target = vocabulary_of(
-        tokens.target, marks, "target", reasons, needs_marks=True, are_words=are_words
-    )
+    of_target = vocabulary_of(tokens.target, marks, "target", reasons, needs_marks=True)
     return {"source": of_source, "target": of_target}
 
 
