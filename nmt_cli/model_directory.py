@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from nmt_cli.checkpoints import Checkpoint, average_command, best_checkpoint, list_checkpoints
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.costs.parameters import parameter_shapes
-from nmt_cli.files.atomic_files import Partial, read_manifest
+from nmt_cli.files.atomic_files import Partial, read_manifest, verify
 from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINTS,
@@ -29,6 +29,7 @@ from nmt_cli.files.file_names import (
     MANIFEST,
     RECIPE,
     TOKENIZER_FILES,
+    TRAINING_STATE,
     WEIGHTS,
 )
 from nmt_cli.files.folders import (
@@ -36,7 +37,6 @@ from nmt_cli.files.folders import (
     is_model,
     is_of_others,
     is_run,
-    verify_model,
     what_to_give,
 )
 from nmt_cli.files.formats import INT8
@@ -189,11 +189,11 @@ def open_model(path: Path, use: Callable[[Model], Used]) -> Used:
 
 
 def verified(directory: Path) -> Model:
-    """Return the model in ``directory`` after checking its files, except a state of its training.
+    """Return the model in ``directory`` after checking its files.
 
-    Raises DamagedError if one is missing or damaged, or if they do not fit together.
+    The state of its training, which only resuming needs, is not read and may be missing. Raises DamagedError if one is missing or damaged, or if they do not fit together.
     """
-    model = Model(directory, verify_model(directory))
+    model = Model(directory, verify(directory, unneeded=TRAINING_STATE))
     described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG
     for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
         if not any(name in model.manifest["files"] for name in names):

@@ -110,7 +110,7 @@ def test_a_run_means_its_average_else_its_best_else_its_last(toy, run_dir):
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(checkpoints, "read_manifest"), (model_directory, "verify_model")]
+    ("where", "name"), [(checkpoints, "read_manifest"), (model_directory, "verify")]
 )
 def test_a_checkpoint_that_a_training_removes_meanwhile_is_not_damaged(
     run_dir, monkeypatch, capsys, where, name
@@ -118,10 +118,10 @@ def test_a_checkpoint_that_a_training_removes_meanwhile_is_not_damaged(
     """The best one is removed right before it is read: then another one is the best."""
     best, original = find_model(run_dir).path, getattr(where, name)
 
-    def after_removal(path):
+    def after_removal(path, **options):
         if path == best:
             shutil.rmtree(best, ignore_errors=True)
-        return original(path)
+        return original(path, **options)
 
     monkeypatch.setattr(where, name, after_removal)
     assert load_model(run_dir).path.name == "step-00000003"

@@ -5,10 +5,10 @@ Functions that read manifests raise NewerFormatError if a newer version of nmt-c
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from nmt_cli.files.atomic_files import read_manifest, refuse_directory, verify
-from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS, TRAINING_STATE
+from nmt_cli.files.atomic_files import read_manifest, refuse_directory
+from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
 from nmt_cli.files.formats import NewerFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import as_argument, command, missing_hint, unused_name
@@ -66,15 +66,6 @@ def may_become(folder: Path, kind: str) -> bool:
     """Return whether ``folder`` is missing, empty or of ``kind``, so that no other file is lost."""
     is_empty = folder.is_dir() and not any(folder.iterdir())
     return is_empty or not folder.exists() or kind_of(folder) == kind
-
-
-def verify_model(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a model after checking its files, except the state of its training.
-
-    That is only needed to resume, and may be missing. Raises DamagedError if another file is
-    missing or damaged, NewerFormatError if a newer version wrote them.
-    """
-    return verify(folder, unneeded=TRAINING_STATE)
 
 
 def is_run(folder: Path) -> bool:
