@@ -191,7 +191,8 @@ def open_model(path: Path, use: Callable[[Model], Used]) -> Used:
 def verified(directory: Path) -> Model:
     """Return the model in ``directory`` after checking its files.
 
-    The state of its training, which only resuming needs, is not read and may be missing. Raises DamagedError if one is missing or damaged, or if they do not fit together.
+    The state of its training, which only resuming needs, is not read and may be missing. Raises
+    DamagedError if another file is missing or damaged, or if they do not fit together.
     """
     model = Model(directory, verify(directory, unneeded=TRAINING_STATE))
     described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG

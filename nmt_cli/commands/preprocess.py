@@ -13,7 +13,7 @@ from typing import Any
 from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
 from nmt_cli.commands.lines.recipe_texts import on_languages, on_scripts, wrong_texts
-from nmt_cli.corpus.changed_text import tokenizer_of_model, validation_facts
+from nmt_cli.corpus.changed_text import validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder
 from nmt_cli.corpus.prepared import foreign_file, validation_text
@@ -24,7 +24,12 @@ from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import piece_of_word
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids, train_tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import (
+    Tokenizer,
+    load_tokenizer,
+    tag_ids,
+    train_tokenizer,
+)
 from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
 from nmt_cli.files.file_names import MANIFEST, RECIPE, validation_part
 from nmt_cli.files.folders import PREPARED
@@ -34,8 +39,10 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
+from nmt_cli.model_directory import open_model
 from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe, for_new_text
@@ -246,7 +253,8 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
     config, num_pairs = recipe.tokenizer, training.num_text_pairs
     if recipe.origin is not None:
         logs.info(f"Using the tokenizer of {recipe.origin}.")
-        return tokenizer_of_model(recipe.origin, recipe)
+        text = text_settings(config, recipe.data)
+        return open_model(recipe.origin, lambda model: load_tokenizer(model.path, text))
     if config.model is not None:
         logs.info(f"Using the tokenizer {config.model}.")
     elif config.type == "sentencepiece":

@@ -4,31 +4,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
-from nmt_cli.files.atomic_files import sha256, verify
+from nmt_cli.files.atomic_files import sha256
 from nmt_cli.files.file_names import (
     FURTHER_TOKENIZER_FILES,
     MANIFEST,
     SENTENCEPIECE_MODEL,
     TOKENIZER_FILES,
-    TRAINING_STATE,
     validation_part,
 )
-from nmt_cli.files.folders import is_model, what_to_give
-from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.model_settings import text_settings
-from nmt_cli.recipe.schema import Recipe
-
-
-def tokenizer_of_model(folder: Path, recipe: Recipe) -> Tokenizer:
-    """Return the tokenizer of the model in ``folder``, from which ``recipe`` takes it.
-
-    Raises UserError if there is no model, DamagedError if a file of it is damaged.
-    """
-    if not is_model(folder):
-        raise UserError(what_to_give(folder, "model"))
-    verify(folder, unneeded=TRAINING_STATE)
-    return load_tokenizer(folder, text_settings(recipe.tokenizer, recipe.data))
 
 
 def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[Path]:
