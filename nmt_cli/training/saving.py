@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
@@ -129,7 +128,7 @@ class Saver:
         new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
         if new == self._state.saved:
             return 0.0
-        write = partial(_timed, self._writer(kind), time.monotonic())
+        write = self._writer(kind)
         if self._thread is None:
             self._writing = _Writing(new, forgiving, lambda: True, write)
         else:
@@ -137,17 +136,21 @@ class Saver:
             self._writing = _Writing(new, forgiving, future.done, future.result)
         return self.finish(wait=self._thread is None or not forgiving)
 
-    def _writer(self, kind: CheckpointKind) -> Callable[[], None]:
-        """Return what writes this step, also when the state has changed if a thread calls it."""
+    def _writer(self, kind: CheckpointKind) -> Callable[[], float]:
+        """Return what writes this step and returns the seconds since this call.
+
+        A thread may call it when the state has changed.
+        """
         if not self._ranks.is_main:
-            return lambda: None
-        training, facts = self._training, self._facts(kind)
+            return lambda: 0.0
+        started, training, facts = time.monotonic(), self._training, self._facts(kind)
         contents = Contents.of(self._state, are_copied=self._thread is not None)
 
-        def write() -> None:
+        def write() -> float:
             step, recipe, corpus = contents.progress.step, training.recipe, training.corpus
             save_checkpoint(self._run_dir, contents, recipe, corpus.tokenizer, facts, corpus.labels)
             prune(self._run_dir, recipe.checkpoints.keep_for_average, step)
+            return time.monotonic() - started
 
         return write
 
@@ -247,12 +250,6 @@ class Saver:
 def writes_in_thread(machine: Machine) -> bool:
     """Return whether a thread writes checkpoints while training goes on."""
     return machine.device.type == "cuda"
-
-
-def _timed(write: Callable[[], None], started: float) -> float:
-    """Call ``write``; return the seconds since the monotonic time ``started``."""
-    write()
-    return time.monotonic() - started
 
 
 def refuse_different_weights(training: Training) -> None:

@@ -21,7 +21,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
 from nmt_cli.runs.metrics_log import MetricsLog
 from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, ready_ahead
-from nmt_cli.training.gradient import Gradient, GradientFigures
+from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
 from nmt_cli.training.training import Training
@@ -88,7 +88,6 @@ class Trainer:
                 for report in reports:
                     stop.note_seconds("step", report.seconds)
                     self._longest_step = max(self._longest_step, report.seconds)
-                    self._record(report.as_record())
                     bar.advance(1, report.as_notes())
                 self._validate_and_save_if_due(stop)
                 self._leave_if_asked(stop)
@@ -113,7 +112,9 @@ class Trainer:
 
         first = self.state.progress.batch_index
         change = changes_of(training.recipe, corpus, training.glossaries)
-        return load_batches(training.plan, training.texts, first, change, prepare, own)
+        links = corpus.links if objective.guidance is not None else None
+        texts = [corpus.source, corpus.target, *([links] if links is not None else [])]
+        return load_batches(training.plan, texts, first, change, prepare, own)
 
     def _step(self, batches: Iterator[Batch], *, reads_late: bool) -> list[StepReport]:
         """Take a step with the next batch; return the reports of the steps that were read.
@@ -146,7 +147,7 @@ class Trainer:
         return reports
 
     def _read_launched(self) -> list[StepReport] | None:
-        """Wait for the step that was launched, if there is one; return its report.
+        """Wait for the step that was launched, if there is one; record and return its report.
 
         If its gradient was not finite, it is no longer counted as done, and there is no report. The
         result is None if the memory of a rank was full: then no rank has updated its weights, and
@@ -163,7 +164,7 @@ class Trainer:
         return GRACE_SECONDS + 2 * self._longest_step
 
     def _read(self, timeout: Callable[[], float]) -> list[StepReport] | None:
-        """Do what ``_read_launched`` does. Raises PeerLostError after ``timeout()`` seconds."""
+        """Read the step that was launched. Raises PeerLostError after ``timeout()`` seconds."""
         if self._launched is None:
             return []
         step, self._launched = self._launched, None
@@ -182,11 +183,21 @@ class Trainer:
             return []
         if state.average is not None:
             state.average.update(state.model, state.progress.step)
-        self._last_update = mark_of_work(self.training.machine.device)
-        started = max(step.started, self._last_read)
-        self._last_read = time.monotonic()
-        wait = step.data_wait_seconds
-        return [self._report(batch, figures, step.learning_rate, started, wait)]
+        training, now = self.training, time.monotonic()
+        self._last_update = mark_of_work(training.machine.device)
+        seconds, self._last_read = now - max(step.started, self._last_read), now
+        report = StepReport(
+            state.progress.step,
+            batch,
+            figures,
+            step.learning_rate,
+            seconds,
+            step.data_wait_seconds,
+            flop_utilization(batch, seconds, training.objective),
+            state.progress.stage + 1 if training.recipe.data.stages else None,
+        )
+        self._record(report.as_record())
+        return [report]
 
     def _take_back(self, step: LaunchedStep) -> None:
         """Count a step that was launched as not done; it has changed no weight."""
@@ -208,13 +219,13 @@ class Trainer:
             except PeerLostError:
                 use_new_stream(self.training.machine.device, self._last_update)
                 with suppress(PeerLostError):
-                    self._record_rest(self._read(self._grace))
+                    self._read(self._grace)
                     use_new_stream(self.training.machine.device, self._last_update)
                 raise
 
     def _gradient(self, batch: Batch, *, reads_late: bool) -> Gradient:
         training, ranks = self.training, self.training.machine.ranks
-        objective = training.next_objective
+        objective = training.objective.after(self.state.progress.step)
         compute = objective.launched if reads_late else objective.gradient
         where = f"in {batch}, even with one sentence pair at a time"
         with self._saving_before_failure(where):
@@ -223,7 +234,7 @@ class Trainer:
                     batch, training.cut, compute, training.corpus.longest, ranks.size
                 )
             except FullMemoryError:
-                self._read_rest()  # so that it can be saved
+                self._read_launched()  # so that it can be saved
                 raise
         return gradient
 
@@ -237,22 +248,6 @@ class Trainer:
         progress.batch_index = batch.number + 1
         progress.target_tokens += gradient.num_tokens
         return rate
-
-    def _report(
-        self, batch: Batch, figures: GradientFigures, rate: float, started: float, waited: float
-    ) -> StepReport:
-        seconds = time.monotonic() - started
-        utilization = flop_utilization(batch, seconds, self.training.objective)
-        step, stage = self.state.progress.step, self.training.stage_number
-        return StepReport(step, batch, figures, rate, seconds, waited, utilization, stage)
-
-    def _read_rest(self) -> None:
-        """Wait for the step that was launched, if there is one, and record it."""
-        self._record_rest(self._read_launched())
-
-    def _record_rest(self, reports: list[StepReport] | None) -> None:
-        for report in reports or []:
-            self._record(report.as_record())
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the recipe asks for at this step; the last step is always measured and saved."""
@@ -325,7 +320,7 @@ class Trainer:
         with self._saving_before_failure("while the ranks agreed on stopping"):
             stop.agree(self.training.machine.ranks.sum(stop.flags()))
         if stop.agreed:
-            self._read_rest()
+            self._read_launched()
             if not self.training.is_complete():
                 self._leave(stop.why)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import BinarizedText, leave_memory
+from nmt_cli.corpus.binarized import leave_memory
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.glossary import Glossary
@@ -52,22 +52,6 @@ class Training:
     def machine(self) -> Machine:
         """The device of this rank, and the ranks that train together."""
         return self.objective.machine
-
-    @property
-    def next_objective(self) -> Objective:
-        """The objective of the next step."""
-        return self.objective.after(self.state.progress.step)
-
-    @property
-    def texts(self) -> list[BinarizedText]:
-        """Source and target, and the links of their words if a head learns them."""
-        links = None if self.objective.guidance is None else self.corpus.links
-        return [self.corpus.source, self.corpus.target, *([links] if links is not None else [])]
-
-    @property
-    def stage_number(self) -> int | None:
-        """The number of the present stage of data.stages, from 1; None if there are no stages."""
-        return self.state.progress.stage + 1 if self.recipe.data.stages else None
 
     def is_validation_due(self) -> bool:
         """Return whether the model of this step has to be measured, and was not yet."""

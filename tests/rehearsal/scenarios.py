@@ -208,7 +208,7 @@ def train(
         training.state.optimizer.make_moments()
         stepping = Trainer(training)
         stepping._step(stepping._batches(), reads_late=True)
-        stepping._read_rest()
+        stepping._read_launched()
         return {}
     Trainer(training).train(StopRequest())
     if resumes:
