@@ -34,7 +34,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, counted
 from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import TrainingState
 from nmt_cli.training.gradient import Objective
@@ -92,62 +91,33 @@ def choose_cut(
 ) -> BatchCut:
     """Return the cut for one rank: at most ``max_tokens``, or if None an estimate of what fits.
 
-    The estimate is never below the ``longest`` sentence; a warning is logged if that may not fit.
+    The processes of a machine share the memory of its CPUs; on GPUs each has one of its own. The
+    estimate is never below the ``longest`` sentence; a warning is logged if that may not fit.
     """
+    num_ranks = machine.ranks.size
     if max_tokens is not None:
-        return BatchCut(max_tokens, machine.ranks.size, limited_by="option")
+        return BatchCut(max_tokens, num_ranks, limited_by="option")
     processes = worker.local_size if worker is not None else 1
-    fitting = default_max_tokens(
-        recipe.model, vocabulary_size, machine.device, recipe.training.tokens_per_step, processes
-    )
-    if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
-        _warn_of_little_memory(recipe, vocabulary_size, fitting, longest, processes)
-    return BatchCut(max(fitting, longest), machine.ranks.size)
-
-
-def default_max_tokens(
-    config: ModelShape,
-    vocabulary_size: int,
-    device: torch.device,
-    tokens_per_step: int,
-    processes: int = 1,
-) -> int:
-    """Return the tokens of either side that one micro-batch may have on ``device``.
-
-    On a CPU, ``processes`` share the memory; on GPUs, each process has one of its own. Returns 0 if
-    not even the weights and what belongs to them fit.
-    """
-    state = training_state_bytes(config, vocabulary_size)
-    if device.type == "cuda":
-        left = int(torch.cuda.mem_get_info(device)[0] * SHARE_OF_GPU_MEMORY) - state
-        limit = tokens_per_step
+    # Muon has fewer moments than Adam, but needs memory for the updates of a step.
+    state = 4 * BYTES_OF_FP32 * count_parameters(recipe.model, vocabulary_size).total
+    limit = recipe.training.tokens_per_step
+    if machine.device.type == "cuda":
+        left = int(torch.cuda.mem_get_info(machine.device)[0] * SHARE_OF_GPU_MEMORY) - state
     else:
         left = int((allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
-        limit = MAX_TOKENS_ON_CPU
-    fitting = left // activation_bytes_per_token(config, MAX_KEYS)
-    return max(0, min(limit, tokens_per_step, fitting))
-
-
-def training_state_bytes(config: ModelShape, vocabulary_size: int) -> int:
-    """Return the bytes of the weights, their gradient and Adam's two moments in each process.
-
-    Muon has fewer moments, but needs memory for the updates of a step.
-    """
-    return 4 * BYTES_OF_FP32 * count_parameters(config, vocabulary_size).total
-
-
-def _warn_of_little_memory(
-    recipe: Recipe, vocabulary_size: int, fitting: int, longest: int, processes: int
-) -> None:
-    state = training_state_bytes(recipe.model, vocabulary_size) / GIBIBYTE
-    share = f", shared by {processes} processes" if processes > 1 else ""
-    fewer = ", fewer --devices" if processes > 1 else ""
-    logs.warning(
-        f"{allowed_memory() / GIBIBYTE:.1f} GiB of memory are allowed{share}. Weights, gradient "
-        f"and Adam's moments take {state:.1f} GiB of each, which leaves room for micro-batches of "
-        f"about {counted(fitting, 'token')} a side; {longest:,} are used, the longest sentence. If "
-        f"the system ends training, choose a smaller model{fewer} or a lower data.max_length."
-    )
+        limit = min(limit, MAX_TOKENS_ON_CPU)
+    fitting = max(0, min(limit, left // activation_bytes_per_token(recipe.model, MAX_KEYS)))
+    if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
+        share = f", shared by {processes} processes" if processes > 1 else ""
+        fewer = ", fewer --devices" if processes > 1 else ""
+        logs.warning(
+            f"{allowed_memory() / GIBIBYTE:.1f} GiB of memory are allowed{share}. Weights, "
+            f"gradient and Adam's moments take {state / GIBIBYTE:.1f} GiB of each, which leaves "
+            f"room for micro-batches of about {counted(fitting, 'token')} a side; {longest:,} are "
+            "used, the longest sentence. If the system ends training, choose a smaller "
+            f"model{fewer} or a lower data.max_length."
+        )
+    return BatchCut(max(fitting, longest), num_ranks)
 
 
 def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> BatchCut:

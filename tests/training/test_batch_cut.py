@@ -19,7 +19,6 @@ from nmt_cli.training.batch_cut import (
     BatchCut,
     choose_cut,
     cut_as_before,
-    default_max_tokens,
     report_other_limit,
 )
 from tests.forked_ranks import run_ranks
@@ -125,30 +124,34 @@ def test_the_longest_sentence_always_fits_a_micro_batch(
         assert ("fewer --devices" in stderr) == (processes > 1)
 
 
+def cut_of_base(tokens_per_step=25_000, processes=1):
+    recipe = changed(read_recipe("base").recipe, training={"tokens_per_step": tokens_per_step})
+    worker = Worker(0, processes, 0, processes, "launch", 0, None)
+    return choose_cut(recipe, 37_000, 1, CPU, worker, None).max_tokens
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_cpu_limit_fits_a_third_of_what_the_weights_leave(monkeypatch, processes):
-    config = ModelConfig()
     parameters = 4 * 4 * 63_100_000
     for gibibytes in (4, 6, 16):
         monkeypatch.setattr(batch_cut, "allowed_memory", lambda size=gibibytes: size << 30)
-        max_tokens = default_max_tokens(config, 37_000, CPU.device, 25_000, processes)
-        activations = max_tokens * activation_bytes_per_token(config, MAX_KEYS)
+        max_tokens = cut_of_base(processes=processes)
+        activations = max_tokens * activation_bytes_per_token(ModelConfig(), MAX_KEYS)
         left = (gibibytes << 30) / processes - parameters
         assert activations <= 1.01 * left / 3
         assert activations > 0.95 * left / 3 or max_tokens == batch_cut.MAX_TOKENS_ON_CPU
 
 
-def test_nothing_fits_where_the_weights_do_not(monkeypatch):
+def test_nothing_fits_where_the_weights_do_not(monkeypatch, capsys):
     monkeypatch.setattr(batch_cut, "allowed_memory", lambda: 1 << 29)
-    assert default_max_tokens(ModelConfig(), 37_000, CPU.device, 25_000) == 0
+    assert cut_of_base() == 1
+    assert "room for micro-batches of about 0 tokens a side; 1 are" in capsys.readouterr().err
 
 
 def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
     monkeypatch.setattr(batch_cut, "allowed_memory", lambda: 1 << 40)
-    assert (
-        default_max_tokens(ModelConfig(), 37_000, CPU.device, 25_000) == batch_cut.MAX_TOKENS_ON_CPU
-    )
-    assert default_max_tokens(ModelConfig(), 37_000, CPU.device, 700) == 700
+    assert cut_of_base() == batch_cut.MAX_TOKENS_ON_CPU
+    assert cut_of_base(tokens_per_step=700) == 700
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2])
