@@ -167,3 +167,9 @@ def test_lines_are_prepared_searched_and_answered_without_torch():
     imports += "".join(f"; import nmt_cli.search.rules.{name}" for name in rules)
     code = f"import sys; {imports}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_command_whose_workers_translate_needs_no_numpy():
+    """Each such process would take 20 MB more."""
+    code = "import nmt_cli.commands.translate, sys; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

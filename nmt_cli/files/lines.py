@@ -10,8 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-import numpy as np
-
 from nmt_cli.files.text_files import READ_AT_ONCE, SAMPLE, encoding_of, open_text
 from nmt_cli.files.text_forms import refuse_wrong_lines, why_not_utf8
 from nmt_cli.messages.errors import UserError
@@ -76,8 +74,9 @@ class HeldLines:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._has_ended = stream, False
-        self._held = bytearray()
-        self._ends = np.empty(0, dtype=np.int64)  # of the whole lines that are held
+        self._lines: list[bytes] = []  # whole ones
+        self._begun = bytearray()  # a line whose end is not read yet
+        self._num_bytes = 0  # of all these
         self.num_taken = 0  # lines
 
     def hold(self, wanted: int) -> int:
@@ -85,32 +84,32 @@ class HeldLines:
 
         Raises UserError if a line is longer than ``LONGEST_LINE``.
         """
-        while len(self._ends) < wanted and not self._has_ended:
-            if len(self._ends) and len(self._held) >= READ_AT_ONCE:
+        while len(self._lines) < wanted and not self._has_ended:
+            if self._lines and self._num_bytes >= READ_AT_ONCE:
                 break
             block = self._stream.read(READ_AT_ONCE)
             self._has_ended = len(block) < READ_AT_ONCE  # a terminal reports its end only once
-            ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
-            begun = len(self._held) - (int(self._ends[-1]) + 1 if len(self._ends) else 0)
-            if begun + (int(ends[0]) if len(ends) else len(block)) >= LONGEST_LINE:
-                raise _endless_line(self._stream, self.num_taken + len(self._ends) + 1)
-            self._ends = np.concatenate([self._ends, ends + len(self._held)])
-            self._held += block
-            if self._has_ended and len(self._held) > (self._ends[-1] + 1 if len(self._ends) else 0):
-                self._ends = np.append(self._ends, len(self._held))  # a line without a line feed
-        return min(wanted, len(self._ends))
+            self._num_bytes += len(block)
+            first, *others = block.split(b"\n")
+            if len(self._begun) + len(first) >= LONGEST_LINE:
+                raise _endless_line(self._stream, self.num_taken + len(self._lines) + 1)
+            self._begun += first
+            if others:
+                self._lines += [bytes(self._begun), *others[:-1]]
+                self._begun = bytearray(others[-1])
+            if self._has_ended and self._begun:
+                self._lines.append(bytes(self._begun))
+        return min(wanted, len(self._lines))
 
     def first(self) -> bytes:
         """Return the first line that is held, without its line feed; nothing if there is none."""
-        return bytes(self._held[: int(self._ends[0])]) if self.hold(1) else b""
+        return self._lines[0] if self.hold(1) else b""
 
     def take(self, count: int) -> bytes:
         """Return the first ``count`` lines that are held, without the last line feed."""
-        end = int(self._ends[count - 1])
-        with memoryview(self._held) as held:
-            lines = held[:end].tobytes()
-        del self._held[: end + 1]
-        self._ends = self._ends[count:] - (end + 1)
+        lines = b"\n".join(self._lines[:count])
+        del self._lines[:count]
+        self._num_bytes -= len(lines) + 1
         self.num_taken += count
         return lines
 
