@@ -7,6 +7,7 @@ import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array, Kernels, fields
 from nmt_cli.search.beams import ARRAYS, Beams
+from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Candidates
 from nmt_cli.search.sentences import Found, SearchSettings
 
@@ -54,21 +55,28 @@ class CompiledBeams(Beams):
         assert scores.shape[1] >= self.settings.beam_size, candidates
         return self._replace(arrays, given, ends[:num_ends])
 
-    def advance_by(self, logits: Array) -> list[Found] | None:
-        """Continue the hypotheses of all busy slots by the ``logits`` [R, V] of their next tokens.
+    def advance_by(self, logits: CompiledLogits) -> list[Found] | None:
+        """Continue the hypotheses of all busy slots by the ``logits`` of their next tokens.
 
-        Applies ``NeverStart`` and ``LongestOutput`` to ``logits`` in place, then takes the best
-        candidates. Returns the sentences that are done now; or None, and changes nothing, if some
-        logits are not numbers, or if R is not K for each busy slot.
+        Applies ``NeverStart`` and ``LongestOutput``, in place if all logits are in memory, then
+        takes the best candidates. Returns the sentences that are done now; or None, and replaces
+        no hypothesis, if some logits are not numbers.
         """
         self._make_room()
         eos, bos = self.settings.eos_id, self.settings.bos_id
-        num_ends = self._functions.find_candidates(
-            *(ctypes.addressof(self._pointers), *logits.shape, -1 if bos == eos else bos),
-            *(logits, *self._addresses_of_results),
-        )
-        if num_ends < 0:
-            return None
+        busy, beam_size = np.flatnonzero(self.is_busy), self.settings.beam_size
+        self._chosen[0][: len(busy)] = busy
+        self._candidates.B = len(busy)
+        both = ctypes.addressof(self._pointers), ctypes.addressof(self._candidates)
+        done = 0
+        for part in logits.parts(beam_size):
+            number = len(part) // beam_size
+            given = done, number, part.shape[1], -1 if bos == eos else bos
+            if self._functions.find_candidates(*both, *given, part, self._address_of_scratch) < 0:
+                return None
+            done += number
+        assert done == len(busy), done
+        num_ends = self._functions.find_ends(*both, _address(self._ends))
         return self._replace(self._chosen, self._candidates, self._ends[:num_ends])
 
     def _replace(
@@ -113,14 +121,10 @@ class CompiledBeams(Beams):
             *(np.empty(shape, np.int64) for _ in range(2)),
         ]
         self._candidates = _Candidates(*map(_address, self._chosen), *shape)
-        self._normalizers_and_scores = np.empty((2, num_slots + 1, beam_size), np.float32)
+        self._scratch_of_candidates = np.empty((2, num_slots + 1, beam_size), np.float32)
         self._ends = np.empty(num_slots * 2 * beam_size, np.int64)
         self._done = np.empty(num_slots, np.int64)
-        self._addresses_of_results = (
-            _address(self._normalizers_and_scores),
-            ctypes.addressof(self._candidates),
-            _address(self._ends),
-        )
+        self._address_of_scratch = _address(self._scratch_of_candidates)
         self._address_of_done = _address(self._done)
 
 

@@ -6,11 +6,13 @@ Legend: R rows, V vocabulary, S slots, K hypotheses of each, C candidates, N tok
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sampling import Sampling
 
@@ -28,13 +30,34 @@ class _Sampling(ctypes.Structure):
 class CompiledLogits:
     """The ``Logits`` of a model that the library computes."""
 
-    def __init__(self, values: Array, kernels: Kernels, normalizers: Array | None = None) -> None:
-        """``values`` [R, V] are logits in fp32 in the order of C, and are overwritten.
+    def __init__(
+        self,
+        rows: Array,
+        kernels: Kernels,
+        normalizers: Array | None = None,
+        layers: CompiledLayers | None = None,
+    ) -> None:
+        """``rows`` [R, V] are logits in fp32 in the order of C, and are overwritten.
 
-        ``normalizers`` [R] are given if they are known.
+        With ``layers`` they are rows [R, D] after the decoder, whose logits are computed when they
+        are asked for. ``normalizers`` [R] are given if they are known.
         """
-        self.values, self.kernels = values, kernels
-        self._normalizers = normalizers
+        self._rows, self.kernels = rows, kernels
+        self._normalizers, self._layers = normalizers, layers
+
+    @cached_property
+    def values(self) -> Array:
+        """All logits [R, V]."""
+        return self._rows if self._layers is None else self._layers.logits(self._rows)
+
+    def parts(self, beam_size: int) -> Iterator[Array]:
+        """Yield the logits of some slots after the others, each in the memory of those before."""
+        if self._layers is None:
+            yield self.values
+            return
+        size = max(1, self._layers.rows_at_once // beam_size) * beam_size
+        for first in range(0, len(self._rows), size):
+            yield self._layers.logits(self._rows[first : first + size])
 
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.hardware.memory import return_freed_memory
 from nmt_cli.model.compiled.kernels import Array, fields
 from nmt_cli.model.compiled.layers import CompiledLayers, Sentences, Step
 from nmt_cli.model.compiled.packed_model import PackedModel
@@ -15,6 +16,9 @@ from nmt_cli.search.search import StepInput
 from nmt_cli.search.search_size import ROOM_STEP, room_for
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
+# Sentences, until the gaps that those before have left in memory are returned to the kernel. They
+# would grow to a quarter of what is in use; filling them again takes less than 0.1 % of the time.
+ENCODED_UNTIL_RETURNED = 128
 MOST_SPARE = 4  # times as much room as is needed stays; the library reads only what is used
 
 
@@ -58,17 +62,14 @@ class CompiledPast:
         """The number of places for entries in each slot."""
         return self.locations[:, 1]
 
-    def start(self, slots: Sequence[int], starts: Sequence[Array], lengths: Sequence[int]) -> None:
-        """Let one entry each be the past of all hypotheses in ``slots``.
-
-        The outputs are expected to be about as long as the ``lengths``.
-        """
+    def start(self, slots: Sequence[int], starts: Sequence[Array]) -> None:
+        """Let one entry each be the past of all hypotheses in ``slots``."""
         self.is_past[slots] = False
         self.is_past[slots, :, 0] = True
-        for slot, start, length in zip(slots, starts, lengths, strict=True):
-            room = room_for(length + self.is_past.shape[1])
+        room = room_for(1 + self.is_past.shape[1])  # that of a longer past is returned
+        for slot, start in zip(slots, starts, strict=True):
             entries = self._entries[slot]
-            if entries is None or not room <= self.rooms[slot] <= MOST_SPARE * room:
+            if entries is None or room != self.rooms[slot]:
                 entries = self._put(slot, self._layers.new_entries(room))
             self._layers.copy_entries(start, entries)
 
@@ -127,6 +128,7 @@ class CompiledTransformer:
     def __init__(self, packed: PackedModel) -> None:
         self.kernels = packed.kernels
         self._layers = CompiledLayers(packed)
+        self._num_encoded = 0  # sentences, since freed memory was returned
         self._empty(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
@@ -148,14 +150,19 @@ class CompiledTransformer:
         self, sentences: Sequence[Sequence[int]], start_mark: int
     ) -> tuple[list[EncodedEntries], CompiledLogits]:
         """Return what each sentence is for ``start``, and the logits [B, V] of its first token."""
-        found, logits = list[EncodedEntries](), []
+        self._num_encoded += len(sentences)
+        if self._num_encoded >= ENCODED_UNTIL_RETURNED:
+            self._num_encoded = 0
+            return_freed_memory()
+        found, firsts = list[EncodedEntries](), []
         for group in _groups(sentences):
             given = Sentences.of(group)
-            sources = self._layers.entries(self._layers.encode(given), given.lengths)
-            starts, of_group = self._layers.first(start_mark, sources)
+            sources = self._layers.encode(given)
+            starts, rows = self._layers.first(start_mark, sources)
             found += map(EncodedEntries, sources, starts)
-            logits.append(of_group)
-        return found, CompiledLogits(np.concatenate(logits), self.kernels)
+            firsts.append(rows.copy())
+        rows = np.concatenate(firsts)
+        return found, CompiledLogits(rows, self.kernels, layers=self._layers)
 
     def start(self, slots: Sequence[int], encoded: Sequence[EncodedEntries]) -> None:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
@@ -163,8 +170,7 @@ class CompiledTransformer:
             self._sources[slot] = each.source
         sources = [each.source for each in encoded]
         self._locations[slots] = self._layers.locations(sources)
-        lengths = list(map(self._layers.room_of, sources))
-        self._past.start(slots, [each.start for each in encoded], lengths)
+        self._past.start(slots, [each.start for each in encoded])
 
     def step(self, state: StepInput) -> CompiledLogits:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots.
@@ -183,8 +189,8 @@ class CompiledTransformer:
             self._locations,
             past.is_past,
         )
-        logits = self._layers.step(step, int(positions.max()) + 1)
-        return CompiledLogits(logits, self.kernels)
+        rows = self._layers.step(step, int(positions.max()) + 1)
+        return CompiledLogits(rows, self.kernels, layers=self._layers)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""

@@ -77,10 +77,11 @@ class _Supply(NamedTuple):
 class Driver(Generic[Ticket]):
     """Runs searches, one at a time. Not to be shared between threads.
 
-    A search begins with the first sentences and ends when none is left in it. The caches may keep
-    the room of a long sentence that has left, so the longest sentence that was ever in the search
-    limits how many it holds. When twice as many would fit into a new search, no sentence joins
-    until this one has ended; the next search begins with caches of its own size.
+    A search begins with the first sentences and ends when none is left in it. If
+    ``slots_are_alike``, the caches may keep the room of a long sentence that has left, so the
+    longest sentence that was ever in the search limits how many it holds. When twice as many would
+    fit into a new search, no sentence joins until this one has ended; the next search begins with
+    caches of its own size.
 
     The sentences that were in a search that failed are suspects. They are searched again in halves,
     until the sentences that fail alone are found; then the search continues with the others. If
@@ -148,7 +149,7 @@ class Driver(Generic[Ticket]):
         self._found: list[tuple[_Entry[Ticket], Found]] = []  # without an outcome yet
         # The sentences that the search has taken and that have no outcome, in the order of taking.
         self._suspects: dict[_Entry[Ticket], None] = {}
-        self._longest = 0  # tokens of a slot
+        self._tokens_of_slot = 0
         self._admits_no_more = False
         self._num_waited = 0  # steps, of all newcomers that could join
 
@@ -194,8 +195,8 @@ class Driver(Generic[Ticket]):
         if failure.bug is not None and len(suspects) > 1:
             warn_of_passed(failure.bug)
         if failure.cause is Cause.NO_MEMORY and len(suspects) > 1:
-            longest = max(self._tokens_of(entry.sentence) for entry in suspects)
-            self.size.lower_to(half * longest)
+            tokens = [self._tokens_of(entry.sentence) for entry in suspects]
+            self.size.lower_to(half * (max(tokens) if self.size.slots_are_alike else _mean(tokens)))
 
     def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket], Found]]:
         """Search until no sentence waits and none comes; yield each sentence that is done."""
@@ -268,23 +269,27 @@ class Driver(Generic[Ticket]):
         if begins and not self._may_begin_with(newcomers[0].sentence, sentence):
             return False
         tokens = self._tokens_of(sentence)
-        longest = max(self._longest, tokens)
-        if self._is_full(longest, len(newcomers)):
-            # Would twice as many fit if the search began anew?
-            present = [entry.sentence for entry in (*self._inside.values(), *newcomers)]
-            present_longest = max(tokens, *map(self._tokens_of, present))
-            num_slots = self.size.num_slots
-            self._admits_no_more = num_slots(present_longest) >= 2 * num_slots(self._longest)
+        present = (entry.sentence for entry in (*self._inside.values(), *newcomers))
+        if self.size.slots_are_alike:
+            tokens_of_slot = max(self._tokens_of_slot, tokens)
+        else:
+            tokens_of_slot = _mean([tokens, *map(self._tokens_of, present)])
+        if self._is_full(tokens_of_slot, len(newcomers)):
+            if self.size.slots_are_alike:  # would twice as many fit if the search began anew?
+                present_longest = max(tokens, *map(self._tokens_of, present))
+                num_slots = self.size.num_slots
+                most, most_anew = num_slots(self._tokens_of_slot), num_slots(present_longest)
+                self._admits_no_more = most_anew >= 2 * most
             return False
-        self._longest = longest
+        self._tokens_of_slot = tokens_of_slot
         return True
 
-    def _is_full(self, longest: int, num_newcomers: int) -> bool:
-        """Return whether no sentence of at most ``longest`` tokens may join beside newcomers."""
+    def _is_full(self, tokens_of_slot: int, num_newcomers: int) -> bool:
+        """Return whether no sentence may join beside newcomers, if slots have so many tokens."""
         num_inside = len(self._inside)
         if num_inside + num_newcomers == 0:
             return False
-        most = self.size.num_slots(longest)
+        most = self.size.num_slots(tokens_of_slot)
         if self._search is not None:
             most = self._search.slots_within(most)
         is_refilled = most - num_inside >= most * REFILLED_SHARE
@@ -294,7 +299,7 @@ class Driver(Generic[Ticket]):
         """Put ``newcomers`` into slots, or back into ``waiting`` if the search has too few."""
         self._suspects |= dict.fromkeys(newcomers)
         num_slots = self.size.num_slots
-        most = num_slots(self._longest)
+        most = num_slots(self._tokens_of_slot)
         if self._search is None:
             comes_no_more = self._supply.take is _none
             sentences = [entry.sentence for entry in newcomers]
@@ -368,6 +373,11 @@ def beam_search(
 def warn_of_passed(bug: Exception) -> None:
     """Warn of a bug that did not come back when the sentences were searched in halves."""
     logs.warning(f"{PASSED_BUG}:\n{''.join(traceback.format_exception(bug))}")
+
+
+def _mean(numbers: Sequence[int]) -> int:
+    """Return the mean, rounded up."""
+    return -(-sum(numbers) // len(numbers))
 
 
 def _none() -> None:

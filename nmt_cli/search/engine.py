@@ -28,16 +28,20 @@ if TYPE_CHECKING:
 
 # Pieces; shorter sentences count as this long, to bound the number of rows of logits.
 SHORTEST_COUNTED = 32
-# Tokens of all hypotheses: 512 rows of 32 pieces keep two CPU cores busy, 2,048 rows a GPU.
-MOST_TOKENS = {"cpu": 1 << 14, "cuda": 1 << 16}
+SHORTEST_OF_LIBRARY = 16  # a slot has room for its own sentence only
+# Tokens of all hypotheses: 2,048 rows of 32 pieces keep a GPU busy. On a CPU each process takes
+# memory for its rows, and every step reads all weights: with 320 rows of 16 pieces a sentence takes
+# 5 % more time than with 512. In bf16 and int8, whose weights are read sooner, it does with 192.
+MOST_TOKENS = {"cpu": 5_120, "cuda": 1 << 16}
+MOST_TOKENS_OF_SMALL_WEIGHTS = 3_072  # on a CPU, in bf16 and int8
 # Numbers in keys and values, which are in fp32 on a CPU. With a wide model fewer rows keep a CPU as
-# busy, and more of them only take memory: base needs this for 8,192 tokens, its fastest.
-CACHED_ON_CPU = 48 << 20
+# busy, and more of them only take memory: base needs this for 4,096 tokens.
+CACHED_ON_CPU = 24 << 20
 # Sentences, however long: every step reads all weights, whether for few hypotheses or for many.
 LEAST_SENTENCES = 8
 # Sentences of a text that are encoded ahead, as a share of those inside. The keys and values of
-# more of them take memory, 10 MB with captions and width 256, and save a CPU no time.
-PREPARED_SHARE = {"cpu": 1 / 4, "cuda": 1.0}
+# more of them take memory and save a CPU no time.
+PREPARED_SHARE = {"cpu": 1 / 8, "cuda": 1.0}
 
 
 TicketedSentence = tuple[Any, Sentence]  # with what its line recognizes it by
@@ -96,14 +100,12 @@ class SearchEngine:
         self._model: StepModel = steps[0] if len(steps) == 1 else Ensemble(steps)
         # Whether a library computes the layers, with copies of the weights.
         self.is_compiled = self._model.kernels is not None
-        if computing.max_tokens is not None:
-            size = SearchSize(computing.max_tokens)
-        else:
-            most = default_max_tokens(self.model.config, self.chosen["device"])
-            size = SearchSize(most, LEAST_SENTENCES)
+        most, least = computing.max_tokens, 1
+        if most is None:
+            most, least = default_max_tokens(self.model.config, **self.chosen), LEAST_SENTENCES
         self.driver = Driver[Any](
             self._start,
-            size,
+            SearchSize(most, least, slots_are_alike=not self.is_compiled),
             self._tokens_of,
             give_up=self._end_after_failure,
             finish=finish_of(self.model),
@@ -165,7 +167,8 @@ class SearchEngine:
         return search(self._model, number, self.settings, self._rules, self._choice)
 
     def _tokens_of(self, sentence: Sentence) -> int:
-        return max(len(sentence.tokens), SHORTEST_COUNTED) * self.settings.beam_size
+        shortest = SHORTEST_OF_LIBRARY if self.is_compiled else SHORTEST_COUNTED
+        return max(len(sentence.tokens), shortest) * self.settings.beam_size
 
     def _end_after_failure(self) -> None:
         """Free all caches and graphs; errors of a GPU that has failed are ignored."""
@@ -237,11 +240,13 @@ def step_model(model: PackedModel | Transformer) -> StepModel:
     return CachedTransformer(model)
 
 
-def default_max_tokens(config: ModelShape, device: str) -> int:
+def default_max_tokens(config: ModelShape, device: str, precision: str) -> int:
     """Return how many tokens of hypotheses a model of ``config`` searches at a time."""
     most = MOST_TOKENS[device]
     if device != "cpu":
         return most
+    if precision != "fp32":
+        most = MOST_TOKENS_OF_SMALL_WEIGHTS
     shape = config.decoder_shape
     width = shape.num_heads * (shape.key_width + shape.value_width)
     return max(1, min(most, CACHED_ON_CPU // (shape.num_layers * width)))

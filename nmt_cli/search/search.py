@@ -332,7 +332,7 @@ class Search(BeamSearch[StepModel]):
         slots = np.flatnonzero(beams.is_busy)
         sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
         if isinstance(beams, CompiledBeams) and not self._are_restricted(sentences):
-            found = beams.advance_by(cast(CompiledLogits, logits).values)
+            found = beams.advance_by(cast(CompiledLogits, logits))
             if found is not None:
                 return done + found
             # Some logits are not numbers: what follows finds whose, and fails those sentences.

@@ -7,13 +7,15 @@ SENTENCES_UNTIL_RAISED = 4096
 class SearchSize:
     """At most ``max_tokens`` are searched at a time, but ``least`` sentences however long they are.
 
+    If ``slots_are_alike``, each sentence counts as the longest, because caches have one size.
+
     When memory was full, ``lower_to`` lowers ``max_tokens``. After some sentences without a failure
     it is doubled, until it is as high as in the beginning. If memory is full again then, it takes
     twice as many sentences until the next time.
     """
 
-    def __init__(self, max_tokens: int, least: int = 1) -> None:
-        self.max_tokens, self._least = max_tokens, least
+    def __init__(self, max_tokens: int, least: int = 1, *, slots_are_alike: bool = True) -> None:
+        self.max_tokens, self._least, self.slots_are_alike = max_tokens, least, slots_are_alike
         self._highest = max_tokens, least
         self._num_searched, self._until_raised = 0, SENTENCES_UNTIL_RAISED
         self._was_raised = False

@@ -54,7 +54,7 @@ class CompiledForcing:
         sentence is longer than learned positions allow.
         """
         layers, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
-        memories = layers.entries(layers.encode(sources), sources.lengths)
+        memories = layers.encode(sources)
         rows = layers.decode(targets, memories)
         tokens = Sentences.of([(*pair.target, self._eos) for pair in pairs]).tokens
         scores = layers.token_scores(rows, tokens)
@@ -73,8 +73,7 @@ class CompiledForcing:
         within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)
         within = Weights(decoder, layers, targets.lengths, targets.lengths)
         to_memory = Weights(decoder, layers, targets.lengths, sources.lengths)
-        of_layers = computing.encode(sources, within_sources)
-        memories = computing.entries(of_layers, sources.lengths)
+        memories = computing.encode(sources, within_sources)
         computing.decode(targets, memories, within, to_memory)
         return list(map(AttentionWeights, within_sources.arrays, within.arrays, to_memory.arrays))
 

@@ -8,6 +8,7 @@ from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.compiled_beams import CompiledBeams
+from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.compiled_model import CompiledPast
 from nmt_cli.search.logits import Candidates
 from nmt_cli.search.rules.rule import BestCandidates, LongestOutput, NeverStart, SlotStates
@@ -101,7 +102,8 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
             beams.start(free, [10 * step + place for place in range(len(free))], sentences)
         slots = np.flatnonzero(expected.is_busy)
         if not len(slots):
-            assert found.advance_by(np.empty((0, VOCABULARY), np.float32)) == []
+            nothing = CompiledLogits(np.empty((0, VOCABULARY), np.float32), kernels)
+            assert found.advance_by(nothing) == []
             continue
         logits = torch.from_numpy(rng.normal(size=(len(slots) * BEAM, VOCABULARY)).astype("f"))
         logits[:, EOS] -= 2.0
@@ -116,7 +118,7 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
             of_numpy.restrict(restriction)
         candidates = choice.candidates(of_numpy, expected.scores[slots], states)
         done = expected.advance(slots, candidates)
-        done_by_logits = found.advance_by(given.numpy())
+        done_by_logits = found.advance_by(CompiledLogits(given.numpy(), kernels))
         assert done_by_logits is not None
         assert torch.equal(given, logits)
         assert [without_scores(each) for each in done_by_logits] == [*map(without_scores, done)]
@@ -141,10 +143,9 @@ def test_logits_that_are_not_numbers_change_nothing(kernels):
     logits = torch.zeros(2 * BEAM, VOCABULARY)
     logits[BEAM + 2, 3] = torch.nan
     given, before = logits.clone(), {name: getattr(beams, name).copy() for name in STATE}
-    assert beams.advance_by(logits.numpy()) is None
-    assert (
-        beams.advance_by(np.zeros((3 * BEAM, VOCABULARY), np.float32)) is None
-    )  # rows of another search
+    assert beams.advance_by(CompiledLogits(logits.numpy(), kernels)) is None
+    with pytest.raises(AssertionError):  # rows of another search
+        beams.advance_by(CompiledLogits(np.zeros((3 * BEAM, VOCABULARY), np.float32), kernels))
     assert torch.equal(logits.nan_to_num(7.0), given.nan_to_num(7.0))
     assert all(np.array_equal(getattr(beams, name), before[name]) for name in STATE)
 
@@ -171,7 +172,7 @@ def test_new_entries_take_the_first_places_that_are_in_no_past(kernels, seed):
         number = len(expected)
         is_begun = rng.random(number) < (1.0 if step == 0 else 0.02)
         begun = np.flatnonzero(is_begun).tolist()
-        past.start(begun, [layers.new_entries(1)] * len(begun), [1] * len(begun))
+        past.start(begun, [layers.new_entries(1)] * len(begun))
         parents = rng.integers(0, BEAM, (number, BEAM))
         is_free = (rng.random(number) < 0.05) & ~is_begun
         past.advance(parents, is_free)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nmt_cli.search.engine import SHORTEST_OF_LIBRARY
 from tests.fake_models import copying
 from tests.translating.test_submitted_lines import SECONDS, submitted, untrained
 
@@ -46,7 +47,7 @@ def test_memory_that_is_full_after_the_last_step_of_several_lines_halves_the_slo
     with translator:
         assert [each.error for each in submitted(translator, ["ant bee", "ant bee"])] == [None] * 2
     assert failed == [2]  # both lines were done, so none was left in the search
-    assert translator._engine.driver.size.max_tokens == 4 * 32  # room for one of them
+    assert translator._engine.driver.size.max_tokens == 4 * SHORTEST_OF_LIBRARY  # room for one
 
 
 @pytest.mark.parametrize("num_exits", [1, 4])

@@ -24,19 +24,23 @@ def cached_bytes(config, num_tokens):
 
 
 @pytest.mark.parametrize("name", ["base", "big"])
-def test_wide_models_search_what_takes_192_mebibytes(name):
+def test_wide_models_search_what_takes_96_mebibytes(name):
     config = config_of(name)
-    max_tokens = default_max_tokens(config, "cpu")
-    assert cached_bytes(config, max_tokens) <= 192 * MEBIBYTE
-    assert cached_bytes(config, max_tokens + 1) > 192 * MEBIBYTE
+    max_tokens = default_max_tokens(config, "cpu", "fp32")
+    assert cached_bytes(config, max_tokens) <= 96 * MEBIBYTE
+    assert cached_bytes(config, max_tokens + 1) > 96 * MEBIBYTE
 
 
 def test_narrow_models_search_no_more_rows_than_keep_a_cpu_busy():
-    assert default_max_tokens(config_of("quickstart"), "cpu") == 16_384
+    quickstart = config_of("quickstart")
+    assert default_max_tokens(quickstart, "cpu", "fp32") == 5_120
+    assert default_max_tokens(quickstart, "cpu", "int8") == 3_072
 
 
 def test_a_gpu_gets_the_same_for_all_models():
-    assert {default_max_tokens(config_of(name), "cuda") for name in ("base", "big")} == {65_536}
+    assert {default_max_tokens(config_of(name), "cuda", "bf16") for name in ("base", "big")} == {
+        65_536
+    }
 
 
 def test_some_sentences_are_searched_together_however_long_they_are():

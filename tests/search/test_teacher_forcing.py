@@ -99,7 +99,7 @@ def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels,
     for pair, expected in zip(PAIRS, together, strict=True):
         (alone,) = results(forcing, [pair])
         assert_equal(alone, expected)
-    monkeypatch.setattr(layers, "SCORED_AT_ONCE", 7)
+    monkeypatch.setattr(layers, "ROWS_AT_ONCE", dict.fromkeys(layers.ROWS_AT_ONCE, 7))
     for found, expected in zip(results(forcing, PAIRS), together, strict=True):
         assert_equal(found, expected)
 

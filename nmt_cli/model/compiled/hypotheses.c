@@ -110,11 +110,11 @@ long EXPORTED(advance_beams)(const Beams *beams, const Candidates *given, int64_
     return number;
 }
 
-/* forbids the start mark, unless it is negative, in the logits [B*K, V] of some slots, and everything but
+/* forbids the start mark, unless it is negative, in the logits [B*K, V] of B slots, and everything but
    </s> after the longest output, as ``NeverStart`` and ``LongestOutput`` do */
-static void forbid(const Beams *beams, const Candidates *given, long V, long start, float *logits) {
-    for (long row = 0; row < given->B * beams->K; row++, logits += V) {
-        long slot = given->slots[row / beams->K];
+static void forbid(const Beams *beams, const int64_t *slots, long B, long V, long start, float *logits) {
+    for (long row = 0; row < B * beams->K; row++, logits += V) {
+        long slot = slots[row / beams->K];
         float end = logits[beams->eos];
         if (start >= 0) logits[start] = -INFINITY;
         if (beams->lengths[slot] < beams->longest[slot]) continue;
@@ -123,27 +123,22 @@ static void forbid(const Beams *beams, const Candidates *given, long V, long sta
     }
 }
 
-/* finds the best candidates [B, C] of all busy slots by the logits [R, V] of their next tokens, in which it
-   forbids some (see ``forbid``), and returns what ``find_ends`` does; or -1, without a change, if a row of
-   logits is not all numbers, or if R is not B * K. ``scratch`` has room for 2 * S * K + C numbers. */
-long EXPORTED(find_candidates)(const Beams *beams, long R, long V, long start, float *logits, float *scratch,
-                     Candidates *found, int64_t *ends) {
-    long K = beams->K, B = 0;
-    float *normalizers = scratch, *scores = scratch + beams->S * K;
-    for (long slot = 0; slot < beams->S; slot++)
-        if (beams->numbers[slot] >= 0) {
-            memcpy(scores + B * K, beams->scores + slot * K, K * sizeof *scores);
-            found->slots[B++] = slot;
-        }
-    if (R != B * K) return -1;
+/* finds the best candidates of B of the slots that ``found`` names, from the b-th on, by the logits [B*K, V] of
+   their next tokens, in which it forbids some (see ``forbid``). Returns 0, or -1 if a row of logits is not all
+   numbers. ``scratch`` has room for 2 * B * K + C numbers. */
+long EXPORTED(find_candidates)(const Beams *beams, Candidates *found, long b, long B, long V, long start,
+                     float *logits, float *scratch) {
+    long K = beams->K, R = B * K, C = found->C;
+    const int64_t *slots = found->slots + b;
+    float *normalizers = scratch, *scores = scratch + R;
     EXPORTED(log_sum_exponentials)(logits, R, V, normalizers);
     for (long row = 0; row < R; row++)
         if (isnan(normalizers[row])) return -1;
-    found->B = B;
-    forbid(beams, found, V, start, logits);
-    EXPORTED(best_continuations)(logits, normalizers, scores, B, K, V, found->C, found->scores, found->parents,
-                       found->tokens, scratch + 2 * beams->S * K);
-    return EXPORTED(find_ends)(beams, found, ends);
+    for (long i = 0; i < B; i++) memcpy(scores + i * K, beams->scores + slots[i] * K, K * sizeof *scores);
+    forbid(beams, slots, B, V, start, logits);
+    EXPORTED(best_continuations)(logits, normalizers, scores, B, K, V, C, found->scores + b * C,
+                       found->parents + b * C, found->tokens + b * C, scores + R);
+    return 0;
 }
 
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end

@@ -73,7 +73,7 @@ SIGNATURES = {
     "best_continuations": "fffllllfiif",
     "add_probabilities": "ffffll",
     "draw": "fllsdidfi",
-    "find_candidates": "slllfsss>l",
+    "find_candidates": "ssllllfs>l",
     "find_ends": "sss>l",
     "advance_beams": "sss>l",
     "find_places": "sib>l",
@@ -88,7 +88,7 @@ SIGNATURES = {
     "write_entries": "sflil",
     "compute_rows": "sssff",
     "score_tokens": "sfillfflf",
-    "make_step": "sssslfff",
+    "make_step": "ssslff",
 }
 # They keep Python's lock: to get it back takes longer than they do if another thread computes.
 SHORT = {"find_ends", "advance_beams", "find_places", "inherit"}

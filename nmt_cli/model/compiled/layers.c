@@ -172,13 +172,16 @@ static long divide(const Stack *stack, long R, long E, float *memory, Workspace 
     long keys = stack->H * stack->W, values = stack->H * stack->X;
     long widest = stack->F > stack->D ? stack->F : stack->D;
     widest = widest > values ? widest : values;
-    long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, R * stack->F, E * keys, E * values,
-                    stack->threads * QUERIES_AT_ONCE * (E + LANES), EXPORTED(rounded_size)(R, widest)};
-    float **places[] = {&parts->branch, &parts->projected, &parts->attended, &parts->inside,
-                        &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
+    long attention = R * (2 * keys + values) + R * values, inside = R * stack->F;
+    long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, inside > attention ? inside - attention : 0,
+                    E * keys, E * values, stack->threads * QUERIES_AT_ONCE * (E + LANES),
+                    stack->layers->inner.type == FP32 ? 0 : EXPORTED(rounded_size)(R, widest)};
+    float *unused, **places[] = {&parts->branch, &parts->projected, &parts->attended, &unused,
+                                 &parts->keys,   &parts->values,    &parts->scores,   &parts->rounded};
     long size = 0;
     for (int i = 0; i < 8; size += sizes[i++])
         if (memory) *places[i] = memory + size;
+    if (memory) parts->inside = parts->projected; /* no row needs both at a time */
     parts->E = E;
     parts->threads = threads_for_stack(stack, R);
     return size;
@@ -863,10 +866,10 @@ static void feed_forward(const Stack *stack, const Layer *layer, long R, const W
     end_sublayer(stack, norm, &layer->outer, work->inside, R, work, rows);
 }
 
-/* the logits [R, V] of what follows the newest tokens of R = B * K hypotheses; slots have up to E entries, and
-   V are the outputs of ``output``. ``rows`` are [R, D], and ``memory`` has the size of ``workspace_size``. */
-void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const Matrix *output, const Step *step, long E,
-               float *rows, float *memory, float *logits) {
+/* the rows [R, D], after the last layer, of the newest tokens of R = B * K hypotheses; slots have up to E
+   entries. ``memory`` has the size of ``workspace_size``. */
+void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const Step *step, long E, float *rows,
+               float *memory) {
     long K = step->K, R = step->B * K;
     Workspace work;
     divide(stack, R, E, memory, &work);
@@ -889,8 +892,6 @@ void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const M
         feed_forward(stack, layer, R, &work, rows);
     }
     if (stack->last.weight) normalize(&stack->last, rows, NULL, R, stack->D, rows);
-    multiply_rows(output, rows, R, NONE, logits, work.rounded,
-                  threads_for(R * num_weights(output), stack->threads));
 }
 
 /* the rows [R, D] of ``sentences`` after the layers of an encoder or a decoder; ``memory`` has the size of

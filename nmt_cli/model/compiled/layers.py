@@ -20,7 +20,7 @@ from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, 
 from nmt_cli.recipe.model_values import StackShape
 
 # Rows whose logits are in memory together: enough to keep the output's product busy.
-SCORED_AT_ONCE = 128
+ROWS_AT_ONCE = {"fp32": 128, "bf16": 64, "int8": 64}
 
 
 class Sentences(NamedTuple):
@@ -123,6 +123,7 @@ class CompiledLayers:
     def __init__(self, packed: PackedModel) -> None:
         self._packed, self.functions = packed, packed.kernels.functions
         self.vocabulary_size = packed.vocabulary_size
+        self.rows_at_once = ROWS_AT_ONCE[packed.precision]
         self._encoder = Stack.from_buffer_copy(packed.encoder)
         self._decoder = Stack.from_buffer_copy(packed.decoder)
         self._source = _Embedder(packed, "source", packed.source)
@@ -131,7 +132,7 @@ class CompiledLayers:
         self.free_memory()
 
     def encode(self, sentences: Sentences, within: Weights | None = None) -> list[Array]:
-        """Return the keys and values [R, H*(W+X)] of the sentences for each decoder layer.
+        """Return the entries of each sentence, to which the decoder attends.
 
         ``within`` gets what the sentences attend to within themselves.
         """
@@ -139,7 +140,14 @@ class CompiledLayers:
         if within is not None:
             structure.within = within.structure
         rows = self._rows(self._encoder, self._source, sentences, structure)
-        return [self._product(matrix, rows) for matrix in self._packed.keys_values]
+        found = [self.new_entries(length) for length in sentences.lengths]
+        places = self.locations(found)
+        for number, matrix in enumerate(self._packed.keys_values):
+            keys_values = self._product("keys_values", matrix, rows)
+            self.functions.write_entries(
+                ctypes.addressof(self._decoder), keys_values, number, places, len(found)
+            )
+        return found
 
     def decode(
         self,
@@ -163,7 +171,7 @@ class CompiledLayers:
 
     def token_scores(self, rows: Array, tokens: Array) -> Array:
         """Return the log-probabilities [R] of ``tokens`` [R] by the ``rows`` that predict them."""
-        output, most = self._packed.output, min(len(rows), SCORED_AT_ONCE)
+        output, most = self._packed.output, min(len(rows), self.rows_at_once)
         rounded = self.functions.rounded_size(most, output.I)
         scores = np.empty(len(rows), np.float32)
         self.functions.score_tokens(
@@ -186,16 +194,6 @@ class CompiledLayers:
             self._workspace(stack, len(tokens), structure.E),
         )
         return rows
-
-    def entries(self, of_layers: Sequence[Array], lengths: Sequence[int]) -> list[Array]:
-        """Return the entries of each of the sentences that ``encode`` returned."""
-        found = [self.new_entries(length) for length in lengths]
-        places = self.locations(found)
-        for number, rows in enumerate(of_layers):
-            self.functions.write_entries(
-                ctypes.addressof(self._decoder), rows, number, places, len(found)
-            )
-        return found
 
     def new_entries(self, room: int) -> Array:
         """Return memory for so many entries (E)."""
@@ -220,10 +218,11 @@ class CompiledLayers:
         keys[..., :room], values[:, :, :room] = old_keys, old_values
 
     def first(self, token: int, memories: Sequence[Array]) -> tuple[Array, Array]:
-        """Return the entries [B, N, H*(W+X)] of first tokens, and the logits [B, V] after them.
+        """Return the entries [B, N, H*(W+X)] of first tokens, and their rows [B, D].
 
         They are all ``token``, and attend to themselves and to ``memories``: the entries of B
-        sources. This is a step of one hypothesis for each sentence, whose past is empty.
+        sources. This is a step of one hypothesis for each sentence, whose past is empty. The next
+        call overwrites the rows.
         """
         number = len(memories)
         starts = np.empty((number, self._decoder.N, self._width), np.float32)
@@ -237,46 +236,44 @@ class CompiledLayers:
             self.locations(memories),
             np.ones((number, 1, 1), np.bool_),
         )
-        logits = np.empty((number, self.vocabulary_size), np.float32)
-        return starts, self._step(step, 1, logits)
+        return starts, self.step(step, 1)
 
     def step(self, step: Step, num_positions: int) -> Array:
-        """Return the logits [R, V] of what follows the newest tokens; R is B*K.
+        """Return the rows [R, D] of the newest tokens after the last layer; R is B*K.
 
-        Their keys and values are written into the past. All positions are below ``num_positions``.
-        The next step overwrites the logits.
+        The next call overwrites them. Positions are below ``num_positions``.
         """
-        number = len(step.slots) * step.is_past.shape[1]
-        return self._step(
-            step, num_positions, self._reused("logits", (number, self.vocabulary_size))
-        )
-
-    def _step(self, step: Step, num_positions: int, logits: Array) -> Array:
         beam_size, room = step.is_past.shape[1:]
         most = int(max(step.pasts[:, 1].max(), step.memories[:, 1].max()))
         integers = map(INTEGERS.from_param, step[:-1])
         is_past = BOOLEANS.from_param(step.is_past)
         structure = _Step(*integers, is_past, len(step.slots), beam_size, room)
+        number = len(step.slots) * beam_size
+        rows = self._reused("rows", (number, self._decoder.D))
         self.functions.make_step(
             *(ctypes.addressof(self._decoder), self._target.address(num_positions)),
-            *(ctypes.addressof(self._packed.output), ctypes.addressof(structure), most),
-            self._reused("rows", (len(logits), self._decoder.D)),
-            *(self._workspace(self._decoder, len(logits), most), logits),
+            *(ctypes.addressof(structure), most, rows),
+            self._workspace(self._decoder, number, most),
         )
-        return logits
+        return rows
+
+    def logits(self, rows: Array) -> Array:
+        """Return the logits [R, V] of what follows ``rows``; the next call overwrites them."""
+        return self._product("logits", self._packed.output, rows)
 
     def free_memory(self) -> None:
         """Free what the next calls would use again."""
         self._memory = dict[str, Array]()
 
-    def _product(self, matrix: Matrix, rows: Array) -> Array:
-        outputs = np.empty((len(rows), matrix.O), np.float32)
+    def _product(self, name: str, matrix: Matrix, rows: Array) -> Array:
+        """Return the product [R, O] in memory that the next call for this name overwrites."""
         size = self.functions.rounded_size(len(rows), matrix.I)
+        products = self._reused(name, (len(rows), matrix.O))
         self.functions.multiply(
-            *(ctypes.addressof(matrix), rows, len(rows), outputs),
+            *(ctypes.addressof(matrix), rows, len(rows), products),
             *(self._reused("rounded", (size,)), num_threads()),
         )
-        return outputs
+        return products
 
     def _workspace(self, stack: Stack, num_rows: int, longest: int) -> Array:
         stack.threads = num_threads()
@@ -287,7 +284,9 @@ class CompiledLayers:
         """Return memory that the next call for this name overwrites."""
         size = math.prod(shape)
         if name not in self._memory or size > len(self._memory[name]):
-            self._memory[name] = np.empty(size, np.float32)
+            self._memory.pop(name, None)  # before the larger one is made
+            # Pages that are never written take no memory, so few sizes cost nothing.
+            self._memory[name] = np.empty(1 << (size - 1).bit_length(), np.float32)
         return self._memory[name][:size].reshape(shape)
 
     def _views(self, entries: Array) -> tuple[Array, Array]:
