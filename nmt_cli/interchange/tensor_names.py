@@ -21,8 +21,8 @@ class Pair(NamedTuple):
 class StackNames(NamedTuple):
     """The names of all tensors of the encoder or the decoder, beside those of the vocabulary."""
 
-    layer: str  # begins those of a layer, with its number for {}
-    parts: Mapping[str, Sequence[str]]  # by ours; {} is one of ``linear`` or ``norm``
+    layer: str  # how the names of a layer begin; {} is its number
+    parts: Mapping[str, Sequence[str]]  # theirs, by ours; {} is for ``linear`` or ``norm``
     last_norm: Pair  # behind the layers, with pre-norm
     embedding_norm: Pair | None = None
     linear: Pair = Pair("weight", "bias")

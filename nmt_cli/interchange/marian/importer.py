@@ -84,9 +84,13 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
         )
         output = OLD_OUTPUT if tensors.has(OLD_OUTPUT) else OUTPUT
         names = [SHARED, SHARED] if is_shared else EMBEDDINGS
-        # Without the matrix, the rows of the softmax show which vocabulary belongs to it.
+        # Where the embeddings are missing, the softmax still has as many rows.
         rows = [tensors.length(name) or tensors.length(output) for name in names]
-        sizes = {side: size for side, size in zip(SIDES_OF_TEXT, rows, strict=True) if size}
+        sizes = {
+            side: tensors.length(name)
+            for side, name in zip(SIDES_OF_TEXT, names, strict=True)
+            if tensors.has(name)
+        }
         vocabularies, models = read_vocabularies(found, sizes, tensors.reasons)
         taken = WeightsTaken(tensors, options)
         matrices = taken.take_matrices([*names, output], rows, is_shared=is_shared, is_tied=is_tied)

@@ -193,17 +193,14 @@ def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, Pa
     for side, key in SUBWORD_MODELS.items():
         value = section.get(key)
         if value is None and paths:
-            paths[side] = paths["source"]
-            continue
+            value = section.get(SUBWORD_MODELS["source"])
         if not isinstance(value, str) or not value.startswith(FOLDER):
             return None
         name = value.removeprefix(FOLDER)
         if Path(name).name != name:
             raise ValueError(f"its {key} {value!a} is not a file in its folder")
-        if not (folder / name).is_file():
-            return None
         paths[side] = folder / name
-    return paths
+    return paths if all(path.is_file() for path in paths.values()) else None
 
 
 def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
