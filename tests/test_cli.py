@@ -19,6 +19,7 @@ from nmt_cli.messages.errors import (
     UserError,
 )
 from nmt_cli.training.options import TrainOptions
+from nmt_cli.translating.options import TranslatorOptions
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),
@@ -150,7 +151,8 @@ def test_calls_without_an_option_do_what_the_command_line_does(name):
     run = importlib.import_module(f"nmt_cli.commands.{MODULES.get(name, name)}").run
     defaults = {each.name: each.default for each in inspect.signature(run).parameters.values()}
     if "keywords" in defaults:
-        defaults |= {each.name: each.default for each in fields(TrainOptions)}
+        record = TranslatorOptions if name == "translate" else TrainOptions
+        defaults |= {each.name: each.default for each in fields(record)}
     for option in command.params:
         default = defaults.get(option.name, inspect.Parameter.empty)
         if default is not inspect.Parameter.empty:

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from nmt_cli.commands.lines.translation_processes import num_gpus
 from nmt_cli.files.text_files import read_text
@@ -19,11 +19,6 @@ from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.workers.messages import WorkerModel
 from nmt_cli.translating.workers.starter import Starter
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from nmt_cli.translating.translator import TranslatorOptions
 
 
 def run(  # noqa: PLR0913 - the options of the command are its parameters
@@ -41,14 +36,13 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     workers: int | None,
     drain_seconds: float,
     log_text: bool,
-    max_body_bytes: int,
-    max_characters: int,
-    max_lines: int,
-    max_waiting_lines: int,
-    max_seconds: float,
-    **options: Unpack[TranslatorOptions],
+    beam_size: int | None,
+    **others: Any,
 ) -> None:
-    """Serve ``models`` until SIGTERM or SIGINT. Raises UserError if one or an option is wrong."""
+    """Serve ``models`` until SIGTERM or SIGINT. Raises UserError if one or an option is wrong.
+
+    The other options are fields of ``Limits``, after ``max_``, and of ``TranslatorOptions``.
+    """
     if api_keys is None and not is_open and not _is_local(host):
         raise WrongUsageError(
             f"--host {host} can be reached from other machines; give --api-keys FILE, or --open if "
@@ -60,15 +54,14 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         from nmt_cli.serving.requests import Limits
         from nmt_cli.serving.server import Options, listening_socket, serve
     found = models_of(models)
-    if (beam_size := options.get("beam_size")) is not None:
+    if beam_size is not None:
         found = [model._replace(beam_size=beam_size) for model in found]
-    limits = Limits(max_body_bytes, max_characters, max_lines, max_waiting_lines, max_seconds)
+    limits = Limits(**{name: others.pop(f"max_{name}") for name in Limits._fields})
     keys = None if api_keys is None else _keys_in(api_keys)
     terms, patterns = glossaries_of(glossaries, found), patterns_of(protect)
     chosen = Options(limits, terms, patterns, keys, origins, drain_seconds, log_text)
     gpus = num_gpus(device)
     number = workers or gpus or usable_cores()
-    on_device: TranslatorOptions = {"token_scores": True, **options}
     with listening_socket(host, port) as listener, ExitStack() as stack:
         starters = {}
         for model in found:
@@ -78,7 +71,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                 WorkerModel(
                     model.path,
                     {
-                        **on_device,
+                        **others,
+                        "beam_size": beam_size,
+                        "token_scores": True,
                         "device": device if gpus else "cpu",
                         "source_language": model.source,
                         "constraints": Constraints(protect=always),

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -55,13 +56,11 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.messages.figures import counted
+from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.translation import Translation
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from nmt_cli.translating.request import Request
-    from nmt_cli.translating.translator import TranslatorOptions
 
 SHOWN_NUMBERS = 10
 
@@ -82,17 +81,18 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     workers: int | None = None,
     devices: int | None = None,
     arguments: Sequence[str] | None = None,
-    **options: Unpack[TranslatorOptions],
+    **keywords: Any,
 ) -> int:
     """Translate stdin or ``input_path`` to stdout or ``output_path``; return the exit status.
 
-    With ``shard``, only this part of ``input_path`` is translated. ``workers`` processes on the CPU
-    or ``devices`` GPUs share the text; if ``workers`` is None, the length of the text decides, if
-    nothing limits threads or memory. If it ends early and ``arguments`` are given, those of the
-    command, the output file is kept for ``resume``. Raises UserError if the model, the input or an
-    option is wrong, OutputError if the output cannot be written, and LinesFailedError for a bug.
+    The keywords are the fields of ``TranslatorOptions``. With ``shard``, only this part of
+    ``input_path`` is translated. ``workers`` processes on the CPU or ``devices`` GPUs share the
+    text; if ``workers`` is None, the length of the text decides, if nothing limits threads or
+    memory. If it ends early and ``arguments`` are given, those of the command, the output file is
+    kept for ``resume``. Raises UserError if the model, the input or an option is wrong, OutputError
+    if the output cannot be written, and LinesFailedError for a bug.
     """
-    options = options_for(output_format, options)
+    options = options_for(output_format, TranslatorOptions(**keywords))
     input_path = None if input_path == STANDARD_INPUT else input_path
     refuse_to_replace([input_path] if input_path else [], output_path, is_resumable=True)
     if resume and (output_path is None or is_stream(output_path)):
@@ -107,8 +107,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         return 0
     opened = opened_output(output_path, force=force, resume=resume, arguments=arguments)
     with _source(input_path, shard) as source, opened as output, ExitStack() as stack:
-        _keep_choices(options, output.made_with)
-        together = {**options, "ensemble": ensemble}
+        options = _with_choices(options, output.made_with)
+        together = {**vars(options), "ensemble": ensemble}
         engine = stack.enter_context(_engine(model, counts, together, source, output))
         if isinstance(output, ResumableOutput):
             made_with = {**recorded, **affecting(options), **engine.chosen}
@@ -130,7 +130,7 @@ def _engine(
     These are the device, the threads, the workers and the devices.
     """
     device, threads, workers, devices = counts
-    limit = threads or options.get("max_tokens_per_device")
+    limit = threads or options["max_tokens_per_device"]
     processes = _processes(device, workers, devices, limit, source, output)
     if not processes.are_workers:
         begun_with = output.machine.get("threads")  # maybe on a machine of more cores
@@ -209,10 +209,11 @@ def _num_lines_before(source: BinaryIO | ShardText) -> int:
     return source.num_lines_before if isinstance(source, ShardText) else 0
 
 
-def _keep_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> None:
-    """Let "auto" mean what it meant when the output that is continued was begun."""
-    if options.get("precision", AUTO) == AUTO and "precision" in made_with:
-        options["precision"] = made_with["precision"]
+def _with_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> TranslatorOptions:
+    """Return ``options`` in which "auto" means what it meant when the output was begun."""
+    if options.precision != AUTO:
+        return options
+    return replace(options, precision=made_with.get("precision", AUTO))
 
 
 def _translated(

@@ -21,6 +21,7 @@ from nmt_cli.translating.copied_outputs import with_copies
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.line_job import LineJob
+from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Output, Span
 from nmt_cli.translating.translation import Alternative, Translation
@@ -79,15 +80,6 @@ class Ranked(NamedTuple):
     hypotheses: Sequence[Hypothesis]
 
 
-class AnswerOptions(NamedTuple):
-    """The options of a translator about the text of its answers and their alignment."""
-
-    keep_pieces: bool
-    alignments: bool
-    replace_unknown: bool
-    translate_everything: bool = False
-
-
 class Answers:
     """Joins the outputs for the parts of a line, and reads trees from them."""
 
@@ -96,7 +88,7 @@ class Answers:
         tokenizer: Tokenizer,
         settings: ModelSettings,
         length_penalty: float,
-        options: AnswerOptions,
+        options: TranslatorOptions,
         trees: WellFormedTrees | None = None,
     ) -> None:
         """``trees`` is the rule of the search if it allows only trees.

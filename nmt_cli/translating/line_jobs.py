@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
@@ -19,6 +18,7 @@ from nmt_cli.search.sentences import (
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
 from nmt_cli.translating.line_job import LineJob, TicketedSentence
+from nmt_cli.translating.options import TooLong
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
 from nmt_cli.translating.segmenter import Segmenter, needs_no_model
@@ -32,8 +32,6 @@ from nmt_cli.translating.wanted_output import (
     Wanted,
     WantedOutputs,
 )
-
-TooLong = Literal["split", "truncate", "error"]
 
 
 class LineJobs:

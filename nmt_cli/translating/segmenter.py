@@ -16,13 +16,12 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import INVISIBLE, is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
-from nmt_cli.translating.answers import AnswerOptions
+from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.segments import Segments, sentences, uncut, whole
 
 if TYPE_CHECKING:
-    from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.wanted_output import Wanted
 
 TREES_HAVE_NO_ALIGNMENTS = "this model writes trees, which have no alignments"
@@ -59,9 +58,9 @@ MOST_MARKS = 4  # before a sentence
 class Segmenter:
     """Cuts lines into sentences, and markup into its blocks of text.
 
-    ``language`` is a code, such as "de", whose rules cut sentences; None: that of the model. A line
-    may ask for something else than ``split_sentences`` and ``markup``. List marks are segments of
-    their own. Raises UserError if the model excludes sentences or markup, and WrongUsageError if
+    The rules of ``source_language`` cut sentences; None: that of the model. A line may ask for
+    something else than ``split_sentences`` and ``markup``. List marks are segments of their own.
+    Raises UserError if the model excludes sentences or markup, and WrongUsageError if
     ``markup`` is given although another option excludes it.
     """
 
@@ -69,23 +68,24 @@ class Segmenter:
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
-        answer_options: AnswerOptions,
-        language: str | None,
-        split_sentences: bool,
-        markup: Markup | None,
+        options: TranslatorOptions,
     ) -> None:
+        language = options.source_language
         self._language = settings.text.source_language if language is None else language
         self._is_parser = settings.trees is not None
-        is_everything = answer_options.translate_everything or answer_options.keep_pieces
+        is_everything = options.translate_everything or options.keep_pieces
         # Whether text without letters, and list marks, are their own translation.
         self.keeps_text = not (is_everything or self._is_parser) and knows_letters(tokenizer)
-        self._split_sentences, self._markup = split_sentences, markup
+        self._split_sentences, self._markup = options.split_sentences, options.markup
         self._markup_refused: str | None = None
-        if answer_options.keep_pieces:
+        if options.keep_pieces:
             self._markup_refused = KEPT_PIECES
-        elif answer_options.alignments:
+        elif options.alignments:
             self._markup_refused = f"--{ALIGNMENTS_OF_MARKUP}; leave one of them out"
-        for option, is_given in (("--split-sentences", split_sentences), ("--markup", markup)):
+        for option, is_given in (
+            ("--split-sentences", options.split_sentences),
+            ("--markup", options.markup),
+        ):
             try:
                 if is_given:
                     is_markup = option == "--markup"

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
-from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, MOST_SAMPLES, N_BEST
+from nmt_cli.recipe.search_ranges import MOST_SAMPLES
 from nmt_cli.search.members import load_models
-from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import SearchSettings
-from nmt_cli.translating.answers import AnswerOptions, Answers
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_jobs import LineJobs, TooLong
+from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.model_search import engine_for
+from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
@@ -32,49 +32,19 @@ from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from typing_extensions import Unpack
-
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.parsing.linearization import Linearization
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.pictures.attention import Attention
     from nmt_cli.search.members import Member
-    from nmt_cli.translating.markup.blocks import Markup
-
-
-class TranslatorOptions(TypedDict, total=False):
-    """The options of ``Translator``, which defines their defaults."""
-
-    beam_size: int | None
-    length_penalty: float | None
-    max_extra_length: int | None
-    n_best: int
-    too_long: TooLong
-    tokenize: Tokenize
-    split_sentences: bool
-    source_language: str | None
-    markup: Markup | None
-    translate_everything: bool
-    keep_pieces: bool
-    token_scores: bool
-    alignments: bool
-    replace_unknown: bool
-    tag: str | None
-    max_tokens_per_device: int | None
-    precision: str
-    no_cuda_graphs: bool
-    well_formed_trees: bool | None
-    sampling: Sampling | None
-    constraints: Constraints
 
 
 class Translator:
     """Translates lines with one model; load it once and translate as often as needed.
 
-    If the model parses, the text of each translation is a tree of the line's words. An option that
-    is None gets its value from the model's settings; ``max_tokens_per_device`` gets one for the
-    model and the device. Raises UserError if an option is wrong or does not suit the model.
+    If the model parses, the text of each translation is a tree of the line's words. Raises
+    UserError if an option is wrong or does not suit the model.
 
     With ``sampling``, ``n_best`` translations are drawn, in this order, instead of searched.
     ``tag`` comes in front of every line, and of every part of a line that is split.
@@ -104,56 +74,43 @@ class Translator:
     block.
     """
 
-    def __init__(  # noqa: PLR0913 - the public interface names its options
+    def __init__(
         self,
         settings: ModelSettings,
         tokenizer: Tokenizer,
         model: Transformer | PackedModel,
         *,
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        max_extra_length: int | None = None,
-        n_best: int = N_BEST.default,
-        too_long: TooLong = DEFAULT_TOO_LONG,
-        tokenize: Tokenize = DEFAULT_TOKENIZE,
-        split_sentences: bool = False,
-        source_language: str | None = None,
-        markup: Markup | None = None,
-        translate_everything: bool = False,
-        keep_pieces: bool = False,
-        token_scores: bool = False,
-        alignments: bool = False,
-        replace_unknown: bool = False,
-        tag: str | None = None,
-        max_tokens_per_device: int | None = None,
-        precision: str = AUTO,
-        no_cuda_graphs: bool = False,
-        well_formed_trees: bool | None = None,
-        sampling: Sampling | None = None,
-        constraints: Constraints = Constraints(),  # noqa: B008 - it cannot be changed
         ensemble: Sequence[Member] = (),
+        **keywords: Any,
     ) -> None:
-        words_of, is_parser = _splitter(tokenize, settings.trees), settings.trees is not None
-        search = _search_settings(
-            settings, tokenizer, beam_size, length_penalty, n_best, token_scores, sampling
-        )
+        """The keywords are the fields of ``TranslatorOptions``."""
+        options = TranslatorOptions(**keywords)
+        sampling, constraints = options.sampling, options.constraints
+        is_parser = settings.trees is not None
+        words_of = _splitter(options.tokenize, settings.trees)
+        search = _search_settings(settings, tokenizer, options)
         constraints.refuse_wrong()
-        constraints.refuse_beside(tokenizer, keep_pieces, bool(markup or alignments))
-        marks = Marks(tag_pieces(tag, tokenizer), source_end(settings.architecture, tokenizer))
+        constraints.refuse_beside(
+            tokenizer, options.keep_pieces, bool(options.markup or options.alignments)
+        )
+        marks = Marks(
+            tag_pieces(options.tag, tokenizer), source_end(settings.architecture, tokenizer)
+        )
         lengths = length_limits(settings, *(each.settings for each in ensemble))
         lengths = lengths._replace(target=lengths.target_within(constraints.max_length))
-        limits = OutputLimits.of(settings, tokenizer, lengths, max_extra_length, well_formed_trees)
-        bounds = Bounds(n_best, search.beam_size, search.beam_size, settings.max_length)
+        limits = OutputLimits.of(
+            settings, tokenizer, lengths, options.max_extra_length, options.well_formed_trees
+        )
+        bounds = Bounds(options.n_best, search.beam_size, search.beam_size, settings.max_length)
         if sampling is not None:
             bounds = bounds._replace(most=MOST_SAMPLES, beam_size=None)
         outputs = WantedOutputs(
             tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )
-        asked = AnswerOptions(keep_pieces, alignments, replace_unknown, translate_everything)
-        answers = Answers(tokenizer, settings, search.length_penalty, asked, limits.trees)
-        segmenter = Segmenter(settings, tokenizer, asked, source_language, split_sentences, markup)
-        no_graphs = no_cuda_graphs or sampling is not None or constraints.for_every_line
-        computing = Computing(precision, max_tokens_per_device, not no_graphs)
+        answers = Answers(tokenizer, settings, search.length_penalty, options, limits.trees)
+        segmenter = Segmenter(settings, tokenizer, options)
+        no_graphs = options.no_cuda_graphs or sampling is not None or constraints.for_every_line
+        computing = Computing(options.precision, options.max_tokens_per_device, not no_graphs)
         self._engine = engine_for(
             [model, *(each.model for each in ensemble)],
             tokenizer,
@@ -161,12 +118,12 @@ class Translator:
             search,
             computing,
             outputs,
-            attention_of_all=asked.alignments or asked.replace_unknown,
+            attention_of_all=options.alignments or options.replace_unknown,
         )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
         self._jobs = LineJobs(
-            tokenizer, outputs, answers, segmenter, lengths.source, too_long, words_of
+            tokenizer, outputs, answers, segmenter, lengths.source, options.too_long, words_of
         )
         self._submitted = SubmittedLines(self._jobs, self._engine)
         self._settings, self._tokenizer = settings, tokenizer
@@ -178,18 +135,19 @@ class Translator:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
-        **options: Unpack[TranslatorOptions],
+        **keywords: Any,
     ) -> Translator:
         """Return a translator with the model of ``path``: a model, a checkpoint or a run.
 
-        The models of ``ensemble`` search together with it. Raises UserError if there is no model,
-        if the models do not fit together, or if ``device`` or an option is wrong, and DamagedError
-        if a file of a model is damaged.
+        The keywords are the fields of ``TranslatorOptions``. The models of ``ensemble`` search
+        together with it. Raises UserError if there is no model, if the models do not fit together,
+        or if ``device`` or an option is wrong, and DamagedError if a file of a model is damaged.
         """
-        models = load_models(path, ensemble, device, options.get("precision", AUTO))
-        options["precision"] = models.precision
-        first, *others = models.members
-        translator = cls(first.settings, models.tokenizer, first.model, ensemble=others, **options)
+        options = TranslatorOptions(**keywords)
+        models = load_models(path, ensemble, device, options.precision)
+        options = replace(options, precision=models.precision)
+        (first, *others), tokenizer = models.members, models.tokenizer
+        translator = cls(first.settings, tokenizer, first.model, ensemble=others, **vars(options))
         translator.chosen["model"] = " ".join(member.fingerprint for member in models.members)
         return translator
 
@@ -322,24 +280,19 @@ def _splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str],
 
 
 def _search_settings(
-    settings: ModelSettings,
-    tokenizer: Tokenizer,
-    beam_size: int | None,
-    length_penalty: float | None,
-    n_best: int,
-    token_scores: bool,
-    sampling: Sampling | None,
+    settings: ModelSettings, tokenizer: Tokenizer, options: TranslatorOptions
 ) -> SearchSettings:
+    beam_size, alpha = options.beam_size, options.length_penalty
     search = SearchSettings(
         settings.decoding.beam_size if beam_size is None else beam_size,
-        settings.decoding.length_penalty if length_penalty is None else length_penalty,
-        n_best,
+        settings.decoding.length_penalty if alpha is None else alpha,
+        options.n_best,
         start_id(settings.architecture, tokenizer),
         tokenizer.eos_id,
-        token_scores,
+        options.token_scores,
     )
-    if sampling is not None:
-        sampling.refuse_wrong(n_best)
+    if options.sampling is not None:
+        options.sampling.refuse_wrong(options.n_best)
         if beam_size is not None:
             raise WrongUsageError("--beam-size is not for --sample, which draws --n-best samples.")
         search = search._replace(beam_size=1, n_best=1)

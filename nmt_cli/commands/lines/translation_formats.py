@@ -8,21 +8,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt_cli.corpus.text.links import pharaoh
 from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
 from nmt_cli.translating.line_records import record_of, request_of
+from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.record_keys import LINE
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, Translation
-
-if TYPE_CHECKING:
-    from nmt_cli.translating.translator import TranslatorOptions
-
 
 SPACE = "▁"  # stands for a space in SentencePiece's pieces
 
@@ -168,19 +166,18 @@ WITH_TOKEN_SCORES = ("jsonl", "fairseq")
 
 def options_for(output_format: str, options: TranslatorOptions) -> TranslatorOptions:
     """Return ``options`` with what the format needs. Raises WrongUsageError if it cannot."""
-    n_best = options.get("n_best", 1)
-    if output_format == "text" and n_best > 1:
+    if output_format == "text" and options.n_best > 1:
         raise WrongUsageError(
-            f"--n-best {n_best} needs --format tsv, jsonl, moses or fairseq; text is one line for "
-            "each line."
+            f"--n-best {options.n_best} needs --format tsv, jsonl, moses or fairseq; text is one "
+            "line for each line."
         )
-    if options.get("token_scores") and output_format not in WITH_TOKEN_SCORES:
+    if options.token_scores and output_format not in WITH_TOKEN_SCORES:
         raise WrongUsageError(
             "--token-scores needs --format jsonl or fairseq; the other formats have no place for "
             "them."
         )
     if output_format == "fairseq":
-        return {**options, "token_scores": True}
+        return replace(options, token_scores=True)
     return options
 
 

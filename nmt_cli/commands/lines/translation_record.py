@@ -18,11 +18,11 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.translating.options import TranslatorOptions
 
 VERSION = 2
 SHOWN_OF_A_HASH = 12
-# Options that change only how sums are rounded, such as which lines are computed together.
-OF_THE_MACHINE = {"max_tokens_per_device"}
+MAX_TOKENS = "max_tokens_per_device"  # changes only how sums are rounded
 
 
 class FinishedLines(NamedTuple):
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 def recorded_options(
-    options: Mapping[str, Any],
+    options: TranslatorOptions,
     input_format: str,
     output_format: str,
     shard: Shard | None,
@@ -59,24 +59,24 @@ def recorded_options(
     }
 
 
-def affecting(options: Mapping[str, Any]) -> dict[str, Any]:
+def affecting(options: TranslatorOptions) -> dict[str, Any]:
     """Return the options that affect the output more than by rounding."""
     # CUDA graphs may be turned off for the rest of a text after a fault in them.
     return {
         name: value
-        for name, value in options.items()
-        if name not in {*OF_THE_MACHINE, "no_cuda_graphs"}
+        for name, value in vars(options).items()
+        if name not in {MAX_TOKENS, "no_cuda_graphs"}
     }
 
 
-def rounding(options: Mapping[str, Any], threads: int) -> dict[str, Any]:
+def rounding(options: TranslatorOptions, threads: int) -> dict[str, Any]:
     """Return what affects the output only by rounding."""
-    return {**rounding_facts(threads), **{name: options.get(name) for name in OF_THE_MACHINE}}
+    return {**rounding_facts(threads), MAX_TOKENS: options.max_tokens_per_device}
 
 
-def as_asked(device: str, options: Mapping[str, Any]) -> dict[str, str]:
+def as_asked(device: str, options: TranslatorOptions) -> dict[str, str]:
     """Return device and precision as they were given; a GPU without its number."""
-    return {"device": device.partition(":")[0], "precision": options.get("precision", AUTO)}
+    return {"device": device.partition(":")[0], "precision": options.precision}
 
 
 def partial_of(path: Path) -> Path:
