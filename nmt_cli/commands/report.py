@@ -8,15 +8,13 @@ from pathlib import Path
 from nmt_cli.files.atomic_files import (
     directory_appearing_whole,
     file_appearing_whole,
-    refuse_directory,
     refuse_file,
 )
 from nmt_cli.files.file_names import PAGE
-from nmt_cli.files.folders import REPORT, may_become
+from nmt_cli.files.folders import REPORT, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import counted
 from nmt_cli.report.run_history import read_runs
@@ -36,7 +34,10 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     runs = read_runs(run_dirs)
     output = output or (run_dirs[0] / REPORT if len(run_dirs) == 1 else Path(REPORT))
     is_page = output.suffix in PAGE_SUFFIXES or is_stream(output)
-    _refuse_output(output, is_page=is_page, force=force)
+    if is_page:
+        refuse_file(output, replace=force)
+    else:
+        refuse_output(output, REPORT, "a report", force=force)
     with claimed(output, "--output"):
         charts = draw_charts(runs)
         page = as_html(runs, charts).encode()
@@ -52,13 +53,3 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     written = output if is_page else output / PAGE
     drawn = f"{counted(len(charts), 'chart')} of {', '.join(run.label for run in runs)}"
     logs.info(f"Wrote {written} with {drawn}.")
-
-
-def _refuse_output(output: Path, *, is_page: bool, force: bool) -> None:
-    """Raise UserError if ``output`` cannot be written; even --force replaces only a report."""
-    if output.is_dir() and not may_become(output, REPORT):
-        raise UserError(f"{output} exists and is not a report; choose another --output.")
-    if is_page:
-        refuse_file(output, replace=force)
-    else:
-        refuse_directory(output, replace=force)

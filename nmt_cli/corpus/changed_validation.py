@@ -54,15 +54,13 @@ def _changed(
     texts = {side: [" ".join(getattr(pair, side)) for pair in pairs] for side in SIDES}
     encoded = [corpus.tokenizer.encode_batch(texts[side], side) for side in SIDES]
     longest = min(recipe.data.max_length, corpus.longest - 1)
-    with_loss = [pair for pair in zip(*encoded, strict=True) if _is_within(pair, longest)]
+    with_loss = [
+        pair for pair in zip(*encoded, strict=True) if all(0 < len(ids) <= longest for ids in pair)
+    ]
     source, target = (
         _binarized([pair[place] for pair in with_loss], corpus.tokenizer) for place in (0, 1)
     )
     return ChangedSet(kind, source, target, texts)
-
-
-def _is_within(pair: tuple[list[int], ...], longest: int) -> bool:
-    return all(0 < len(ids) <= longest for ids in pair)
 
 
 def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> BinarizedText:

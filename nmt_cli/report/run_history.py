@@ -218,25 +218,17 @@ def _scores_of(path: Path, last_step: int) -> dict[str, Any]:
     """Return the scores of the test text, unless the run was trained further since."""
     folder = path / SCORES
     try:
-        scores, step = json.loads((folder / SCORES_FILE).read_bytes()), _step_of(folder)
-    except (OSError, ValueError, RecursionError):
+        scores = json.loads((folder / SCORES_FILE).read_bytes())
+        step = read_manifest(folder)["step"]  # the last one of the model with these scores
+    except (OSError, ValueError, RecursionError, DamagedError, KeyError):
         return {}
-    if step is not None and step < last_step:
+    if step < last_step:
         logs.warning(
             f"{folder} is not shown: it is of step {step:,}, and the run is at step {last_step:,}; "
             "nmt-cli run makes it anew."
         )
         return {}
     return scores if isinstance(scores, dict) else {}
-
-
-def _step_of(scores: Path) -> int | None:
-    """Return the last step of the model with these scores; None if it is not known."""
-    try:
-        step = read_manifest(scores).get("step")  # earlier versions wrote none
-    except DamagedError:
-        return None
-    return step if isinstance(step, int) else None
 
 
 def _size_of(path: Path) -> int | None:

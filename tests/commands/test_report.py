@@ -151,7 +151,10 @@ def test_force_replaces_nothing_but_a_report(two_runs, tmp_path, name):
     for folder in ("notes", "page.html"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "thesis.tex").write_text("years of work")
-    with pytest.raises(UserError, match="and is not a report; choose another"):
+    message = (
+        "is a directory; give" if name == "page.html" else "and is not a report; choose another"
+    )
+    with pytest.raises(UserError, match=message):
         report.run(two_runs, output=tmp_path / name, force=True)
     assert (tmp_path / "notes/thesis.tex").exists()
     assert (tmp_path / "one/metrics.jsonl").exists()

@@ -52,11 +52,6 @@ def training_limits(data: DataConfig) -> PairLimits:
     return PairLimits(data.max_length, data.filters.min_length, data.filters.max_length_ratio)
 
 
-def has_empty_side(source: str, target: str) -> bool:
-    """Return whether one side of the pair is blank."""
-    return is_blank(source) or is_blank(target)
-
-
 def rules_broken(
     source_lengths: npt.NDArray[np.int64],
     target_lengths: npt.NDArray[np.int64],
@@ -158,7 +153,7 @@ class HeldOut:
 
     def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
         found = iter(pairs)
-        chosen = [pair for pair in islice(found, MOST_PAIRS) if not has_empty_side(*pair)]
+        chosen = [pair for pair in islice(found, MOST_PAIRS) if not any(map(is_blank, pair))]
         self.is_whole = next(found, None) is None
         self._hashes = {pair_hash(source, target) for source, target in chosen}
         self._of_letters = {_hash_of_letters(source, target) for source, target in chosen}
