@@ -156,13 +156,13 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
 
 def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -> str:
     """Return the furthest ancestor whose text is prepared in the same way as the recipe's."""
-    owner = names[0]
+    owner, wanted = names[0], keys_of_text(recipe)
     for name, tree in zip(names[1:], resolved[1:], strict=True):
         try:
             ancestor = validated(adopt_model(tree).tree)
         except RecipeError:
             break  # it is no recipe without its child
-        if keys_of_text(ancestor) != keys_of_text(recipe):
+        if keys_of_text(ancestor) != wanted:
             break
         owner = name
     return owner
