@@ -204,22 +204,10 @@ class DataConfig(Section):
         for key, held_out in (("validation", self.validation), ("test", self.test)):
             if isinstance(held_out, tuple):
                 yield from _problems_of_names(sets_by_key(key, held_out))
-        if self.treebank is not None and self.normalization.punctuation:
-            text = "must be false beside treebank, because it would change tags such as ``"
-            yield Problem("normalization.punctuation", text, "treebank")
         if self.treebank is not None:
-            text = "is for text; leave it out beside treebank"
-            for key in self._filters_of_text():
+            for key, text in self._unfit_for_trees():
                 yield Problem(key, text, "treebank")
-            yield from self._problems_of_rows()
-        for key, tag in self.tags.items() if self.treebank is not None else ():
-            text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
-            yield Problem(key, text, "treebank")
         yield from problems_of_mixing(self.train, self.mixing, self.stages)
-        for number, corpus in enumerate(self.train):
-            if self.treebank is not None and corpus.alignments is not None:
-                text = "must be null beside treebank, whose trees have no alignments"
-                yield Problem(f"train.{number}.alignments", text, "treebank")
         if self.filters.min_length > self.max_length:
             yield Problem(
                 "filters.min_length",
@@ -228,21 +216,27 @@ class DataConfig(Section):
                 "max_length",
             )
 
-    def _problems_of_rows(self) -> Iterator[Problem]:
-        for key, corpus in self.corpora.items():
-            for form in ("tsv", "jsonl"):
-                if getattr(corpus, form) is not None:
-                    text = "must be null beside treebank; give source and target"
-                    yield Problem(f"{key}.{form}", text, "treebank")
-
-    def _filters_of_text(self) -> Iterator[str]:
-        """Yield the keys in use that filter parallel text by what is in it, or by its scores."""
+    def _unfit_for_trees(self) -> Iterator[tuple[str, str]]:
+        """Yield the keys in use that are for parallel text only, and what is wrong with each."""
+        only_text = "is for text; leave it out beside treebank"
+        if self.normalization.punctuation:
+            text = "must be false beside treebank, because it would change tags such as ``"
+            yield "normalization.punctuation", text
         for name, value in self.filters:
             if value is not None and value is not False and name not in FILTERS_OF_TREES:
-                yield f"filters.{name}"
+                yield f"filters.{name}", only_text
+        for key, files in self.corpora.items():
+            for form in (name for name in files.paths if name not in ("source", "target")):
+                yield f"{key}.{form}", "must be null beside treebank; give source and target"
+        for key, tag in self.tags.items():
+            text = f"must be null beside treebank, whose sentences have only words, but is {tag}"
+            yield key, text
         for number, corpus in enumerate(self.train):
             if corpus.scores is not None:
-                yield f"train.{number}.scores"
+                yield f"train.{number}.scores", only_text
+            if corpus.alignments is not None:
+                text = "must be null beside treebank, whose trees have no alignments"
+                yield f"train.{number}.alignments", text
 
 
 def _problems_of_names(sets: Mapping[str, HeldOutFiles]) -> Iterator[Problem]:
