@@ -8,14 +8,13 @@ from nmt_cli.commands.inspect_figures import (
     THIS_MACHINE,
     Lengths,
     ModelFigures,
-    TrainingCosts,
     figures_of,
     find_subject,
 )
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
 from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory
-from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS
+from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS, PlannedWork
 from nmt_cli.messages.figures import aligned, counted, duration_text, with_prefix
 from nmt_cli.messages.logs import printable
 from nmt_cli.recipe.model_values import ModelShape
@@ -47,7 +46,7 @@ def as_json(figures: ModelFigures) -> str:
         ),
         "training_flops_per_target_token": figures.training_flops_per_token,
         "memory_bytes": None,
-        "training": _training_facts(figures.costs),
+        "training": _training_facts(figures),
     }
     if figures.memory is not None:
         content["memory_bytes"] = {
@@ -73,17 +72,17 @@ def _scaled(counts: dict[str, Any], factor: float) -> dict[str, Any]:
     }
 
 
-def _training_facts(costs: TrainingCosts | None) -> dict[str, Any] | None:
-    if costs is None:
+def _training_facts(figures: ModelFigures) -> dict[str, Any] | None:
+    work = figures.work
+    if work is None:
         return None
-    work = costs.work
     return {
         "steps": work.steps,
         "target_tokens_per_step": work.target_tokens_per_step,
         "flops_per_step": work.flops_per_step,
         "flops": work.flops,
-        "flops_as_the_paper_estimates": costs.papers_estimate,
-        "times": [time._asdict() for time in costs.times],
+        "flops_as_the_paper_estimates": figures.papers_estimate,
+        "times": [time._asdict() for time in figures.times],
     }
 
 
@@ -92,8 +91,8 @@ def as_report(figures: ModelFigures) -> str:
     sections = [_head(figures), _parameters(figures), _flops(figures)]
     if figures.memory is not None:
         sections.append(_memory(figures, figures.memory))
-    if figures.costs is not None:
-        sections += [_times(figures.costs), _flops_of_training(figures.costs)]
+    if figures.work is not None:
+        sections += [_times(figures, figures.work), _flops_of_training(figures, figures.work)]
     elif figures.subject.training is not None:
         sections.append([NO_STEPS])
     return "\n\n".join("\n".join(lines) for lines in sections)
@@ -180,10 +179,9 @@ def _memory(figures: ModelFigures, memory: TrainingMemory) -> list[str]:
     return ["Memory of training on one device, in fp32", *_indented(rows)]
 
 
-def _times(costs: TrainingCosts) -> list[str]:
-    work = costs.work
-    rows = [(time.machine, _duration(time.seconds)) for time in costs.times]
-    bases = [time.basis for time in costs.times]
+def _times(figures: ModelFigures, work: PlannedWork) -> list[str]:
+    rows = [(time.machine, _duration(time.seconds)) for time in figures.times]
+    bases = [time.basis for time in figures.times]
     if THIS_MACHINE not in dict(rows):
         rows.append((THIS_MACHINE, "?"))
         bases.append("give --target-tokens-per-second; train prints this figure")
@@ -194,12 +192,12 @@ def _times(costs: TrainingCosts) -> list[str]:
     ]
 
 
-def _flops_of_training(costs: TrainingCosts) -> list[str]:
-    papers = costs.times[0]
+def _flops_of_training(figures: ModelFigures, work: PlannedWork) -> list[str]:
+    papers = figures.times[0]
     return [
         "FLOPs of the whole training",
-        f"  {costs.work.flops:.1e}   matrix products of real tokens",
-        f"  {costs.papers_estimate:.1e}   as the paper estimates: {papers.machine} for "
+        f"  {work.flops:.1e}   matrix products of real tokens",
+        f"  {figures.papers_estimate:.1e}   as the paper estimates: {papers.machine} for "
         f"{_duration(papers.seconds)} at {with_prefix(PAPER_SUSTAINED_FLOPS, 'FLOP/s')} each",
     ]
 

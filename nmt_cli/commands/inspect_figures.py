@@ -197,14 +197,6 @@ class Time(NamedTuple):
     basis: str
 
 
-class TrainingCosts(NamedTuple):
-    """What a training computes, and how long that takes."""
-
-    work: PlannedWork
-    times: list[Time]
-    papers_estimate: float  # FLOPs as the paper would count them, from the time on its GPUs
-
-
 class ModelFigures(NamedTuple):
     """All figures of a subject."""
 
@@ -213,7 +205,13 @@ class ModelFigures(NamedTuple):
     flops: ForwardFlops  # of all sentence pairs of the subject's lengths
     max_tokens: int | None = None  # of a side in a micro-batch; None if no training is known
     memory: TrainingMemory | None = None  # likewise
-    costs: TrainingCosts | None = None  # None also if the number of steps is not known
+    work: PlannedWork | None = None  # None also if the number of steps is not known
+    times: Sequence[Time] = ()  # of that work; the first is on the paper's GPUs
+
+    @property
+    def papers_estimate(self) -> float:
+        """The FLOPs of the training as the paper counts them, from the time on its GPUs."""
+        return papers_estimate_of_flops(self.times[0].seconds)
 
     @property
     def training_flops_per_token(self) -> float:
@@ -250,23 +248,16 @@ def figures_of(
         has_moving_average=training.ema_decay is not None,
         optimizer=training.optimizer,
     )
-    costs = _costs(subject, training, target_tokens_per_second)
-    return figures._replace(max_tokens=limit, memory=memory, costs=costs)
-
-
-def _costs(
-    subject: Subject, config: TrainingConfig, target_tokens_per_second: float | None
-) -> TrainingCosts | None:
-    work = planned_training(subject.architecture, subject.vocabulary_size, config, subject.lengths)
+    figures = figures._replace(max_tokens=limit, memory=memory)
+    work = planned_training(config, subject.vocabulary_size, training, lengths)
     if work is None:
-        return None
-    times = [_time_on(machine, subject, config, work) for machine in (P100S, H100)]
-    papers_estimate = papers_estimate_of_flops(times[0].seconds)
+        return figures
+    times = [_time_on(machine, subject, training, work) for machine in (P100S, H100)]
     if target_tokens_per_second is not None:
         seconds = work.target_tokens / target_tokens_per_second
         basis = f"at the {target_tokens_per_second:,.0f} target tokens/s that you gave"
         times.append(Time(THIS_MACHINE, seconds, basis))
-    return TrainingCosts(work, times, papers_estimate)
+    return figures._replace(work=work, times=times)
 
 
 def _time_on(
