@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import means_full_memory
@@ -44,12 +44,16 @@ Ticket = TypeVar("Ticket")  # what the caller recognizes a sentence by
 Watch = Callable[[Iterable[Ticket]], Iterable[Ticket] | None]
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(Protocol):
     """Completes what was found for some sentences, such as by the attention of their tokens."""
 
-    needs: Callable[[Sentence], bool]  # whether a sentence is to be completed
-    complete: Callable[[list[Found], list[Sentence]], Iterable[Found]]
+    def needs(self, sentence: Sentence) -> bool:
+        """Return whether ``sentence`` is to be completed."""
+        ...
+
+    def complete(self, results: Sequence[Found], sentences: Sequence[Sentence]) -> Iterable[Found]:
+        """Return what was found for each of ``sentences``, completed."""
+        ...
 
 
 @dataclass(eq=False)

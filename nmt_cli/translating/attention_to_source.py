@@ -53,13 +53,11 @@ class AttentionToSource:
         of_mean = alignment_layer(model.config.decoder_shape.num_layers)
         self._layer = of_mean if self._head is None else self._head.layer
 
-    def is_needed(self, sentence: Sentence) -> bool:
+    def needs(self, sentence: Sentence) -> bool:
         """Return whether the hypotheses of ``sentence`` get what they attend to."""
         return self._of_all or sentence.needs_units or sentence.needs_words
 
-    def with_attention(
-        self, results: Sequence[Found], sentences: Sequence[Sentence]
-    ) -> Iterator[Found]:
+    def complete(self, results: Sequence[Found], sentences: Sequence[Sentence]) -> Iterator[Found]:
         """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
         batch, pairs, num_tokens = list[tuple[Found, Sentence]](), list[SentencePair](), 0
         for found, sentence in zip(results, sentences, strict=True):

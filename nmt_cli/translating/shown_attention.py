@@ -77,12 +77,8 @@ def attention_between(
     end = tokenizer.pieces([tokenizer.eos_id])
     start = tokenizer.pieces([start_id(model.config, tokenizer)])
     end_of_source = tokenizer.pieces(source_end(model.config, tokenizer))
-    source_pieces, target_pieces = (
-        tokenizer.pieces(pieces, "source"),
-        tokenizer.pieces(target.tokens),
-    )
-    source_language = settings.text.source_language.replace("_", "-")
-    target_language = settings.text.target_language.replace("_", "-")
+    source_pieces = tokenizer.pieces(pieces, "source")
+    target_pieces = tokenizer.pieces(target.tokens)
     return Attention(
         name,
         source,
@@ -93,15 +89,17 @@ def attention_between(
             "target_input": (*start, *target_pieces),
             "target_output": (*target_pieces, *end),
         },
-        {
-            "source": source_language,
-            "target_input": target_language,
-            "target_output": target_language,
-        },
+        languages_of(settings.text.source_language, settings.text.target_language),
         tuple(shown.layers),
         tuple(shown.heads),
         {kind: weights[kind][:, heads] for kind in shown.kinds},
     )
+
+
+def languages_of(source: str, target: str) -> dict[str, str]:
+    """Return the language of each sequence, as HTML names languages; models name them by codes."""
+    source, target = source.replace("_", "-"), target.replace("_", "-")
+    return {"source": source, "target_input": target, "target_output": target}
 
 
 def refuse_too_long(settings: ModelSettings, tokens: Sequence[int], side: Side) -> None:

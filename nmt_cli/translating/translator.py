@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from nmt_cli.hardware.choices import AUTO, Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import MOST_SAMPLES
+from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.members import load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.translating.answers import Answers
+from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.model_search import engine_for
 from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
@@ -110,15 +112,20 @@ class Translator:
         answers = Answers(tokenizer, settings, search.length_penalty, options, limits.trees)
         segmenter = Segmenter(settings, tokenizer, options)
         no_graphs = options.no_cuda_graphs or sampling is not None or constraints.for_every_line
-        computing = Computing(options.precision, options.max_tokens_per_device, not no_graphs)
-        self._engine = engine_for(
+        finish_of = partial(
+            AttentionToSource,
+            tokenizer=tokenizer,
+            settings=settings,
+            tag_length=len(marks.tag),
+            of_all=options.alignments or options.replace_unknown,
+        )
+        self._engine = SearchEngine(
             [model, *(each.model for each in ensemble)],
-            tokenizer,
-            settings,
             search,
-            computing,
-            outputs,
-            attention_of_all=options.alignments or options.replace_unknown,
+            outputs.rules(search.eos_id),
+            outputs.choice(search),
+            Computing(options.precision, options.max_tokens_per_device, not no_graphs),
+            finish_of,
         )
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)

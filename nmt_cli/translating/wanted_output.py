@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.rules.phrases import (
     BANNED,
     FORCED_PREFIX,
@@ -18,8 +19,17 @@ from nmt_cli.search.rules.phrases import (
     Phrases,
     RequiredPhrases,
 )
+from nmt_cli.search.rules.rule import (
+    BannedPhrases,
+    Choice,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeatedNgrams,
+    Rule,
+    SampledCandidates,
+)
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Sentence, samples_of
+from nmt_cli.search.sentences import SearchSettings, Sentence, samples_of
 from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
@@ -213,6 +223,21 @@ class WantedOutputs:
             return wanted
         of_terms = self._phrases.encode_constraints(AnyOf(term.targets) for term in terms)
         return self._checked(wanted._replace(required=(*wanted.required, *of_terms)), copies)
+
+    def rules(self, eos_id: int) -> list[Rule]:
+        """Return the rules of the search; one without data for a sentence does not restrict it."""
+        rules: list[Rule] = [NoRepeatedNgrams(), BannedPhrases(), ForcedPrefix()]
+        if self.limits.trees is not None:
+            rules.append(self.limits.trees)
+        if self.constraints.min_length:
+            rules.append(MinimumLength(self.constraints.min_length, eos_id))
+        return rules
+
+    def choice(self, search: SearchSettings) -> Choice:
+        """Return the choice of candidates for sentences that have none of their own."""
+        if self.sampling is not None:
+            return SampledCandidates(self.sampling)
+        return ConstrainedCandidates(2 * search.beam_size, search.eos_id)
 
     def have_rules_for(self, wanted: Wanted) -> bool:
         """Return whether rules restrict the output of a line."""

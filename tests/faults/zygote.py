@@ -35,7 +35,7 @@ def import_what_training_needs() -> None:
         "torch.utils.serialization", "nmt_cli.cli", "nmt_cli.commands.train",
         "nmt_cli.training.session", "sacrebleu.tokenizers.tokenizer_13a",
         "nmt_cli.commands.average_checkpoints", "nmt_cli.commands.translate",
-        "nmt_cli.translating.model_search", "nmt_cli.translating.attention_to_source",
+        "nmt_cli.search.engine", "nmt_cli.translating.attention_to_source",
     ):  # fmt: skip
         importlib.import_module(name)
     read_recipe("base")

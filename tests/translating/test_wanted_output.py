@@ -14,7 +14,6 @@ from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import samples_of
 from nmt_cli.translating.constraints import Constraints
-from nmt_cli.translating.model_search import choice_for, rules_for
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.request import LineError, Request
@@ -45,11 +44,11 @@ def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False
 
 
 def rules_of(outputs):
-    return rules_for(settings(1), outputs)
+    return outputs.rules(EOS)
 
 
 def choice_of(outputs, beam_size):
-    return choice_for(settings(beam_size), outputs)
+    return outputs.choice(settings(beam_size))
 
 
 def ids(text):

@@ -72,7 +72,7 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, hea
         return Found(number, hypotheses, None if hypotheses else "it failed")
 
     sentences = [Sentence([*sources[number], *end], 9) for number in order]
-    found = list(of_search.with_attention([*map(found_for, order)], sentences))
+    found = list(of_search.complete([*map(found_for, order)], sentences))
     assert [each.number for each in found] == order
     assert found[0] == Found(2, (), "it failed")
     for number, hypotheses, _ in found:
@@ -155,7 +155,7 @@ def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
             places = tuple(range(len(one.tokens)))
             yield found._replace(hypotheses=(one._replace(attended=Attended(places, (), 0)),))
 
-    monkeypatch.setattr(AttentionToSource, "with_attention", diagonal)
+    monkeypatch.setattr(AttentionToSource, "complete", diagonal)
     translator = translator_of(
         recipe,
         tokenizer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from nmt_cli.translating.markup.blocks import Block, Inline, Markup, blocks_of
@@ -45,16 +46,15 @@ class MarkupSegments(Segments):
     """The segments of markup: those of each block of text, and what is between the blocks."""
 
     def __init__(self, text: str, markup: Markup, cut: Callable[[str], Segments]) -> None:
-        self._parts, self._markup = blocks_of(text, markup), markup
-        self._of_blocks = list[Segments]()
+        self._parts, self._markup = list[str | tuple[Block, Segments]](), markup
         self._need_spans = list[bool]()
         texts, separators = list[str](), list[str]()
-        for block in self._parts:
+        for block in blocks_of(text, markup):
             if isinstance(block, str):
+                self._parts.append(block)
                 continue
-            of_block = block.text.translate(SPACES) if markup == "html" else block.text
-            segments = cut(of_block)
-            self._of_blocks.append(segments)
+            segments = cut(block.text.translate(SPACES) if markup == "html" else block.text)
+            self._parts.append((block, segments))
             texts += segments.texts
             separators += [" ", *segments.separators[1:]]
             self._need_spans += [bool(block.root.children)] * len(segments.texts)
@@ -67,18 +67,15 @@ class MarkupSegments(Segments):
 
     def filled(self, outputs: Sequence[Output]) -> str:
         """Return the markup with the translation of each segment in its place."""
-        filled, rest, of_blocks = list[str](), iter(outputs), iter(self._of_blocks)
+        if self._markup == "xml":
+            outputs = [each._replace(text=each.text.translate(NOT_IN_XML)) for each in outputs]
+        filled, rest = list[str](), iter(outputs)
         for part in self._parts:
             if isinstance(part, str):
                 filled.append(part)
-                continue
-            segments = next(of_blocks)
-            of_block = [next(rest) for _ in segments.texts]
-            if self._markup == "xml":
-                of_block = [
-                    each._replace(text=each.text.translate(NOT_IN_XML)) for each in of_block
-                ]
-            filled.append(_filled_block(part, segments, of_block))
+            else:
+                of_block = list(islice(rest, len(part[1].texts)))
+                filled.append(_filled_block(*part, of_block))
         return "".join(filled)
 
 

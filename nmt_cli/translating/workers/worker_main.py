@@ -29,6 +29,7 @@ from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.page import as_html
 from nmt_cli.translating.continuous_search import LineSource
 from nmt_cli.translating.request import Request, numbered
+from nmt_cli.translating.shown_attention import languages_of
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.messages import (
@@ -202,8 +203,7 @@ def attention_page(translator: Translator, wanted: AttentionOf) -> Translation:
         attention = translator.attention(wanted.text, wanted.translation, wanted.model)
     except UserError as error:
         return Translation(error=str(error))
-    source, target = (code.replace("_", "-") for code in (wanted.source, wanted.target))
-    languages = {"source": source, "target_input": target, "target_output": target}
+    languages = languages_of(wanted.source, wanted.target)
     return Translation(as_html(attention._replace(languages=languages)))
 
 
