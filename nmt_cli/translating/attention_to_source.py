@@ -59,34 +59,30 @@ class AttentionToSource:
 
     def complete(self, results: Sequence[Found], sentences: Sequence[Sentence]) -> Iterator[Found]:
         """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
-        batch, pairs, num_tokens = list[tuple[Found, Sentence]](), list[SentencePair](), 0
+        batch, num_tokens = list[tuple[Found, Sequence[int], Sentence]](), 0
         for found, sentence in zip(results, sentences, strict=True):
             source = without_end(sentence.tokens, self._config)
-            own = [SentencePair(source, each.tokens) for each in found.hypotheses]
-            batch.append((found, sentence))
-            pairs += own
-            num_tokens += sum(len(pair.source) + len(pair.target) for pair in own)
+            batch.append((found, source, sentence))
+            num_tokens += sum(len(source) + len(each.tokens) for each in found.hypotheses)
             if num_tokens >= TOKENS_AT_ONCE:
-                yield from self._together(batch, pairs)
-                batch, pairs, num_tokens = [], [], 0
-        yield from self._together(batch, pairs)
+                yield from self._together(batch)
+                batch, num_tokens = [], 0
+        yield from self._together(batch)
 
-    def _together(
-        self, results: Sequence[tuple[Found, Sentence]], pairs: Sequence[SentencePair]
-    ) -> Iterator[Found]:
-        if not pairs:
-            yield from (found for found, _ in results)
-            return
-        of_pairs = zip(pairs, self._forcing.attention(pairs, [self._layer]), strict=True)
-        for found, sentence in results:
-            attended = [
-                self._attended(*next(of_pairs), with_units=sentence.needs_units)
-                for _ in found.hypotheses
-            ]
-            hypotheses = zip(found.hypotheses, attended, strict=True)
-            yield found._replace(
-                hypotheses=tuple(each._replace(attended=other) for each, other in hypotheses)
-            )
+    def _together(self, batch: Sequence[tuple[Found, Sequence[int], Sentence]]) -> Iterator[Found]:
+        pairs = [
+            SentencePair(source, each.tokens)
+            for found, source, _ in batch
+            for each in found.hypotheses
+        ]
+        weights = iter(self._forcing.attention(pairs, [self._layer]) if pairs else ())
+        for found, source, sentence in batch:
+            hypotheses = []
+            for each in found.hypotheses:
+                pair = SentencePair(source, each.tokens)
+                attended = self._attended(pair, next(weights), with_units=sentence.needs_units)
+                hypotheses.append(each._replace(attended=attended))
+            yield found._replace(hypotheses=tuple(hypotheses))
 
     def _attended(
         self, pair: SentencePair, weights: AttentionWeights, *, with_units: bool
