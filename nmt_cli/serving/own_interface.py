@@ -20,7 +20,6 @@ from nmt_cli.serving.requests import (
     refuse_wrong_keys,
 )
 from nmt_cli.serving.service import Service
-from nmt_cli.translating.line_records import record_of, request_of
 from nmt_cli.translating.record_keys import (
     COUNT,
     LINE,
@@ -30,6 +29,8 @@ from nmt_cli.translating.record_keys import (
     Key,
     list_of,
     objects,
+    record_of,
+    request_of,
 )
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.segments import sentences

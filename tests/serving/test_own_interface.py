@@ -6,7 +6,7 @@ import requests
 
 from nmt_cli.pictures.page import as_html
 from nmt_cli.translating import shown_attention
-from nmt_cli.translating.line_records import record_of
+from nmt_cli.translating.record_keys import record_of
 from nmt_cli.translating.request import Request
 from tests.serving.conftest import REVERSING
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from nmt_cli.parsing.repair import Repairs
-from nmt_cli.translating.line_records import record_of, request_of
-from nmt_cli.translating.record_keys import LINE, TRANSLATION, object_of
+from nmt_cli.translating.record_keys import LINE, TRANSLATION, object_of, record_of, request_of
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, Translation
 

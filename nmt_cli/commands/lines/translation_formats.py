@@ -16,9 +16,8 @@ from nmt_cli.corpus.text.links import pharaoh
 from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
-from nmt_cli.translating.line_records import record_of, request_of
 from nmt_cli.translating.options import TranslatorOptions
-from nmt_cli.translating.record_keys import LINE
+from nmt_cli.translating.record_keys import LINE, record_of, request_of
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, Translation
 
