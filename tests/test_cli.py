@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.commands.score import ScoreOptions
 from nmt_cli.messages.errors import (
     EndedAtOnceError,
     InterruptedTrainingError,
@@ -151,7 +152,8 @@ def test_calls_without_an_option_do_what_the_command_line_does(name):
     run = importlib.import_module(f"nmt_cli.commands.{MODULES.get(name, name)}").run
     defaults = {each.name: each.default for each in inspect.signature(run).parameters.values()}
     if "keywords" in defaults:
-        record = TranslatorOptions if name == "translate" else TrainOptions
+        records = {"translate": TranslatorOptions, "score": ScoreOptions}
+        record = records.get(name, TrainOptions)
         defaults |= {each.name: each.default for each in fields(record)}
     for option in command.params:
         default = defaults.get(option.name, inspect.Parameter.empty)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
@@ -27,9 +28,6 @@ from nmt_cli.metrics.bleu import (
 from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
 from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 LONG_FOR_TER = 200  # words
 
 
@@ -50,56 +48,56 @@ class RenderedTerms(NamedTuple):
         return f"Terms {self.share:.2f}  {self.rendered:,} of {self.occurred:,} rendered"
 
 
-class ScoreOptions(TypedDict, total=False):
-    """The flags of ``score``; what is left out has the default of ``--help``."""
+@dataclass(frozen=True)
+class ScoreOptions:
+    """The options of ``score`` for texts, with their defaults."""
 
-    tokenize: Tokenization | None
-    lowercase: bool
-    paper: str | None
-    ter: bool
-    terms: Path | None
-    source: Path | None
-    compared: Sequence[Path]
-    test: Method | None
-    samples: int | None
-    seed: int | None
-    output_format: str
+    tokenize: Tokenization | None = None
+    lowercase: bool = False
+    paper: str | None = None
+    ter: bool = False
+    terms: Path | None = None
+    source: Path | None = None
+    compared: Sequence[Path] = ()
+    test: Method | None = None
+    samples: int | None = None
+    seed: int | None = None
+    output_format: str = "text"
 
 
-def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOptions]) -> None:
+def run(hypotheses: Path, references: Sequence[Path], **keywords: Any) -> None:
     """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin.
 
-    Raises UserError if options contradict each other, if a file cannot be read, is empty or has
-    another number of lines, or if the tokenizer needs packages that are not installed; OutputError
-    if stdout cannot be written.
+    The keywords are the fields of ``ScoreOptions``. Raises UserError if options contradict each
+    other, if a file cannot be read, is empty or has another number of lines, or if the tokenizer
+    needs packages that are not installed; OutputError if stdout cannot be written.
     """
+    options = ScoreOptions(**keywords)
     resampling = _resampling(options)
     _check_paper(options)
-    compared = options.get("compared", ())
-    _check_that_systems_differ([hypotheses, *compared])
-    glossary, source = _glossary(options), options.get("source")
-    sources = [source] if source is not None else []
-    texts = _read_texts([hypotheses, *references, *compared, *sources])
+    _check_that_systems_differ([hypotheses, *options.compared])
+    glossary = _glossary(options)
+    sources = [options.source] if options.source is not None else []
+    texts = _read_texts([hypotheses, *references, *options.compared, *sources])
     source_lines = texts.pop().lines if sources else []
     _warn_of_odd_text(
         texts,
-        may_be_tokenized=options.get("tokenize") == "none",
-        is_tokenized_next=options.get("paper") is not None,
+        may_be_tokenized=options.tokenize == "none",
+        is_tokenized_next=options.paper is not None,
     )
-    if options.get("ter"):
+    if options.ter:
         _warn_of_long_segments(texts)
-    baseline, others = texts[0], texts[1:]
-    reference_lines = [text.lines for text in others[: len(references)]]
-    scorers = _scorers(options, others[: len(references)])
+    baseline, *others = texts
+    reference_texts, compared = others[: len(references)], others[len(references) :]
+    reference_lines = [text.lines for text in reference_texts]
+    scorers = _scorers(options, reference_texts)
     scores = {scorer.key: scorer.score(baseline.lines, reference_lines) for scorer in scorers}
-    comparison = None
+    comparison = terms = None
     if compared:
-        systems = [baseline, *others[len(references) :]]
-        comparison = compare(systems, reference_lines, scorers, resampling)
-    terms = None
+        comparison = compare([baseline, *compared], reference_lines, scorers, resampling)
     if glossary is not None:
         terms = rendered_terms(glossary, source_lines, baseline.lines)
-    if options.get("output_format") == "json":
+    if options.output_format == "json":
         output = _as_json(len(baseline.lines), scores, terms, comparison)
     else:
         output = _as_text(scores, terms, comparison)
@@ -108,13 +106,12 @@ def run(hypotheses: Path, references: Sequence[Path], **options: Unpack[ScoreOpt
 
 def _glossary(options: ScoreOptions) -> Glossary | None:
     """Return the terms to look for. Raises WrongUsageError if one of the options is missing."""
-    terms = options.get("terms")
-    if (terms is None) != (options.get("source") is None):
+    if (options.terms is None) != (options.source is None):
         raise WrongUsageError(
             "--terms and --source go together: --source is the text that was translated, where "
             "the terms of --terms occur."
         )
-    return None if terms is None else Glossary.read(terms)
+    return None if options.terms is None else Glossary.read(options.terms)
 
 
 def rendered_terms(
@@ -130,28 +127,25 @@ def rendered_terms(
 
 
 def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Scorer]:
-    tokenize, lowercase = options.get("tokenize"), options.get("lowercase", False)
     fitting, remark = fitting_tokenizer([line for text in references for line in text.lines])
-    if tokenize is None and remark is not None:
+    if options.tokenize is None and remark is not None:
         logs.warning(f"{references[0].name}: BLEU takes --tokenize {fitting}: {remark}")
-    if options.get("ter") and fitting in FOR_TEXT_WITHOUT_SPACES:
+    if options.ter and fitting in FOR_TEXT_WITHOUT_SPACES:
         logs.warning(
             f"{references[0].name} has no spaces between words, and TER counts what is between "
             "spaces as words, so its figure says little; omit --ter."
         )
-    tokenize = tokenize or fitting
-    scorers: list[Scorer] = [bleu_scorer(tokenize, lowercase=lowercase)]
-    paper = options.get("paper")
-    if paper is not None:
-        scorers.append(paper_bleu_scorer(PAPER_PAIRS[paper]))
-    scorers.append(chrf_scorer(lowercase=lowercase))
-    if options.get("ter"):
+    scorers: list[Scorer] = [bleu_scorer(options.tokenize or fitting, lowercase=options.lowercase)]
+    if options.paper is not None:
+        scorers.append(paper_bleu_scorer(PAPER_PAIRS[options.paper]))
+    scorers.append(chrf_scorer(lowercase=options.lowercase))
+    if options.ter:
         scorers.append(ter_scorer())
     return scorers
 
 
 def _check_paper(options: ScoreOptions) -> None:
-    paper = options.get("paper")
+    paper = options.paper
     if paper is None:
         return
     if paper not in PAPER_PAIRS:
@@ -161,24 +155,22 @@ def _check_paper(options: ScoreOptions) -> None:
             f"--paper {paper}: the paper's BLEU is defined for its language pairs only, "
             f"{' and '.join(PAPER_PAIRS)}. {hint}"
         )
-    if options.get("tokenize") == "none":
+    if options.tokenize == "none":
         raise WrongUsageError(
             "--paper tokenizes plain text, but --tokenize none is for text that is tokenized "
             "already; leave one of the two out."
         )
-    if options.get("lowercase"):
+    if options.lowercase:
         raise WrongUsageError("the paper's BLEU is cased; leave --lowercase or --paper out.")
 
 
 def _resampling(options: ScoreOptions) -> Resampling:
-    method, samples, seed = options.get("test"), options.get("samples"), options.get("seed")
-    if not options.get("compared"):
-        for name, value in (("--test", method), ("--samples", samples), ("--seed", seed)):
-            if value is not None:
-                raise WrongUsageError(
-                    f"{name} needs --compare SYSTEM, the translations to compare with."
-                )
-    return Resampling.chosen(method, samples, seed)
+    for name in ("test", "samples", "seed"):
+        if getattr(options, name) is not None and not options.compared:
+            raise WrongUsageError(
+                f"--{name} needs --compare SYSTEM, the translations to compare with."
+            )
+    return Resampling.chosen(options.test, options.samples, options.seed)
 
 
 def _check_that_systems_differ(paths: Sequence[Path]) -> None:
