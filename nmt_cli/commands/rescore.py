@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.line_windows import STALL_SECONDS, windows
 from nmt_cli.commands.lines.opened_texts import opened_stream, opened_text, refuse_to_replace
@@ -21,10 +21,7 @@ from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.messages.figures import counted, perplexity_of, short_number
-from nmt_cli.translating.rescorer import Rescored, Rescorer, RescorerOptions
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from nmt_cli.translating.rescorer import Rescored, Rescorer
 
 
 def run(  # noqa: PLR0913 - the options of a command are its parameters
@@ -38,13 +35,14 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
-    **options: Unpack[RescorerOptions],
+    **options: Any,
 ) -> int:
     """Write the score of each line of ``target`` as a translation; return the exit status.
 
-    One of the texts may be ``-``, stdin. Raises UserError if the model, a text or an option is
-    wrong or, after the lines that both have, if one text has more lines; OutputError if the output
-    cannot be written, and LinesFailedError for a bug.
+    One of the texts may be ``-``, stdin. The ``options`` are those of ``Rescorer``. Raises
+    UserError if the model, a text or an option is wrong or, after the lines that both have, if one
+    text has more lines; OutputError if the output cannot be written, and LinesFailedError for a
+    bug.
     """
     refuse_stdin_twice([source, target])
     refuse_to_replace((source, target), output_path)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -27,22 +27,12 @@ from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
 from nmt_cli.translating.encoded_texts import KnownText
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
 
 WINDOW_PAIRS = 4096
 # Tokens of the longer side of all pairs of a pass: enough to keep the device busy.
 DEFAULT_MAX_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 15}
-
-
-class RescorerOptions(TypedDict, total=False):
-    """The options of ``Rescorer``, which defines their defaults."""
-
-    length_penalty: float
-    max_tokens_per_device: int | None
-    precision: str
 
 
 class Rescored(NamedTuple):
@@ -95,14 +85,16 @@ class Rescorer:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
-        **options: Unpack[RescorerOptions],
+        precision: str = AUTO,
+        **options: Any,
     ) -> Rescorer:
         """Return a rescorer with the model of ``path``, and those of ``ensemble``.
 
-        Raises UserError if there is no model, if the models do not fit together, or if ``device``
-        or an option is wrong, and DamagedError if a file of a model is damaged.
+        The ``options`` are those of a new rescorer. Raises UserError if there is no model, if the
+        models do not fit together, or if ``device`` or an option is wrong, and DamagedError if a
+        file of a model is damaged.
         """
-        models = load_models(path, ensemble, device, options.get("precision", AUTO))
+        models = load_models(path, ensemble, device, precision)
         options["precision"] = models.precision
         first, *others = models.members
         return cls(first.settings, models.tokenizer, first.model, ensemble=others, **options)
