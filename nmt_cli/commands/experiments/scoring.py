@@ -13,7 +13,7 @@ from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bleu_scorer
 from nmt_cli.metrics.scorer import NAMES, Scorer
-from nmt_cli.metrics.tokenization import Tokenization
+from nmt_cli.metrics.tokenization import TOKENIZATION, Tokenization
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.schema import Recipe
@@ -59,8 +59,12 @@ def scored_from(experiment: Experiment) -> dict[str, Any]:
             "translation": sha256(experiment.translation(test)),
             "reference": sha256(experiment.reference(test)),
         }
-        if experiment.recipe.data.treebank is None:
-            facts["tokenize"] = _references(experiment, test).tokenizer.tokenize
+        recipe = experiment.recipe
+        if recipe.data.treebank is None:
+            tokenize = _references(experiment, test).tokenizer.tokenize
+            # Runs that were scored with 13a before it was recorded are not scored again.
+            if tokenize != TOKENIZATION or recipe.validation.tokenize is not None:
+                facts["tokenize"] = tokenize
         return facts
 
     return experiment.of_tests(facts_of)
