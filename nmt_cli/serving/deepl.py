@@ -1,4 +1,7 @@
-"""For clients of DeepL, such as `deepl` of PyPI; written from its public documentation."""
+"""For clients of DeepL, such as `deepl` of PyPI; written from its public documentation.
+
+That describes all keys (https://developers.deepl.com/docs); here is what differs.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import CODE, TEXTS, Endpoint, RefusedError, is_large, texts_of
+from nmt_cli.serving.requests import Endpoint, RefusedError, is_large, texts_of
 from nmt_cli.serving.service import Service, Texts
-from nmt_cli.translating.record_keys import FROM_0, NULL, STRING, TRUTH, Key, objects
 
 # Wishes that would change the translation, and that no model here can fulfil.
 REFUSED = (
@@ -28,11 +30,15 @@ REGIONS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
 
 
 async def translate(service: Service, http: Request) -> Response:
-    """Translate texts, also in HTML or XML.
+    """Translate each `text` into `target_lang`, also in HTML or XML (`tag_handling`).
 
-    Each line of a text without markup is translated by itself. Keys that only change how a request
-    is processed, such as `model_type`, are ignored. Without `source_lang`, a text whose language is
-    not certain has that of the other texts, as in the interface of LibreTranslate.
+    Each line of a text without markup is translated by itself, and as one sentence if
+    `split_sentences` is 0. Without `source_lang`, a text whose language is not certain has that of
+    the other texts, as in the interface of LibreTranslate. `glossary_id` is the name of a glossary
+    that the service was started with. A `formality` other than `default`, `prefer_less` and
+    `prefer_more` is refused, and so are `glossary_ids`, `style_id`, `custom_instructions`,
+    `translation_memory_id`, `non_splitting_tags`, `splitting_tags` and `ignore_tags`. Keys that
+    only change how a request is processed, such as `model_type`, are ignored.
     """
     fields = await service.fields(http)
     # Detection loads its statistics first.
@@ -159,72 +165,24 @@ def _described(glossary: ServedGlossary) -> dict[str, Any]:
     }
 
 
-REQUEST = {
-    "text": Key("a string or a list of strings", "what to translate", TEXTS, is_needed=True),
-    "source_lang": CODE._replace(
-        meaning="code of the language of the texts; by default it is detected for each; a glossary "
-        "needs it",
-        is_needed=False,
-    ),
-    "target_lang": CODE._replace(meaning="code of the language of the translations"),
-    "tag_handling": Key("html or xml", "what the texts are written in", {"enum": ["html", "xml"]}),
-    "split_sentences": Key("0, 1 or nonewlines", "0: a text is one sentence", STRING),
-    "glossary_id": Key(
-        "a string", "name of a glossary of the service for the two languages", STRING
-    ),
-    "formality": Key(
-        ", ".join(IMPARTIAL),
-        "ignored; others are refused",
-        {"enum": [*IMPARTIAL]},
-    ),
-    **dict.fromkeys(REFUSED, Key("null", "no model here has it", NULL)),
-}
-TRANSLATED = {
-    "text": Key("a string", "the translation", STRING, is_needed=True),
-    "detected_source_language": CODE,
-    "billed_characters": Key("a number", "those of the text", FROM_0, is_needed=True),
-}
-ANSWER = {"translations": objects("that of each text, in order", TRANSLATED)}
-LANGUAGE = {
-    "language": CODE,
-    "name": Key("a string", "in English", STRING, is_needed=True),
-    "supports_formality": Key("false", "of targets", TRUTH),
-}
-USAGE = {
-    "character_count": Key("a number", "since the service began", FROM_0, is_needed=True),
-    "character_limit": Key("a number", "never reached", FROM_0, is_needed=True),
-}
-PAIR = {"source_lang": CODE, "target_lang": CODE}
-PAIRS = {"supported_languages": objects("the pairs", PAIR)}
-GLOSSARY = {
-    "glossary_id": Key("a string", "its name", STRING, is_needed=True),
-    "name": Key("a string", "that of its file", STRING, is_needed=True),
-    "ready": Key("true", "it can be used", TRUTH, is_needed=True),
-    **PAIR,
-    "creation_time": Key("a string", "when the service read it", STRING, is_needed=True),
-    "entry_count": Key("a number", "how many terms", FROM_0, is_needed=True),
-}
-GLOSSARIES = {"glossaries": objects("each glossary", GLOSSARY)}
-WHICH = {"type": Key("source or target", "which languages", {"enum": ["source", "target"]})}
 PATHS = [
     Endpoint(
         "POST",
         "/v2/translate",
         translate,
-        REQUEST,
-        ANSWER,
+        takes={},
         example={"text": ["A cat."], "source_lang": "EN", "target_lang": "DE"},
     ),
-    Endpoint("GET", "/v2/languages", languages, WHICH, LANGUAGE, returns_list=True),
-    Endpoint("GET", "/v2/usage", usage, {}, USAGE),
-    Endpoint("GET", "/v2/glossary-language-pairs", pairs, {}, PAIRS),
-    Endpoint("GET", "/v2/glossaries", glossaries, {}, GLOSSARIES),
-    Endpoint("GET", "/v2/glossaries/{name}", glossary, {}, GLOSSARY),
+    Endpoint("GET", "/v2/languages", languages, takes={}, returns_list=True),
+    Endpoint("GET", "/v2/usage", usage, takes={}),
+    Endpoint("GET", "/v2/glossary-language-pairs", pairs, takes={}),
+    Endpoint("GET", "/v2/glossaries", glossaries, takes={}),
+    Endpoint("GET", "/v2/glossaries/{name}", glossary, takes={}),
     Endpoint(
         "GET",
         "/v2/glossaries/{name}/entries",
         entries,
-        {},
+        takes={},
         media_type="text/tab-separated-values",
     ),
 ]

@@ -1,6 +1,7 @@
 """For clients of LibreTranslate; written from its public documentation.
 
-They are `libretranslatepy` and `deep-translator` of PyPI, `libretranslate` of npm, and others.
+They are `libretranslatepy` and `deep-translator` of PyPI, `libretranslate` of npm, and others. That
+describes all keys (https://docs.libretranslate.com); here is what differs.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from starlette.responses import JSONResponse, Response
 
 from nmt_cli.serving.languages import Detected, name_of
 from nmt_cli.serving.requests import (
-    CODE,
-    TEXTS,
     Endpoint,
     RefusedError,
     is_large,
@@ -22,18 +21,18 @@ from nmt_cli.serving.requests import (
     whole_number,
 )
 from nmt_cli.serving.service import Service, Texts
-from nmt_cli.translating.record_keys import FROM_0, NUMBER, STRING, TRUTH, Key, list_of, object_of
 
 FORMATS = {"text": None, "html": "html"}
 
 
 async def translate(service: Service, http: Request) -> Response:
-    """Translate a text or a list of texts.
+    """Translate a text or a list of texts, `q`, from `source` into `target`.
 
-    Each line of a text is translated by itself, unless it is HTML. Where `q` is a list, so is each
-    value of the answer. With the source auto, a text whose language is not certain, such as "OK" or
-    a number, has the language of the other texts, or that of the only model for the target; if
-    there is no such language, and if a text is in the target language already, it stays as it is.
+    Each line of a text is translated by itself, unless its `format` is html. Where `q` is a list,
+    so is each value of the answer. With the source auto, a text whose language is not certain, such
+    as "OK" or a number, has the language of the other texts, or that of the only model for the
+    target; if there is no such language, and if a text is in the target language already, it stays
+    as it is. There are at most as many `alternatives` as other hypotheses in the search.
     """
     fields = await service.fields(http)
     # Detection loads its statistics first.
@@ -70,7 +69,10 @@ def _answer(
 
 
 async def detect(service: Service, http: Request) -> Response:
-    """Return the languages that a text may be in, the most probable one first."""
+    """Return the languages that the text `q` may be in, the most probable one first.
+
+    Of a list only the first text is read.
+    """
     fields = await service.fields(http)
     text = texts_of(fields, "q", service.limits)[0]
     found = await service.aside(True, service.detector.detect, text)
@@ -112,70 +114,15 @@ def _shown(found: Detected) -> dict[str, Any]:
     return {"confidence": round(100 * found.confidence, 1), "language": found.language}
 
 
-Q = Key("a string or a list of strings", "what to translate", TEXTS, is_needed=True)
-REQUEST = {
-    "q": Q,
-    "source": CODE._replace(meaning="code of the language of the text, or auto to detect it"),
-    "target": CODE._replace(meaning="code of the language of the translation"),
-    "format": Key("text or html", "what the text is", {"enum": ["text", "html"]}),
-    "alternatives": Key("a whole number", "how many further translations", FROM_0),
-}
-DETECTED = {
-    "language": CODE,
-    "confidence": Key("a number", "from 0 to 100", NUMBER, is_needed=True),
-}
-ANSWER = {
-    "translatedText": Key("a string or a list of strings", "the translation", TEXTS, True),
-    "detectedLanguage": Key(
-        "an object, or a list of objects",
-        "if the source is auto: `language` and `confidence`, from 0 to 100",
-        {"anyOf": [object_of(DETECTED), list_of(object_of(DETECTED))]},
-    ),
-    "alternatives": Key(
-        "a list of strings, or a list of lists",
-        "if asked for, best first; no more than hypotheses in the search",
-        {"anyOf": [list_of(STRING), list_of(list_of(STRING))]},
-    ),
-}
-LANGUAGE = {
-    "code": CODE,
-    "name": Key("a string", "in English", STRING, is_needed=True),
-    "targets": Key("a list of strings", "into which it is translated", list_of(STRING), True),
-}
-NAMED = object_of({"code": CODE, "name": LANGUAGE["name"]})
-SETTINGS = {
-    "apiKeys": Key("true or false", "whether there are keys", TRUTH, is_needed=True),
-    "keyRequired": Key("true or false", "whether one is needed", TRUTH, is_needed=True),
-    "charLimit": Key("a number", "most characters of a request", FROM_0, is_needed=True),
-    "frontendTimeout": Key("a number", "milliseconds until a page translates", FROM_0, True),
-    "language": Key(
-        "an object",
-        "`source` and `target` of the first model, each with `code` and `name`",
-        {"type": "object", "properties": {"source": NAMED, "target": NAMED}},
-        is_needed=True,
-    ),
-    "filesTranslation": Key("false", "files are not translated", TRUTH, is_needed=True),
-    "supportedFilesFormat": Key("a list", "it is empty", list_of(STRING), is_needed=True),
-    "suggestions": Key("false", "suggestions are not collected", TRUTH, is_needed=True),
-}
 PATHS = [
     Endpoint(
         "POST",
         "/translate",
         translate,
-        REQUEST,
-        ANSWER,
+        takes={},
         example={"q": "A cat.", "source": "auto", "target": "de", "alternatives": 1},
     ),
-    Endpoint(
-        "POST",
-        "/detect",
-        detect,
-        {"q": Q._replace(meaning="the text; of a list only the first")},
-        DETECTED,
-        returns_list=True,
-        example={"q": "A cat."},
-    ),
-    Endpoint("GET", "/languages", languages, returns=LANGUAGE, returns_list=True),
-    Endpoint("GET", "/frontend/settings", settings, returns=SETTINGS),
+    Endpoint("POST", "/detect", detect, takes={}, returns_list=True, example={"q": "A cat."}),
+    Endpoint("GET", "/languages", languages, returns_list=True),
+    Endpoint("GET", "/frontend/settings", settings),
 ]

@@ -25,7 +25,7 @@ from starlette.responses import Response
 
 from nmt_cli.corpus.text.glossary import lengths_by_word
 from nmt_cli.files.lines import why_not_unicode
-from nmt_cli.translating.record_keys import STRING, Key, list_of, refuse_wrong
+from nmt_cli.translating.record_keys import STRING, Key, refuse_wrong
 
 if TYPE_CHECKING:
     from nmt_cli.serving.service import Service
@@ -46,7 +46,6 @@ MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a
 
 T = TypeVar("T")
 
-TEXTS = {"anyOf": [STRING, list_of(STRING, 1)]}
 CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
 
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from nmt_cli.messages import logs
 from nmt_cli.serving import app, deepl
-from nmt_cli.serving.openapi import TITLE, Block, as_html, command_of, document
+from nmt_cli.serving.openapi import TITLE, Block, as_html, command_of, described, document
 from nmt_cli.serving.requests import ERRORS, FORM
 from nmt_cli.serving.service import KEY_FIELDS, Service
 from tests.serving.conftest import Instant, Silent, running
@@ -80,6 +80,11 @@ class Noting(dict[str, Any]):
         return super().__getitem__(key)
 
 
+def keys_of(endpoint):
+    """Return the keys of a table, and what is in the words of the description as a key is."""
+    return {*(endpoint.takes or ()), *re.findall(r"`(\w+)", " ".join(described(endpoint)))}
+
+
 @pytest.mark.parametrize("endpoint", [each for each in TAKING if not each.is_closed])
 def test_every_key_that_is_read_is_described(running_service, monkeypatch, endpoint):
     """Keys beyond those are refused by closed paths, and ignored by the others."""
@@ -93,7 +98,7 @@ def test_every_key_that_is_read_is_described(running_service, monkeypatch, endpo
     path = endpoint.path.format(name="animals") if "{" in endpoint.path else endpoint.path
     answer = requests.request(endpoint.method, f"{running_service.url}{path}", timeout=30)
     assert answer.status_code == 200, answer.text
-    assert noted[0].asked == set(endpoint.takes)
+    assert noted[0].asked <= keys_of(endpoint)
 
 
 @pytest.mark.parametrize("endpoint", [each for each in TAKING if each.is_closed])
@@ -131,7 +136,7 @@ ODD: tuple[Any, ...] = ([], {}, [[]], {"a": {}}, 1, -0.5, True, None, "\ud800", 
 def test_no_value_of_a_key_is_a_bug():
     with running(here=Instant()) as service, requests.Session() as session:
         for endpoint in (each for each in TAKING if each.example):
-            for key, value in itertools.product(endpoint.takes or (), ODD):
+            for key, value in itertools.product(sorted(keys_of(endpoint)), ODD):
                 body = json.dumps({**endpoint.example, key: value})
                 answer = session.post(service.url + endpoint.path, data=body, timeout=30)
                 assert answer.status_code in {200, 400, 404}, (key, value, answer.text)
@@ -197,7 +202,7 @@ def test_the_page_has_every_path_and_loads_nothing_from_elsewhere(running_servic
         for key in (*(endpoint.takes or ()), *endpoint.returns):
             assert f"<code>{key}</code>" in answer.text
     for name in deepl.REFUSED:
-        assert f"<td><code>{name}</code></td><td>null</td>" in answer.text
+        assert f"<code>{name}</code>" in answer.text
     served = requests.get(f"{running_service.url}/openapi.json", timeout=30).json()
     assert served == json.loads(json.dumps(DOCUMENT))
     assert served["info"]["title"] == TITLE
