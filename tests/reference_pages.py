@@ -26,6 +26,7 @@ from nmt_cli.recipe.values import Section
 from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models
+from nmt_cli.serving.operation import ServiceFigures
 from nmt_cli.serving.requests import (
     MOST_ASIDE,
     MOST_COMPARED,
@@ -160,9 +161,9 @@ class _Idle:
 
 def _figures() -> Iterator[tuple[str, ...]]:
     idle: Any = _Idle()
-    service = Service(Models([]), {"": idle}, Limits(0, 0, 0, 0, 0))
-    service.figures.count("", 200, 0.0)
-    for metric in service.figures.registry.collect():
+    figures = ServiceFigures(Service(Models([]), {"": idle}, Limits(0, 0, 0, 0, 0)))
+    figures.count("", 200, 0.0)
+    for metric in figures.registry.collect():
         samples = [each for each in metric.samples if not each.name.endswith("_created")]
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(each.name for each in samples))
         labels = ", ".join(dict.fromkeys(label for each in samples for label in each.labels))

@@ -20,8 +20,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt_cli.messages import logs
+from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.openapi import interfaces, key_of_errors
-from nmt_cli.serving.requests import REQUEST_ID, Endpoint, RefusedError
+from nmt_cli.serving.operation import ServiceFigures
+from nmt_cli.serving.requests import REQUEST_ID, RefusedError
 from nmt_cli.serving.service import Service
 
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
@@ -46,6 +48,7 @@ def app_of(service: Service, origins: Sequence[str] = ()) -> Starlette:
         middleware=[Middleware(_WithIds), *([cors] if origins else [])],
         exception_handlers={HTTPException: _http_error},
     )
+    app.state.figures = ServiceFigures(service)
     app.router.redirect_slashes = False  # it would redirect to the host that the client names
     return app
 
@@ -71,7 +74,8 @@ def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awai
             logs.warning(f"{what}:\n{traceback.format_exc()}")
             record = {key_of_errors(path): "it met a bug; the log of the server has its traceback"}
             response = JSONResponse(record, 500)
-        service.figures.count(path, response.status_code, time.perf_counter() - started)
+        figures: ServiceFigures = http.app.state.figures
+        figures.count(path, response.status_code, time.perf_counter() - started)
         return response
 
     return answering

@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.corpus.text.language_codes import base_of
+from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import Endpoint, RefusedError, is_large, texts_of
+from nmt_cli.serving.requests import RefusedError, is_large, texts_of
 from nmt_cli.serving.service import Service, Texts
 
 # Wishes that would change the translation, and that no model here can fulfil.

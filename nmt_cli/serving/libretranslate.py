@@ -12,14 +12,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import Detected, name_of
-from nmt_cli.serving.requests import (
-    Endpoint,
-    RefusedError,
-    is_large,
-    texts_of,
-    whole_number,
-)
+from nmt_cli.serving.requests import RefusedError, is_large, texts_of, whole_number
 from nmt_cli.serving.service import Service, Texts
 
 FORMATS = {"text": None, "html": "html"}

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.serving import deepl, libretranslate, operation, own_interface, page
-from nmt_cli.serving.requests import ERRORS, FORM, FORM_WITH_FILES, Endpoint
+from nmt_cli.serving.endpoint import ERRORS, Endpoint
+from nmt_cli.serving.requests import FORM, FORM_WITH_FILES
 from nmt_cli.serving.service import KEY_FIELDS, Service
 from nmt_cli.translating.record_keys import STRING, Key, list_of, object_of
 

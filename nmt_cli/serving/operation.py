@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,20 +13,38 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nmt_cli.serving.requests import Endpoint
+from nmt_cli.serving.endpoint import Endpoint
+from nmt_cli.serving.service import Service
 from nmt_cli.translating.record_keys import COUNT, Key
 
-if TYPE_CHECKING:
-    from nmt_cli.serving.service import Service
-
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of the histogram
+# Of each model, from a field of ``WorkerFigures``.
+OF_MODELS: list[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, str]] = [
+    (CounterMetricFamily, "nmt_cli_lines", "Lines translated.", "num_lines"),
+    (CounterMetricFamily, "nmt_cli_pieces", "Pieces of the translations.", "num_pieces"),
+    (
+        CounterMetricFamily,
+        "nmt_cli_lines_with_invisible",
+        "Lines from which invisible characters were left out.",
+        "num_invisible",
+    ),
+    (CounterMetricFamily, "nmt_cli_worker_deaths", "Workers that died.", "num_deaths"),
+    (GaugeMetricFamily, "nmt_cli_waiting_lines", "Lines that no worker has.", "num_waiting"),
+    (GaugeMetricFamily, "nmt_cli_worker_lines", "Lines that workers have.", "num_inside"),
+    (
+        GaugeMetricFamily,
+        "nmt_cli_silent_workers",
+        "Workers that have lines and do not answer.",
+        "num_silent",
+    ),
+]
 
 
-class RequestFigures:
+class ServiceFigures(Collector):
     """Counts of requests, and what is read from the service when somebody asks."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, service: Service) -> None:
+        self._service, self.registry = service, CollectorRegistry()
         self._requests = Counter(
             "nmt_cli_requests",
             "Answers; the status is 499 if the client went away.",
@@ -41,26 +58,20 @@ class RequestFigures:
             registry=self.registry,
             buckets=SECONDS,
         )
+        self.registry.register(self)
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count an answer."""
         self._requests.labels(path, status).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def read_from(self, service: Service) -> None:
-        """Also show the figures of ``service``."""
-        self.registry.register(_OfService(service))
-
-
-class _OfService(Collector):
-    def __init__(self, service: Service) -> None:
-        self._service = service
-
     def describe(self) -> Iterable[Metric]:
+        """Return nothing, so that the service is not asked when this is registered."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        service = self._service
+        """Yield the figures of the service and of what translates with each model."""
+        service, of_models = self._service, self._service.figures_of_models()
         ready = GaugeMetricFamily("nmt_cli_ready", "1 if requests are translated.")
         ready.add_metric([], float(service.health == "ready"))
         yield ready
@@ -69,22 +80,11 @@ class _OfService(Collector):
         )
         characters.add_metric([], service.num_characters)
         yield characters
-        names = ["model"]
-        lines = CounterMetricFamily("nmt_cli_lines", "Lines translated.", labels=names)
-        pieces = CounterMetricFamily("nmt_cli_pieces", "Pieces of the translations.", labels=names)
-        invisible = CounterMetricFamily(
-            "nmt_cli_lines_with_invisible",
-            "Lines from which invisible characters were left out.",
-            labels=names,
-        )
-        deaths = CounterMetricFamily("nmt_cli_worker_deaths", "Workers that died.", labels=names)
-        waiting = GaugeMetricFamily(
-            "nmt_cli_waiting_lines", "Lines that no worker has.", labels=names
-        )
-        inside = GaugeMetricFamily("nmt_cli_worker_lines", "Lines that workers have.", labels=names)
-        silent = GaugeMetricFamily(
-            "nmt_cli_silent_workers", "Workers that have lines and do not answer.", labels=names
-        )
+        for kind, name, meaning, field in OF_MODELS:
+            family = kind(name, meaning, labels=["model"])
+            for model, figures in of_models.items():
+                family.add_metric([model], getattr(figures, field))
+            yield family
         names = ["model", "worker"]
         busy = CounterMetricFamily(
             "nmt_cli_worker_busy_seconds",
@@ -97,19 +97,12 @@ class _OfService(Collector):
             labels=names,
         )
         resident.add_metric(["", "http"], resident_bytes(os.getpid()))
-        for name, figures in service.figures_of_models().items():
-            lines.add_metric([name], figures.num_lines)
-            pieces.add_metric([name], figures.num_pieces)
-            invisible.add_metric([name], figures.num_invisible)
-            deaths.add_metric([name], figures.num_deaths)
-            waiting.add_metric([name], figures.num_waiting)
-            inside.add_metric([name], figures.num_inside)
-            silent.add_metric([name], figures.num_silent)
+        for model, figures in of_models.items():
             for number, seconds in figures.busy_seconds.items():
-                busy.add_metric([name, str(number)], seconds)
+                busy.add_metric([model, str(number)], seconds)
             for number, process in figures.processes.items():
-                resident.add_metric([name, str(number)], resident_bytes(process))
-        yield from (lines, pieces, invisible, deaths, waiting, inside, silent, busy, resident)
+                resident.add_metric([model, str(number)], resident_bytes(process))
+        yield from (busy, resident)
 
 
 def resident_bytes(process: int) -> int:
@@ -133,9 +126,10 @@ async def health(service: Service, _: Request) -> Response:
     return JSONResponse({"status": state, **silent}, 200 if state == "ready" else 503)
 
 
-async def metrics(service: Service, _: Request) -> Response:
+async def metrics(_: Service, http: Request) -> Response:
     """Return the figures in the text format of Prometheus."""
-    return Response(generate_latest(service.figures.registry), media_type=CONTENT_TYPE_LATEST)
+    figures: ServiceFigures = http.app.state.figures
+    return Response(generate_latest(figures.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 STATE = {

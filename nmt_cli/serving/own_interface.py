@@ -9,16 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
-from nmt_cli.serving.requests import (
-    CODE,
-    Endpoint,
-    RefusedError,
-    is_large,
-    refuse_many_phrases,
-    refuse_wrong_keys,
-)
+from nmt_cli.serving.requests import RefusedError, is_large, refuse_many_phrases, refuse_wrong_keys
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.record_keys import (
     COUNT,
@@ -142,6 +136,7 @@ def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
     return record
 
 
+CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
 REQUEST = {
     **LINE,
     "text": Key(

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -17,18 +16,14 @@ from collections.abc import (
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from nmt_cli.corpus.text.glossary import lengths_by_word
 from nmt_cli.files.lines import why_not_unicode
-from nmt_cli.translating.record_keys import STRING, Key, refuse_wrong
-
-if TYPE_CHECKING:
-    from nmt_cli.serving.service import Service
+from nmt_cli.translating.record_keys import Key, refuse_wrong
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 10_000  # of a form
@@ -45,43 +40,6 @@ MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a reques
 MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
 
 T = TypeVar("T")
-
-CODE = Key("a string", "code of a language, such as en or pt-BR", STRING, is_needed=True)
-
-
-class Endpoint(NamedTuple):
-    """A path of an interface: what answers it, and its description beside that answer's docstring.
-
-    It takes a JSON object, or the same keys in a form or in the query.
-    """
-
-    method: str
-    path: str
-    answer: Callable[[Service, Request], Awaitable[Response]]
-    takes: Mapping[str, Key] | None = None  # beside the key of a user; None: it reads nothing
-    returns: Mapping[str, Key] = {}  # the keys of a JSON object
-    returns_list: bool = False  # of these objects
-    media_type: str = "application/json"
-    example: Mapping[str, Any] = {}  # a request
-    is_closed: bool = False  # further keys are refused
-    only_json: bool = False
-
-
-# The statuses of errors.
-ERRORS = {
-    400: "the request cannot be read, a key or a value is wrong, or no model has these languages; "
-    "also if a text cannot be translated, except by `/v1/translate`, which answers with status 200 "
-    "and the `error` of this text",
-    403: "the key is wrong, or missing",
-    404: "there is no such path or glossary",
-    405: "the path has another method",
-    408: "the body did not come in time",
-    413: "the body, the texts, or the number of texts or fields is larger than the service allows",
-    500: "a bug; the log of the service has its traceback",
-    501: "the service lacks a package that cuts sentences",
-    503: "the service is starting, draining or full, or a translation took too long; after as many "
-    "seconds as the header `Retry-After` has, try again",
-}
 
 
 class RefusedError(Exception):

@@ -17,7 +17,6 @@ from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Choice, Model, Models, ServedGlossary, UnknownModelError
-from nmt_cli.serving.operation import RequestFigures
 from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
 from nmt_cli.serving.request_batch import RequestBatch
 from nmt_cli.serving.requests import (
@@ -80,8 +79,6 @@ class Service:
         self.state, self.detector = "starting", Detector(models.languages)
         self.num_characters = self.num_inside = 0  # requests that are being translated
         self.logs_text = False
-        self.figures = RequestFigures()
-        self.figures.read_from(self)
         self._translating = translating
         self.aside = Aside(limits.seconds)
         # Those of clients whose key is known have room of their own.
