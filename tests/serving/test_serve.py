@@ -1,7 +1,9 @@
 """The command: workers, their deaths, and the end after a signal."""
 
 import asyncio
+import itertools
 import os
+import random
 import re
 import resource
 import signal
@@ -134,6 +136,30 @@ def test_no_answer_is_lost_or_swapped_when_a_worker_dies(command):
     assert metric(command, "nmt_cli_worker_busy_seconds_total") > 0
     assert metric(command, "nmt_cli_resident_bytes") > 1e8
     assert victim not in command.workers().values()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_answers_are_the_lines_of_translate(precision):
+    chance = random.Random(1)
+    lines = [" ".join(chance.choices(WORDS, k=chance.randint(1, 30))) for _ in range(600)]
+    options = str(REVERSING), "--workers=2", f"--precision={precision}", "--device=cpu"
+    whole = subprocess.run(
+        [sys.executable, "-m", "nmt_cli", "translate", *options],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    service = Command(*options)
+    service.url = service.wait_for(r"http://\S+").group()
+    ends = sorted(chance.sample(range(len(lines)), 60))  # requests of one to many lines
+    parts = [lines[i:j] for i, j in itertools.pairwise([0, *ends, len(lines)]) if i < j]
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda part: translated(service, part), parts))
+    service.close()
+    assert [each for part in answers for each in part] == whole.stdout.splitlines()
+    assert len(set(whole.stdout.splitlines())) > 300
 
 
 def test_placeholders_marks_and_numbers_stay(command):
