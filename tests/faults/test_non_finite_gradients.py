@@ -27,10 +27,10 @@ def check_skipped(trainings, folder, undisturbed, batches, value):
     for batch in batches:
         assert f"batch {batch} " in ended.stderr
     updates = [json.loads(line) for line in log.read_text().splitlines()]
-    assert len(updates) == MAX_STEPS
     for (_, after), (before, _) in itertools.pairwise(updates):
-        assert after == before  # also across skipped batches
-    assert all(before != after for before, after in updates)
+        assert after == before
+    changed = [number for number, (before, after) in enumerate(updates) if before != after]
+    assert changed == used
     same = min(batches)
     for found, wanted in zip(step_records(run_dir)[:same], undisturbed.steps, strict=False):
         assert found["loss"] == wanted["loss"]
