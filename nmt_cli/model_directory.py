@@ -39,7 +39,7 @@ from nmt_cli.files.folders import (
     is_run,
     what_to_give,
 )
-from nmt_cli.files.formats import INT8
+from nmt_cli.files.formats import INT8, PLAIN
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -241,7 +241,8 @@ def save_model(
     ``recipe`` is the content of the recipe file with which the model was trained. With
     ``precision`` int8, matrices take a quarter of the bytes.
     """
-    partial.facts["format_version"] = INT8 if precision == "int8" else settings.format_version
+    least = INT8 if precision == "int8" else PLAIN
+    partial.facts["format_version"] = max(least, settings.format_version)
     (partial.path / CONFIG).write_bytes(as_json(settings).encode())
     (partial.path / RECIPE).write_bytes(recipe)
     tokenizer.save(partial.path)

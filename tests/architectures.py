@@ -36,6 +36,7 @@ VALUES: dict[str, list[Any]] = {
     "embedding_norm": [False, True],
     "scale_embeddings": [True, False],
     "output_bias": [False, True],
+    "decoder": ["attention", "ssru"],
     "decoder_start": ["bos", "eos", "zeros"],
     "source_eos": [True, False],
     "decoder_num_layers": [None, 1, 3],
@@ -81,6 +82,7 @@ def _options(choice):
 
 CHOICES = _choices()
 OPTION_SETS = [_options(choice) for choice in CHOICES]
+EXPORTED_SETS = [{**options, "decoder": "attention"} for options in OPTION_SETS]
 
 
 def config_of(options):
@@ -151,11 +153,20 @@ class Formula:
 
     def layer(self, name, rows, memory):
         is_decoder = memory is not None
-        rows = self.residual(
-            f"{name}.self_attention",
-            rows,
-            lambda rows: self.attention(f"{name}.self_attention", rows, rows, causal=is_decoder),
-        )
+        if is_decoder and self.config.decoder == "ssru":
+            rows = self.residual(
+                f"{name}.recurrence",
+                rows,
+                lambda rows: self.recurrence(f"{name}.recurrence", rows),
+            )
+        else:
+            rows = self.residual(
+                f"{name}.self_attention",
+                rows,
+                lambda rows: self.attention(
+                    f"{name}.self_attention", rows, rows, causal=is_decoder
+                ),
+            )
         if is_decoder:
             rows = self.residual(
                 f"{name}.memory_attention",
@@ -170,6 +181,15 @@ class Formula:
                 self.activated(self.linear(f"{name}.feed_forward.inner", rows)),
             ),
         )
+
+    def recurrence(self, name, rows):
+        """Return the output of SSRU, a row after the other (Kim et al. 2019)."""
+        state, outputs = torch.zeros_like(rows[0]), []
+        for row in rows:
+            forget = torch.sigmoid(self.linear(f"{name}.forget_gates", row))
+            state = forget * state + (1 - forget) * self.linear(f"{name}.candidates", row)
+            outputs.append(F.relu(state))
+        return torch.stack(outputs)
 
     def residual(self, name, rows, sublayer):
         if self.config.norm == "pre":

@@ -17,7 +17,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import first_outside
-from nmt_cli.pictures.attention import KINDS, Attention, as_json
+from nmt_cli.pictures.attention import Attention, as_json
 from nmt_cli.pictures.page import as_html
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.translating.shown_attention import (
@@ -25,6 +25,7 @@ from nmt_cli.translating.shown_attention import (
     Target,
     attention_between,
     common_counts,
+    kinds_of,
     refuse_too_long,
 )
 from nmt_cli.translating.translator import Translator
@@ -69,7 +70,14 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         loaded = load_models(model, (), device, "fp32")
         (first,), tokenizer = loaded.members, loaded.tokenizer
         settings = first.settings
-        kinds = list(KINDS) if kind == ALL else [kind]
+        kinds = kinds_of(settings.architecture)
+        if kind != ALL:
+            if kind not in kinds:
+                raise UserError(
+                    f"the decoder of {loaded.path} has recurrent units in place of self-attention; "
+                    f"choose --kind {' or '.join(kinds)}."
+                )
+            kinds = (kind,)
         num_layers, num_heads = common_counts(settings.architecture, kinds)
         if layers is None and output_format == "png":
             layers = [range(num_layers, num_layers + 1)]

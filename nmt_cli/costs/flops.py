@@ -32,7 +32,7 @@ class LengthSums(NamedTuple):
 class StackFlops(NamedTuple):
     """The operations of all layers of the encoder or the decoder."""
 
-    self_attention: int  # its four projections
+    self_attention: int  # its four projections, or the two of a recurrent unit
     memory_attention: int  # likewise; 0 in the encoder
     attention_core: int  # products of queries and keys, and of weights and values
     feed_forward: int
@@ -75,9 +75,11 @@ def forward_flops(config: ModelShape, vocabulary_size: int, lengths: LengthSums)
         feed_forward=encoder.num_layers * source * 4 * d_model * encoder.d_ff,
     )
     half = _half_of_attention(decoder, d_model)
-    compared = lengths.target_squared + lengths.product
+    compared, of_past = lengths.target_squared + lengths.product, 2 * half
+    if config.decoder == "ssru":
+        compared, of_past = lengths.product, 4 * d_model**2
     of_decoder = StackFlops(
-        self_attention=decoder.num_layers * target * 2 * half,
+        self_attention=decoder.num_layers * target * of_past,
         memory_attention=decoder.num_layers * (target + source) * half,
         attention_core=decoder.num_layers * 2 * _heads(decoder) * compared,
         feed_forward=decoder.num_layers * target * 4 * d_model * decoder.d_ff,

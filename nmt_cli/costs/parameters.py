@@ -11,7 +11,7 @@ MATRICES = {"all": 1, "decoder": 2, "none": 3}  # embedding matrices, by model.t
 class StackParameters(NamedTuple):
     """The parameters of all layers of the encoder or the decoder."""
 
-    self_attention: int
+    self_attention: int  # or what takes its place
     memory_attention: int  # 0 in the encoder
     feed_forward: int
     norms: int
@@ -71,10 +71,15 @@ def parameter_shapes(config: ModelShape, vocabulary_size: int) -> Shapes:
 def _layer(name: str, config: ModelShape, shape: StackShape, has_memory: bool) -> Shapes:
     width, has_bias = config.d_model, config.attention_biases
     keys, values = (shape.num_heads * each for each in (shape.key_width, shape.value_width))
-    attention = f"{name}.self_attention"
-    shapes = _linear(f"{attention}.queries_keys_values", width, 2 * keys + values, has_bias)
-    shapes |= _linear(f"{attention}.output", values, width, has_bias)
-    shapes |= _norm(f"{attention}_residual.norm", width)
+    if has_memory and config.decoder == "ssru":
+        unit = f"{name}.recurrence"
+        shapes = _linear(f"{unit}.candidates", width, width, has_bias=False)
+        shapes |= _linear(f"{unit}.forget_gates", width, width, has_bias=True)
+    else:
+        unit = f"{name}.self_attention"
+        shapes = _linear(f"{unit}.queries_keys_values", width, 2 * keys + values, has_bias)
+        shapes |= _linear(f"{unit}.output", values, width, has_bias)
+    shapes |= _norm(f"{unit}_residual.norm", width)
     if has_memory:
         attention = f"{name}.memory_attention"
         shapes |= _linear(f"{attention}.queries", width, keys, has_bias)
@@ -114,6 +119,7 @@ def _of_stack(sizes: dict[str, int], stack: str, side: str) -> StackParameters:
     """Return the parameters of a stack, with the norm of the embedding that enters it."""
     parts = (".self_attention.", ".memory_attention.", ".feed_forward.", "norm.")
     own = [_sum_of(sizes, f"{stack}_", part) for part in parts]
+    own[0] += _sum_of(sizes, f"{stack}_", ".recurrence.")
     own[-1] += _sum_of(sizes, f"{side}_embedding.", "norm.")
     return StackParameters(*own)
 
@@ -132,10 +138,9 @@ def count_moments(config: ModelShape, num_parameters: int, optimizer: str) -> in
     """
     if optimizer != "muon":
         return 2 * num_parameters
-    biases = {"attention_biases": False, "feed_forward_biases": False}
-    without_biases = count_parameters(config.of_model().changed(**biases), 1)
-    stacks = (without_biases.encoder, without_biases.decoder)
-    return 2 * num_parameters - sum(stack.total - stack.norms for stack in stacks)
+    shapes = parameter_shapes(config, 1).items()
+    matrices = [shape for name, shape in shapes if "_layers." in name and len(shape) == 2]
+    return 2 * num_parameters - sum(map(math.prod, matrices))
 
 
 class TrainingMemory(NamedTuple):

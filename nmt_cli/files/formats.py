@@ -5,6 +5,7 @@ average, checkpoints  1: settings in recipe.yaml, one input matrix for each atte
                       3: as 2, and config.json has the notation of trees; only models that parse
                       4: as 3, and config.json has options beyond the paper or says that text is
                          folded, or matrices are 8-bit integers; only such models
+                      5: as 4, and the decoder has recurrent units; only such models
 prepared, report, translation, scores, dataset, export  1
 """
 
@@ -13,10 +14,9 @@ from typing import Any
 
 from nmt_cli.messages.errors import DamagedError, UserError
 
-NEWEST = {"average": 4, "regular": 4, "final": 4, "safety": 4}  # all others have version 1
+NEWEST = {"average": 5, "regular": 5, "final": 5, "safety": 5}  # all others have version 1
 # Models are written so that older programs can read them.
-PLAIN, WITH_TREES = 2, 3
-INT8 = 4  # the version of models whose matrices are 8-bit integers
+PLAIN, WITH_TREES, WITH_OPTIONS, INT8, RECURRENT = 2, 3, 4, 4, 5
 
 
 class NewerFormatError(UserError):
@@ -28,16 +28,9 @@ def newest_version(kind: object) -> int:
     return NEWEST.get(str(kind), 1)
 
 
-def written_version(kind: object, *, parses: bool = False, has_options: bool = False) -> int:
-    """Return the version in which this program writes a folder of ``kind``.
-
-    ``parses`` is true for a model whose outputs are trees, ``has_options`` for one whose
-    architecture has options beyond the paper, or whose text is folded.
-    """
-    newest = newest_version(kind)
-    if has_options:
-        return newest
-    return min(newest, WITH_TREES if parses else PLAIN)
+def written_version(kind: object) -> int:
+    """Return the version of a folder of ``kind`` that needs no newer one."""
+    return min(newest_version(kind), PLAIN)
 
 
 def check_version(manifest: Mapping[str, Any], path: object) -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.dropout import Dropout, draw_kept
+from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 
@@ -191,16 +192,29 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder's output, then feed-forward."""
+    """Causal self-attention, attention to the encoder's output, then feed-forward.
+
+    With ``decoder: ssru``, a recurrent unit takes the place of self-attention.
+    """
 
     def __init__(self, config: ModelShape) -> None:
         super().__init__()
-        self.self_attention = _attention(SelfAttention, config, config.decoder_shape)
-        self.self_attention_residual = _residual(config)
+        if config.decoder == "ssru":
+            self.recurrence = RecurrentUnit(config.d_model)
+            self.recurrence_residual = _residual(config)
+        else:
+            self.self_attention = _attention(SelfAttention, config, config.decoder_shape)
+            self.self_attention_residual = _residual(config)
         self.memory_attention = _attention(MemoryAttention, config, config.decoder_shape)
         self.memory_attention_residual = _residual(config)
         self.feed_forward = _feed_forward(config, config.decoder_shape)
         self.feed_forward_residual = _residual(config)
+        self.is_recurrent = config.decoder == "ssru"
+
+    @property
+    def first(self) -> nn.Module:
+        """The first sub-layer."""
+        return self.recurrence if self.is_recurrent else self.self_attention
 
     def forward(
         self,
@@ -212,18 +226,24 @@ class DecoderLayer(nn.Module):
         """Return the rows [T, D] after this layer; ``memory`` [S, D] is the encoder's output."""
         return self.compose(
             target,
-            lambda rows: self.self_attention(rows, within, causal=True),
+            lambda rows: self._see_past(rows, within),
             lambda rows: self.memory_attention(rows, memory, to_memory),
         )
+
+    def _see_past(self, rows: Tensor, within: AttentionLayout) -> Tensor:
+        if self.is_recurrent:
+            return self.recurrence(rows, within.query_sentences)
+        return self.self_attention(rows, within, causal=True)
 
     def compose(
         self,
         target: Tensor,
-        attend_within: Callable[[Tensor], Tensor],
+        see_past: Callable[[Tensor], Tensor],
         attend_to_memory: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """Return the rows after this layer; the two functions attend to packed rows or a cache."""
-        target = self.self_attention_residual(target, attend_within)
+        """Return the rows after this layer; the two functions use packed rows or a cache."""
+        residual = self.recurrence_residual if self.is_recurrent else self.self_attention_residual
+        target = residual(target, see_past)
         target = self.memory_attention_residual(target, attend_to_memory)
         return self.feed_forward_residual(target, self.feed_forward)
 

@@ -63,6 +63,10 @@ class ModelConfig(ModelShape, PaperModel):
     (d_model / 2), or of -i / (d_model / 2 - 1) as Tensor2Tensor computes them."""
     first_position: Annotated[Count, Field(ge=0, le=1000), STATE] = 0
     """Number of the first position; only for sinusoids."""
+    decoder: Annotated[Literal["attention", "ssru"], STATE] = "attention"
+    """What a decoder's layer sees the past by: self-attention, as in the paper, or ssru, a simple
+    recurrent unit (Kim et al. 2019). Its state has one size however long the output is, so
+    translating is faster."""
     decoder_start: Annotated[Literal["bos", "eos", "zeros"], STATE] = "bos"
     """What the decoder reads first: <s> (bos), </s> (eos), or a token vector of zeros."""
     source_eos: Annotated[Flag, STATE] = True

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.files.file_names import CONFIG, RECIPE
-from nmt_cli.files.formats import written_version
+from nmt_cli.files.formats import PLAIN, RECURRENT, WITH_OPTIONS, WITH_TREES
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
 
@@ -60,10 +60,12 @@ class ModelSettings(NamedTuple):
     @property
     def format_version(self) -> int:
         """The format version of a folder with these settings."""
-        return written_version(
-            "average",
-            parses=self.trees is not None,
-            has_options=bool(self.architecture.options or self.text.normalization.fold),
+        has_options = self.architecture.options or self.text.normalization.fold
+        return max(
+            PLAIN,
+            WITH_TREES if self.trees is not None else PLAIN,
+            WITH_OPTIONS if has_options else PLAIN,
+            RECURRENT if self.architecture.decoder == "ssru" else PLAIN,
         )
 
     @property

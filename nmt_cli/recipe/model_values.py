@@ -65,6 +65,7 @@ class ModelShape:
         output_bias: bool
         sinusoid_frequencies: Literal["paper", "tensor2tensor"]
         first_position: int
+        decoder: Literal["attention", "ssru"]
         decoder_start: Literal["bos", "eos", "zeros"]
         source_eos: bool
         decoder_num_layers: int | None

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
+from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.search_size import ROOM_STEP, room_for
 
@@ -191,11 +192,7 @@ class Past:
 
 
 class GrowingPast(Past):
-    """A past that has the room which its sentences need.
-
-    A first sub-layer that keeps something else of the past, such as a recurrent one, needs another
-    class with these methods, and nothing else in the search.
-    """
+    """A past that has the room which its sentences need."""
 
     def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
         """Make an empty past with the dtype and device of ``like``."""
@@ -222,6 +219,49 @@ class GrowingPast(Past):
     def _resize(self, room: int, slots: Tensor | None = None) -> None:
         is_past = pad(self.is_past, (0, room - self.is_past.shape[2]))
         self._use(_resized(self.layers, room, slots), is_past)
+
+
+class RecurrentPast:
+    """The past of every hypothesis as states of recurrent units, in place of ``GrowingPast``."""
+
+    def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
+        """Make states of zeros with the dtype and device of ``like`` [any, D]."""
+        self._states = like.new_zeros(num_slots, beam_size, shape.num_layers, like.shape[1])
+
+    @staticmethod
+    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the output [B, D] of first tokens ``rows`` [B, D], and their states."""
+        assert isinstance(sublayer, RecurrentUnit)
+        _, inputs = sublayer.parts(rows)
+        states = inputs.to(rows.dtype)
+        return states.relu(), states
+
+    def start(self, slots: Sequence[int], kept: Tensor) -> None:
+        """Let ``kept`` [B, layers, D] be the states of all hypotheses in ``slots``."""
+        self._states[sent_to(self._states.device, slots)] = kept[:, None]
+
+    def advance(self, parents: Any, is_free: Any) -> None:
+        """Give each hypothesis the states of its parent, at ``parents`` [S, K] in the beam."""
+        del is_free  # what they compute is not read
+        at = sent_to(self._states.device, parents)[:, :, None, None]
+        self._states = self._states.gather(1, at.expand_as(self._states))
+
+    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
+        """Return the output [S*K, D] of ``rows`` [S*K, D]; keep their states."""
+        assert isinstance(sublayer, RecurrentUnit)
+        decays, inputs = sublayer.parts(rows)
+        states = self._states[:, :, layer].flatten(0, 1)
+        found = (decays * states + inputs).to(rows.dtype)
+        self._states[:, :, layer] = found.unflatten(0, self._states.shape[:2])
+        return found.relu()
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these."""
+        self._states = self._states[sent_to(self._states.device, slots)]
+
+    def forget(self, slots: Sequence[int]) -> None:
+        """Set the states of ``slots`` to 0."""
+        self._states[sent_to(self._states.device, slots)] = 0.0
 
 
 class Memory:

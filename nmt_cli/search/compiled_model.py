@@ -122,6 +122,36 @@ class CompiledPast:
         self._pointers = _Past(*(each.ctypes.data for each in arrays), num_slots, beam_size, room)
 
 
+class CompiledStates:
+    """The past of every hypothesis as states of recurrent units, in place of ``CompiledPast``."""
+
+    def __init__(self, num_slots: int, beam_size: int, layers: CompiledLayers) -> None:
+        """Make room for the decoder of ``layers``."""
+        shape = num_slots, beam_size, *layers.state_shape
+        self._use(np.zeros(shape, np.float32))
+
+    def start(self, slots: Sequence[int], starts: Sequence[Array]) -> None:
+        """Let each of ``starts`` be the state of all hypotheses in its slot."""
+        self._states[slots] = np.stack(starts)[:, None]
+
+    def advance(self, parents: Array, is_free: Array) -> None:
+        """Let hypotheses of busy slots have the states of their parents [S, K] in the beam."""
+        busy = np.flatnonzero(~is_free)[:, None]
+        self._states[busy[:, 0]] = self._states[busy, parents[busy[:, 0]]]
+
+    def keep_slots(self, slots: Sequence[int]) -> None:
+        """Drop all slots but these; ``slots[i]`` becomes slot i."""
+        self._use(self._states[list(slots)])
+
+    def _use(self, states: Array) -> None:
+        self._states = states  # S K N D
+        num_slots, beam_size = states.shape[:2]
+        self.places = np.zeros((num_slots, beam_size), np.int64)  # a state needs none
+        self.is_past: NDArray[np.bool_] = np.ones((num_slots, beam_size, 1), np.bool_)
+        addresses = states.ctypes.data + states.strides[0] * np.arange(num_slots)
+        self.locations: Array = np.stack([addresses, np.ones_like(addresses)], axis=1)
+
+
 class CompiledTransformer:
     """A ``StepModel`` whose layers the library for CPUs computes. Not to be shared by threads."""
 
@@ -142,7 +172,8 @@ class CompiledTransformer:
 
     def _empty(self, num_slots: int, beam_size: int) -> None:
         self._layers.free_memory()
-        self._past = CompiledPast(num_slots, beam_size, self._layers)
+        kind = CompiledStates if self._layers.is_recurrent else CompiledPast
+        self._past: CompiledPast | CompiledStates = kind(num_slots, beam_size, self._layers)
         self._sources: list[Array | None] = [None] * num_slots
         self._locations = self._layers.locations(self._sources)
 

@@ -26,6 +26,7 @@ from nmt_cli.search.attention_cache import (
     KeysValues,
     Memory,
     Past,
+    RecurrentPast,
     attend,
     mask_of_sources,
     room_of_sources,
@@ -78,7 +79,7 @@ class IncrementalTransformer:
         self,
         slots: Sequence[int],
         encoded: Sequence[Encoded],
-        past: Past,
+        past: Past | RecurrentPast,
         memory: Memory,
     ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
@@ -100,7 +101,7 @@ class IncrementalTransformer:
         tokens: Tensor,
         positions: Tensor,
         num_positions: int,
-        past: Past,
+        past: Past | RecurrentPast,
         memory: Memory,
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
@@ -116,7 +117,7 @@ class IncrementalTransformer:
         for number, layer in enumerate(self._decoder_layers):
             rows = layer.compose(
                 rows,
-                partial(past.attend, number, layer.self_attention),
+                partial(past.attend, number, layer.first),
                 partial(memory.attend, number, layer.memory_attention),
             )
         return self._logits(rows)
@@ -151,7 +152,7 @@ class IncrementalTransformer:
         for layer, source in zip(self._decoder_layers, sources, strict=True):
             rows = layer.compose(
                 rows,
-                partial(attend_within, layer.self_attention),
+                partial(attend_within, layer.first),
                 partial(attend_to_memory, layer.memory_attention, source),
             )
         return torch.stack(kept, dim=1), self._logits(rows)
@@ -179,16 +180,17 @@ def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
 class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
-    def __init__(self, model: Transformer, state_kind: type[GrowingPast] = GrowingPast) -> None:
-        """``state_kind`` is what suits the first sub-layer of the model's decoder layers."""
-        super().__init__(model, state_kind.first)
-        self._state_kind = state_kind
+    def __init__(self, model: Transformer) -> None:
+        is_recurrent = model.config.decoder == "ssru"
+        self._kind: Callable[..., GrowingPast | RecurrentPast]
+        self._kind = RecurrentPast if is_recurrent else GrowingPast
+        super().__init__(model, (RecurrentPast if is_recurrent else GrowingPast).first)
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         like = self._model.output_weight
-        self._past = self._state_kind(num_slots, beam_size, self._shape, like)
+        self._past = self._kind(num_slots, beam_size, self._shape, like)
         self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:

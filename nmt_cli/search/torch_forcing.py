@@ -109,13 +109,13 @@ def _recording(
     recorded: tuple[list[list[Tensor]], ...] = [], [], []
     kinds = (
         (model.encoder_layers, "self_attention"),
-        (model.decoder_layers, "self_attention"),
+        (model.decoder_layers, "self_attention"),  # recurrent units have none
         (model.decoder_layers, "memory_attention"),
     )
     handles = []
     for weights, (stack, name) in zip(recorded, kinds, strict=True):
         for number in layers:
-            if number < len(stack):
+            if number < len(stack) and hasattr(stack[number], name):
                 attention: nn.Module = getattr(stack[number], name)
                 hook = partial(_record, weights)
                 handles.append(attention.register_forward_pre_hook(hook, with_kwargs=True))

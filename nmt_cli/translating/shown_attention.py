@@ -41,8 +41,14 @@ class Shown(NamedTuple):
     @classmethod
     def everything(cls, architecture: ModelShape) -> Shown:
         """Return all layers and heads that every kind of attention has."""
-        num_layers, num_heads = common_counts(architecture, tuple(KINDS))
-        return cls(tuple(KINDS), range(1, num_layers + 1), range(1, num_heads + 1))
+        kinds = kinds_of(architecture)
+        num_layers, num_heads = common_counts(architecture, kinds)
+        return cls(kinds, range(1, num_layers + 1), range(1, num_heads + 1))
+
+
+def kinds_of(architecture: ModelShape) -> tuple[str, ...]:
+    """Return the names of KINDS that a model has: recurrent units replace one of them."""
+    return tuple(kind for kind in KINDS if kind != "decoder" or architecture.decoder != "ssru")
 
 
 def common_counts(architecture: ModelShape, kinds: Sequence[str]) -> tuple[int, int]:

@@ -52,6 +52,8 @@ def models(tmp_path_factory):
     pieces = WhitespaceTokenizer([*CONTROL, *PIECES], normalizer, None)
     save(folder / "unlike", tiny_recipe(model=unlike, data={"max_length": 20}), pieces)
     save(folder / "words", recipe, WhitespaceTokenizer([*CONTROL, *PIECES], normalizer, None))
+    recurrent = tiny_recipe(model={**model, "decoder": "ssru"}, data={"max_length": 20})
+    save(folder / "recurrent", recurrent, pieces)
     subwords = tiny_recipe(tokenizer={"type": "sentencepiece", "vocabulary_size": 300})
     text = ["the ants and the bees", "a cat is asleep", "the bee is awake"] * 5
     trained = train_model(text, subwords.tokenizer, len(text), 1)
@@ -123,6 +125,16 @@ def test_a_kind_has_all_its_layers_and_heads_where_the_sides_differ(call):
     own = record("--kind=memory")
     assert (own["layers"], own["heads"]) == ([1, 2, 3], [1, 2, 3, 4])
     assert record("--kind=encoder")["heads"] == [1, 2, 3, 4, 5]
+
+
+def test_recurrent_units_have_no_attention(call, models):
+    record = record_of(call(SOURCE, TARGET, "--format", "json", model="recurrent"))
+    assert set(record["weights"]) == {"encoder", "memory"}
+    result = call(SOURCE, "--kind", "decoder", model="recurrent", status=1)
+    assert result.stderr == (
+        f"Error: the decoder of {models / 'recurrent'} has recurrent units in place of "
+        "self-attention; choose --kind encoder or memory.\n"
+    )
 
 
 @pytest.mark.parametrize("source", ["the cat ant", "1. the cat", "12:30"])

@@ -16,6 +16,7 @@ from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.formats import NewerFormatError
 from nmt_cli.model_directory import load_model
 from nmt_cli.parsing.repair import Repairs
+from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.translating.translator import Translator
 from tests.interchange.import_command import assert_scores
@@ -27,7 +28,6 @@ FORMATS = sorted(path.parent.name for path in HERE.glob("format_*/whitespace"))
 EVERY = sorted(HERE.glob("format_*/*"))
 TREEBANK = HERE / "format_3/treebank"  # models that parse have a format of their own
 INT8 = HERE / "format_4/int8/run/average"  # of the checkpoint of format_2/sentencepiece
-OPTIONS = HERE / "format_4/options"  # as do models with options beyond the paper
 MARIAN = HERE.parent / "interop/marian"  # the models that the imported ones were made of
 NAMES = ("sentencepiece", "whitespace")
 STEP = "step-00001200"
@@ -67,7 +67,8 @@ def expected_translations(name, model):
 
 @pytest.mark.parametrize("model", ["average", STEP])
 @pytest.mark.parametrize(
-    ("version", "name"), [*product(FORMATS, NAMES), (OPTIONS.parent.name, OPTIONS.name)]
+    ("version", "name"),
+    [*product(FORMATS, NAMES), ("format_4", "options"), ("format_5", "recurrent")],
 )
 def test_models_translate_as_they_did(version, name, model):
     run_dir = HERE / version / name / "run"
@@ -131,11 +132,12 @@ def test_models_that_parse_parse_as_they_did(model):
 
 
 def test_models_are_written_for_older_programs_too():
+    """Each has the oldest format that can hold it."""
+    versions = {"sentencepiece": 2, "treebank": 3, "options": 4, "recurrent": 5}
+    for name, version in versions.items():
+        settings = read_recipe(str(HERE / f"text/{name}.yaml")).recipe
+        assert settings_of(settings, 40).format_version == version
     assert formats.written_version("average") == formats.written_version("regular") == 2
-    assert formats.written_version("average", parses=True) == 3
-    for parses in (False, True):
-        newest = formats.written_version("average", parses=parses, has_options=True)
-        assert newest == formats.NEWEST["average"] == 4
     assert formats.written_version("prepared") == 1
 
 

@@ -11,7 +11,7 @@ from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_forcing import TorchForcing
-from tests.architectures import OPTION_SETS
+from tests.architectures import EXPORTED_SETS
 from tests.interchange.conftest import ARCHITECTURES
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
@@ -32,7 +32,7 @@ def exported(model, name="out", **options):
     return output
 
 
-@pytest.mark.parametrize("options", [*ARCHITECTURES.values(), *OPTION_SETS])
+@pytest.mark.parametrize("options", [*ARCHITECTURES.values(), *EXPORTED_SETS])
 def test_log_probabilities_are_those_of_the_model(make_model, options):
     model = make_model(**options)
     loaded = load_model(model)

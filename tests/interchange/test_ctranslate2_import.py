@@ -21,7 +21,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
-from tests.architectures import OPTION_SETS, Formula, random_model
+from tests.architectures import EXPORTED_SETS, Formula, random_model
 from tests.interchange import import_command
 from tests.interchange.conftest import trained
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
@@ -43,7 +43,7 @@ UNKNOWN = ("X ت", "a Q", [-8.570619, -24.760384, -7.539818])
 run_import = partial(import_command.run_import, program="ctranslate2")
 SIZE = 30
 TOKENS = [*(f"t{number}" for number in range(SIZE - 3)), "</s>", "<s>", "<unk>"]
-EXACT = [each for each in OPTION_SETS if each["d_k"] is None]  # keys are as wide as values there
+EXACT = [each for each in EXPORTED_SETS if each["d_k"] is None]  # keys are as wide as values there
 MARKS_FIRST = [SIZE - 1, SIZE - 2, SIZE - 3, *range(SIZE - 3)]  # of our rows in theirs
 
 

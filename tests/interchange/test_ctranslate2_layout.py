@@ -15,7 +15,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_forcing import TorchForcing
-from tests.architectures import OPTION_SETS
+from tests.architectures import EXPORTED_SETS
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 
@@ -73,7 +73,7 @@ def side_of(variables, name, num_layers):
     return Side(variables[f"{name}/{embeddings}/weight"], table, layers, top, embedding_norm)
 
 
-@pytest.mark.parametrize("options", [*ARCHITECTURES.values(), *OPTION_SETS[::3]])
+@pytest.mark.parametrize("options", [*ARCHITECTURES.values(), *EXPORTED_SETS[::3]])
 def test_the_variables_compute_what_the_model_computes(make_model, options):
     loaded = load_model(make_model(**options))
     config, exported = loaded.settings.architecture, ExportedModel.of(loaded)

@@ -126,15 +126,20 @@ def test_all_weights_are_those_of_torch(kernels, options, precision):
         assert_is_norm(stack.last, last)
         for number, own in enumerate(layers):
             other: Any = of_torch[number]
-            attention, network = other.self_attention, other.feed_forward
-            pairs = [
-                (own.queries_keys_values, attention.queries_keys_values),
-                (own.self_attention_output, attention.output),
-                (own.inner, network.inner),
-                (own.outer, network.outer),
-            ]
-            norms = [(own.self_attention_norm, other.self_attention_residual.norm)]
-            norms += [(own.feed_forward_norm, other.feed_forward_residual.norm)]
+            network = other.feed_forward
+            pairs = [(own.inner, network.inner), (own.outer, network.outer)]
+            norms = [(own.feed_forward_norm, other.feed_forward_residual.norm)]
+            if hasattr(other, "recurrence"):
+                unit = other.recurrence
+                pairs += [(own.candidates, unit.candidates), (own.forget_gates, unit.forget_gates)]
+                norms += [(own.recurrence_norm, other.recurrence_residual.norm)]
+                assert own.queries_keys_values.O == 0
+            else:
+                attention = other.self_attention
+                pairs += [(own.queries_keys_values, attention.queries_keys_values)]
+                pairs += [(own.self_attention_output, attention.output)]
+                norms += [(own.self_attention_norm, other.self_attention_residual.norm)]
+                assert own.candidates.O == 0
             if of_torch is expected.decoder_layers:
                 attention = other.memory_attention
                 pairs += [(own.memory_queries, attention.queries)]

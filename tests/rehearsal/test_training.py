@@ -56,6 +56,14 @@ def test_the_cpu_waits_for_no_more_than_it_is_known_to(rehearse):
     assert any(event.what == "replay" for event in report.events)  # graphs, in the validation
 
 
+def test_recurrent_units_do_not_let_the_cpu_wait(rehearse):
+    changes = {"model": {"decoder": "ssru"}}
+    report = rehearse("train", changes=changes, only_a_step=True)
+    assert not findings(report, budget=2 * STEP_BUDGET)
+    steps = report.between("step begins", "step ends")
+    assert any(event.what == "roll" for event in steps[0])
+
+
 def test_a_step_of_muon_does_not_let_the_cpu_wait(rehearse):
     training = {"optimizer": "muon", "weight_decay": 0.1}
     report = rehearse("train", changes={"training": training, "validation": {"bleu": "off"}})

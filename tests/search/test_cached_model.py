@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.model.packing import pack
@@ -29,6 +28,10 @@ VARIANTS = [
     {"norm": "pre"},
     {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
     {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
+]
+RECURRENT = [
+    {"decoder": "ssru"},
+    {"decoder": "ssru", "norm": "pre", "d_v": 3, "decoder_num_layers": 3, "decoder_start": "zeros"},
 ]
 OF_OTHER_PROGRAMS = [
     {"activation": "gelu", "attention_biases": True, "output_bias": True},
@@ -142,21 +145,22 @@ class Drive:
         self.free = {place for place, slot in enumerate(slots) if slot in self.free}
 
 
-@pytest.mark.parametrize("config", VARIANTS)
+@pytest.mark.parametrize("config", [*VARIANTS, *RECURRENT])
 def test_a_random_tree_of_hypotheses(config):
     follow_a_random_tree(tiny_model(**config))
 
 
 @pytest.mark.parametrize("beam_size", [4, 6])
-@pytest.mark.parametrize("config", [*VARIANTS, *OF_OTHER_PROGRAMS])
+@pytest.mark.parametrize("config", [*VARIANTS, *RECURRENT, *OF_OTHER_PROGRAMS])
 def test_compiled_steps_of_a_random_tree(config, beam_size, kernels):
     model = tiny_model(**config)
     follow_a_random_tree(model, compiled(model, kernels), beam_size)
 
 
+@pytest.mark.parametrize("decoder", ["attention", "ssru"])
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_compiled_steps_in_a_lower_precision(precision, kernels):
-    model = tiny_model(d_model=64, num_heads=2)
+def test_compiled_steps_in_a_lower_precision(precision, decoder, kernels):
+    model = tiny_model(d_model=64, num_heads=2, decoder=decoder)
     if precision == "bf16" and not kernels.functions.has_bf16():
         pytest.skip("this CPU has no instructions for bf16")
     follow_a_random_tree(model, compiled(model, kernels, precision), tolerance=0.1)
@@ -243,71 +247,8 @@ def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):
             drive.keep_slots([2, 1, 0, 2])
         if step == 50:
             drive.keep_slots([0, 1])
-    assert drive.room < 60 * beam_size / 2, "places are never used again"
-
-
-class Averaging(nn.Module):
-    """A sub-layer of the mean of a sentence's rows so far (Zhang et al. 2018, without the gate)."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.output = nn.Linear(width, width)
-
-    def forward(self, rows, layout, *, causal):
-        assert causal
-        sizes = layout.query_sentences.bounds.diff().tolist()
-        means = [
-            part.cumsum(0) / torch.arange(1, len(part) + 1)[:, None] for part in rows.split(sizes)
-        ]
-        return self.output(torch.cat(means))
-
-
-class AveragedPast(GrowingPast):
-    """The sum of the rows of each hypothesis, and their number."""
-
-    def __init__(self, num_slots, beam_size, shape, like):
-        width = like.shape[1]
-        self._sums = like.new_zeros(shape.num_layers, num_slots, beam_size, width)
-        self._count = torch.zeros(num_slots, beam_size)
-
-    @staticmethod
-    def first(sublayer, rows):
-        return sublayer.output(rows), rows
-
-    def start(self, slots, kept):
-        self._sums[:, slots] = kept.transpose(0, 1)[:, :, None]
-        self._count[slots] = 1
-
-    def advance(self, parents, is_free):
-        slots = torch.arange(len(parents))[:, None]
-        self._sums, self._count = self._sums[:, slots, parents], self._count[slots, parents] + 1
-
-    def attend(self, layer, sublayer, rows):
-        self._sums[layer] += rows.view_as(self._sums[layer])
-        means = self._sums[layer] / self._count[:, :, None]
-        return sublayer.output(means.flatten(0, 1))
-
-    def forget(self, slots):
-        self._sums[:, slots] = 0.0
-
-    def keep_slots(self, slots):
-        self._sums, self._count = self._sums[:, list(slots)], self._count[list(slots)]
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_layers_may_keep_another_state_than_keys_and_values(norm):
-    model = tiny_model(norm=norm)
-    for layer in model.decoder_layers:
-        layer.self_attention = Averaging(model.config.d_model)
-    drive = Drive(model, 3, 4, cached=CachedTransformer(model, AveragedPast))
-    drive.start([0, 1, 2], [5, 3, 8])
-    for length in range(9):
-        drive.step()
-        drive.grow(drive.random_parent)
-        if length == 4:
-            drive.start([1], [4])
-        if length == 6:
-            drive.keep_slots([2, 1])
+    if model.config.decoder == "attention":
+        assert drive.room < 60 * beam_size / 2, "places are never used again"
 
 
 def test_hypotheses_that_share_nothing_have_places_of_their_own():

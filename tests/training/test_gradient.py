@@ -14,9 +14,9 @@ from tests.forked_ranks import run_ranks
 MACHINE = Machine(torch.device("cpu"), "fp32")
 
 
-def model_of(toy, dropout=0.0):
+def model_of(toy, dropout=0.0, decoder="attention"):
     torch.manual_seed(1)
-    config = toy.recipe.model.model_copy(update={"dropout": dropout})
+    config = toy.recipe.model.model_copy(update={"dropout": dropout, "decoder": decoder})
     return Transformer(config, toy.corpus.tokenizer.size)
 
 
@@ -75,8 +75,9 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
 
-def test_one_micro_batch_equals_four(toy):
-    model = model_of(toy).double()
+@pytest.mark.parametrize("decoder", ["attention", "ssru"])
+def test_one_micro_batch_equals_four(toy, decoder):
+    model = model_of(toy, decoder=decoder).double()
     whole, quarters = batch_of(toy, 1_000), batch_of(toy, 40)
     assert len(whole.micro_batches) == 1
     assert len(quarters.micro_batches) >= 4

@@ -68,12 +68,14 @@ typedef struct {
     float epsilon;
 } Norm;
 
-/* a layer; that of an encoder has nothing for the memory */
+/* a layer; that of an encoder has nothing for the memory. Where there are candidates, a recurrent unit takes the
+   place of self-attention. */
 typedef struct {
     Matrix queries_keys_values, self_attention_output;
+    Matrix candidates, forget_gates;
     Matrix memory_queries, memory_output;
     Matrix inner, outer;
-    Norm self_attention_norm, memory_attention_norm, feed_forward_norm;
+    Norm self_attention_norm, recurrence_norm, memory_attention_norm, feed_forward_norm;
 } Layer;
 
 enum activation { NONE, RELU, SWISH, GELU, GELU_TANH };
@@ -109,7 +111,7 @@ typedef struct {
     const int64_t *tokens;    /* [S, K], the newest ones */
     const int64_t *positions; /* [S], of these tokens */
     const int64_t *places;    /* [S, K], where the past gets new entries */
-    const Entries *pasts;     /* [S], some of which are in use */
+    const Entries *pasts;     /* [S], some of which are in use; of recurrent units the states [K, N, D] */
     const Entries *memories;  /* [S] */
     const uint8_t *is_past;   /* [S, K, is_past_room], which entries of the past a hypothesis attends to */
     long B, K, is_past_room;
@@ -162,6 +164,7 @@ static long num_weights(const Matrix *matrix) { return matrix->I * matrix->O; }
 static int threads_for_stack(const Stack *stack, long R) {
     const Layer *first = stack->layers;
     long size = num_weights(&first->queries_keys_values) + num_weights(&first->self_attention_output) +
+                num_weights(&first->candidates) + num_weights(&first->forget_gates) +
                 num_weights(&first->memory_queries) + num_weights(&first->memory_output) +
                 num_weights(&first->inner) + num_weights(&first->outer);
     return threads_for(R * stack->N * size, stack->threads);
@@ -172,8 +175,9 @@ static long divide(const Stack *stack, long R, long E, float *memory, Workspace 
     long keys = stack->H * stack->W, values = stack->H * stack->X;
     long widest = stack->F > stack->D ? stack->F : stack->D;
     widest = widest > values ? widest : values;
-    long attention = R * (2 * keys + values) + R * values, inside = R * stack->F;
-    long sizes[] = {R * stack->D, R * (2 * keys + values), R * values, inside > attention ? inside - attention : 0,
+    long projected = R * (stack->layers->candidates.O ? 2 * stack->D : 2 * keys + values);
+    long attention = projected + R * values, inside = R * stack->F;
+    long sizes[] = {R * stack->D, projected, R * values, inside > attention ? inside - attention : 0,
                     E * keys, E * values, stack->threads * QUERIES_AT_ONCE * (E + LANES),
                     stack->layers->inner.type == FP32 ? 0 : EXPORTED(rounded_size)(R, widest)};
     float *unused, **places[] = {&parts->branch, &parts->projected, &parts->attended, &unused,
@@ -843,6 +847,56 @@ static void attend_to_memories(const Stack *stack, const Sentences *sentences, l
     }
 }
 
+/* recurrent units --------------------------------------------------------------------------------------- */
+
+/* ``projected`` gets the candidates [R, D] of rows [R, D], and behind them what their forget gates are the sigmoid
+   of */
+static void begin_recurrence(const Stack *stack, const Layer *layer, const float *rows, long R,
+                             const Workspace *work) {
+    const float *from = entering_rows(stack, &layer->recurrence_norm, rows, R, work->branch);
+    float *gates = work->projected + R * stack->D;
+    multiply_rows(&layer->candidates, from, R, NONE, work->projected, work->rounded, work->threads);
+    multiply_rows(&layer->forget_gates, from, R, NONE, gates, work->rounded, work->threads);
+}
+
+/* the state [D] of a row from the one before it, which is 0 if it is NULL, and the unit's output [D] */
+static void recur(const float *candidates, const float *gates, const float *before, long D, float *state,
+                  float *output) {
+    for (long d = 0; d < D; d += LANES) {
+        floats forget = 1.f / (1.f + exponential(-load_first(gates + d, D - d)));
+        floats kept = before ? load_first(before + d, D - d) : ZERO;
+        floats found = forget * kept + (1.f - forget) * load_first(candidates + d, D - d);
+        store_first(state + d, D - d, found);
+        store_first(output + d, D - d, blend(found < ZERO, ZERO, found));
+    }
+}
+
+/* the recurrent unit of layer n for a step of R = B * K hypotheses, which have the states of their parents */
+static void recur_step(const Stack *stack, const Step *step, long n, const Workspace *work, float *rows) {
+    long D = stack->D, K = step->K, R = step->B * K;
+    const Layer *layer = stack->layers + n;
+    begin_recurrence(stack, layer, rows, R, work);
+    for (long r = 0; r < R; r++) {
+        float *state = step->pasts[step->slots[r / K]].of_layers + (r % K * stack->N + n) * D;
+        const float *candidates = work->projected + r * D;
+        recur(candidates, candidates + R * D, state, D, state, work->branch + r * D);
+    }
+    close_residual(stack, &layer->recurrence_norm, work->branch, R, rows);
+}
+
+/* the recurrent unit of a layer for all rows of sentences; states take the place of candidates */
+static void recur_within(const Stack *stack, const Layer *layer, const Sentences *sentences, const Workspace *work,
+                         float *rows) {
+    long D = stack->D, R = sentences->R;
+    begin_recurrence(stack, layer, rows, R, work);
+    for (long b = 0, row = 0; b < sentences->B; b++)
+        for (long l = 0; l < sentences->lengths[b]; l++, row++) {
+            float *state = work->projected + row * D;
+            recur(state, state + R * D, l ? state - D : NULL, D, state, work->branch + row * D);
+        }
+    close_residual(stack, &layer->recurrence_norm, work->branch, R, rows);
+}
+
 /* layers ----------------------------------------------------------------------------------------------- */
 
 /* ``products`` of a sub-layer's first matrix by the rows [R, D] that enter it */
@@ -881,10 +935,12 @@ void EXPORTED(make_step)(const Stack *stack, const Embedding *embedding, const S
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
         StepAttention attention = {stack, step, &work, n};
-        begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        share_work(step->B, work.threads, attend_to_past, &attention);
-        end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
-
+        if (layer->candidates.O) recur_step(stack, step, n, &work, rows);
+        else {
+            begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
+            share_work(step->B, work.threads, attend_to_past, &attention);
+            end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
+        }
         norm = &layer->memory_attention_norm;
         begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);
         share_work(step->B, work.threads, attend_to_memory, &attention);
@@ -908,9 +964,12 @@ void EXPORTED(compute_rows)(const Stack *stack, const Embedding *embedding, cons
     for (long n = 0; n < stack->N; n++) {
         const Layer *layer = stack->layers + n;
         const Norm *norm = &layer->self_attention_norm;
-        begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
-        attend_within(stack, sentences, n, &work);
-        end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
+        if (layer->candidates.O) recur_within(stack, layer, sentences, &work, rows);
+        else {
+            begin_sublayer(stack, norm, &layer->queries_keys_values, rows, R, NONE, &work, work.projected);
+            attend_within(stack, sentences, n, &work);
+            end_sublayer(stack, norm, &layer->self_attention_output, work.attended, R, &work, rows);
+        }
         if (sentences->memories) {
             norm = &layer->memory_attention_norm;
             begin_sublayer(stack, norm, &layer->memory_queries, rows, R, NONE, &work, work.projected);

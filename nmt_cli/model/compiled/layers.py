@@ -77,7 +77,7 @@ class Step(NamedTuple):
     tokens: Array  # S K, the newest ones; int64
     positions: Array  # S, of these tokens; int64
     places: Array  # S K, of the new entries in the past; int64
-    pasts: Array  # S 2, the ``locations`` of entries, which get the new ones
+    pasts: Array  # S 2, the ``locations`` of entries, which get the new ones, or of states K N D
     memories: Array  # S 2, those of the sources, in which all E entries count
     is_past: Array  # S K any, which entries of the past a hypothesis attends to; bool
 
@@ -117,7 +117,8 @@ class CompiledLayers:
     ``num_threads`` of its own.
 
     What a sentence attends to are *entries* [N, H*(W+X)*E]: for each decoder layer the keys
-    [H, W, E], then the values [H, E, X].
+    [H, W, E], then the values [H, E, X]. In place of entries of the past, hypotheses have the
+    states [N, D] of recurrent units, if the decoder has these (``is_recurrent``).
     """
 
     def __init__(self, packed: PackedModel) -> None:
@@ -129,6 +130,8 @@ class CompiledLayers:
         self._source = _Embedder(packed, "source", packed.source)
         self._target = _Embedder(packed, "target", packed.target)
         self._width = self._decoder.H * (self._decoder.W + self._decoder.X)  # of an entry
+        self.is_recurrent = packed.config.decoder == "ssru"
+        self.state_shape = self._decoder.N, self._decoder.D if self.is_recurrent else self._width
         self.free_memory()
 
     def encode(self, sentences: Sentences, within: Weights | None = None) -> list[Array]:
@@ -218,14 +221,16 @@ class CompiledLayers:
         keys[..., :room], values[:, :, :room] = old_keys, old_values
 
     def first(self, token: int, memories: Sequence[Array]) -> tuple[Array, Array]:
-        """Return the entries [B, N, H*(W+X)] of first tokens, and their rows [B, D].
+        """Return what is kept of first tokens, and their rows [B, D].
+
+        Kept are entries [B, N, H*(W+X)], or the states [B, N, D] of recurrent units.
 
         They are all ``token``, and attend to themselves and to ``memories``: the entries of B
         sources. This is a step of one hypothesis for each sentence, whose past is empty. The next
         call overwrites the rows.
         """
         number = len(memories)
-        starts = np.empty((number, self._decoder.N, self._width), np.float32)
+        starts = np.zeros((number, *self.state_shape), np.float32)
         zeros = np.zeros(number, np.int64)
         step = Step(
             np.arange(number),

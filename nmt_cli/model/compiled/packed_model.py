@@ -51,6 +51,8 @@ class Embedding(ctypes.Structure):
 MATRICES = {
     "self_attention.queries_keys_values": "queries_keys_values",
     "self_attention.output": "self_attention_output",
+    "recurrence.candidates": "candidates",
+    "recurrence.forget_gates": "forget_gates",
     "memory_attention.queries": "memory_queries",
     "memory_attention.output": "memory_output",
     "feed_forward.inner": "inner",
@@ -58,7 +60,7 @@ MATRICES = {
 }
 NORMS = {
     f"{name}_residual.norm": f"{name}_norm"
-    for name in ("self_attention", "memory_attention", "feed_forward")
+    for name in ("self_attention", "recurrence", "memory_attention", "feed_forward")
 }
 
 
