@@ -58,7 +58,7 @@ SUBTAGS = {
     "kore": "ko", "laoo": "lo", "latn": "la", "mlym": "ml", "mymr": "my", "orya": "or",
     "sinh": "si", "taml": "ta", "telu": "te", "thaa": "dv", "thai": "th", "tibt": "bo",
 }  # fmt: skip
-WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"])
+LANGUAGES_WITHOUT_SPACES = frozenset(["bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"])
 # First words of the names of letters that belong to no script.
 COMMON = frozenset({"COMBINING", "FEMININE", "MASCULINE", "MICRO", "MODIFIER", "VARIATION"})
 WIDTHS = frozenset({"FULLWIDTH", "HALFWIDTH"})

@@ -14,9 +14,9 @@ from nmt_cli.corpus.text.characters import (
     COMMON_LETTER,
     DIGIT,
     FOREIGN_LETTER,
+    LANGUAGES_WITHOUT_SPACES,
     LETTER,
     SPACE,
-    WITHOUT_SPACES,
     count_kinds,
     kinds_of_characters,
     scripts_of,
@@ -111,7 +111,7 @@ def _comparable(urls: Iterable[str]) -> list[str]:
 
 def share_repeated(text: str, language: str) -> float:
     """Return the share of the n-grams of ``text`` that occur earlier in it."""
-    if base_of(language) in WITHOUT_SPACES:
+    if base_of(language) in LANGUAGES_WITHOUT_SPACES:
         units, size = list("".join(text.split())), NGRAM_OF_CHARACTERS
     else:
         units, size = text.split(), NGRAM_OF_WORDS

@@ -17,6 +17,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     load_processor,
     read_model,
 )
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.files.file_names import (
     SOURCE_PIECES,
     SOURCE_SENTENCEPIECE,
@@ -26,7 +27,7 @@ from nmt_cli.files.file_names import (
 from nmt_cli.files.text_files import read_content
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 
-UNKNOWN, START, END = "<unk>", "<s>", "</s>"
+UNKNOWN, START, END = CONTROL
 TAG = re.compile(r"\s*(>>[^<>\s]+<<)")  # of the target language, in front of the source
 
 Ids = Mapping[str, int]

@@ -14,7 +14,7 @@ from nmt_cli.recipe.model_settings import TextSettings
 
 INSIDE_WORDS = "'’-‐_"
 # Thai, Lao, Tibetan, Myanmar, Khmer, kana and Han. A regular expression takes 2 ms to compile.
-WITHOUT_SPACES = (
+RANGES_WITHOUT_SPACES = (
     *("\u0e00-\u109f", "\u1780-\u17ff", "\u3005-\u30ff", "\u3400-\u9fff", "\uf900-\ufaff"),
     *("\uff66-\uff9f", "\U00020000-\U0003ffff"),
 )
@@ -22,7 +22,7 @@ WITHOUT_SPACES = (
 
 def is_of_script_without_spaces(character: str) -> bool:
     """Return whether ``character`` is of a script that writes no spaces between words."""
-    return any(each[0] <= character <= each[-1] for each in WITHOUT_SPACES)
+    return any(each[0] <= character <= each[-1] for each in RANGES_WITHOUT_SPACES)
 
 
 def words_of_pieces(pieces: Sequence[str], text: TextSettings) -> list[list[int]]:
