@@ -71,6 +71,7 @@ class CompiledBeams(Beams):
         done = 0
         for part in logits.parts(beam_size):
             number = len(part) // beam_size
+            assert done + number <= len(busy), "rows of another search, for which there is no slot"
             given = done, number, part.shape[1], -1 if bos == eos else bos
             if self._functions.find_candidates(*both, *given, part, self._address_of_scratch) < 0:
                 return None
