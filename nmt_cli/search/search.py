@@ -331,7 +331,9 @@ class Search(BeamSearch[StepModel]):
         logits = self._model.step(StepInput(beams.tokens, beams.parents, beams.lengths))
         slots = np.flatnonzero(beams.is_busy)
         sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
-        if isinstance(beams, CompiledBeams) and not self._are_restricted(sentences):
+        # Whether rules or a choice decide what may follow in any of the sentences.
+        are_restricted = self._all_are_restricted or any(each.has_rules for each in sentences)
+        if isinstance(beams, CompiledBeams) and not are_restricted:
             found = beams.advance_by(cast(CompiledLogits, logits))
             if found is not None:
                 return done + found
@@ -342,10 +344,6 @@ class Search(BeamSearch[StepModel]):
         states = SlotStates(beams.prefixes[slots], beams.lengths[slots], beams.longest[slots], {})
         candidates = self._candidates(logits, beams.scores[slots], states, sentences)
         return done + beams.advance(slots, candidates)
-
-    def _are_restricted(self, sentences: Sequence[Sentence]) -> bool:
-        """Return whether rules or a choice decide what may follow in any of ``sentences``."""
-        return self._all_are_restricted or any(each.has_rules for each in sentences)
 
     def add_slots(self, number: int, most: int) -> list[Found]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""

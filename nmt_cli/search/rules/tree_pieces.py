@@ -1,6 +1,6 @@
 """Which pieces of a model's vocabulary are the brackets and tags of trees."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,7 +79,8 @@ def _one_piece_tokens(
     pieces = tokenizer.pieces(range(tokenizer.size))
     space_id = pieces.index(SPACE_IN_PIECES) if SPACE_IN_PIECES in pieces else None
     tokens = dict.fromkeys(piece.removeprefix(SPACE_IN_PIECES) for piece in pieces)
-    candidates = [token for token in tokens if _is_allowed(token, form)]
+    read = {token: form.read(token) for token in tokens}
+    candidates = [token for token, symbol in read.items() if symbol and form.allows(symbol)]
     ids, marks = {}, {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
     for token, encoded in zip(
         candidates, tokenizer.encode_batch(candidates, "target"), strict=True
@@ -89,11 +90,6 @@ def _one_piece_tokens(
         if is_itself and piece not in marks and before in ([], [space_id]):
             ids[token] = piece
     return space_id, ids
-
-
-def _is_allowed(token: str, form: Linearization) -> bool:
-    symbol = form.read(token)
-    return symbol is not None and form.allows(symbol)
 
 
 def _with_both_brackets(symbols: Mapping[int, Symbol | None]) -> dict[int, Symbol]:
@@ -122,7 +118,7 @@ class TreeWords:
     def __init__(self, tokenizer: Tokenizer, symbols: Mapping[int, Symbol]) -> None:
         """Prepare for trees whose brackets and tags are the pieces ``symbols``."""
         self._tokenizer = tokenizer
-        self._symbols: Container[int] = symbols.keys()
+        self._symbols = symbols.keys()
         self._tags = {piece for piece, symbol in symbols.items() if isinstance(symbol, Tag)}
 
     def spelled(self, words: Sequence[str]) -> list[tuple[int, ...]]:
@@ -132,7 +128,8 @@ class TreeWords:
         read from its pieces.
         """
         encoded = self._tokenizer.encode_batch(words, "target")
-        return [self._unambiguous(pieces) for pieces in encoded]
+        unknown = (self._tokenizer.unk_id,)
+        return [tuple(each) if self._symbols.isdisjoint(each) else unknown for each in encoded]
 
     def without_words(self, tokens: Sequence[int], words: Sequence[str]) -> list[int] | None:
         """Return ``tokens`` without the pieces of ``words``; None if a tag is not before its word.
@@ -152,8 +149,3 @@ class TreeWords:
                     return None
                 place += len(word)
         return left
-
-    def _unambiguous(self, pieces: Sequence[int]) -> tuple[int, ...]:
-        if any(piece in self._symbols for piece in pieces):
-            return (self._tokenizer.unk_id,)
-        return tuple(pieces)
