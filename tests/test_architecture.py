@@ -2,6 +2,7 @@
 
 import ast
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,22 @@ def test_modules_keep_the_rules():
         f"{path.relative_to(PACKAGE)}: {rule}" for path in MODULES for rule in broken_rules(path)
     ]
     assert not broken, "\n".join(broken)
+
+
+def test_files_form_no_circle():
+    """An import within a function counts too, and so does one for types only."""
+    paths = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES
+    }
+    del paths["nmt_cli.__init__"]  # which loads the public names when they are first used
+    imports = {}
+    for name, path in paths.items():
+        names = set(imported_modules(path))
+        imports[name] = paths.keys() & (names | {each.rpartition(".")[0] for each in names})
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(" is imported by ".join(error.args[1]))
 
 
 def test_every_unit_has_a_layer():
