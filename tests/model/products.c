@@ -27,7 +27,7 @@ static int differs(long type, long R, long I, long O) {
     char *blocks = calloc(EXPORTED(size_of_blocks)(type, I, O), 1);
     float *weight = malloc(O * I * 4), *rows = malloc(R * I * 4), *output = malloc(R * O * 4);
     float *rounded = calloc(EXPORTED(rounded_size)(R, I), 4), *scales = malloc(O * 4), *bias = malloc(O * 4);
-    uint32_t *sums = malloc(O * 4);
+    uint32_t *sums = calloc(O, 4);
     for (long n = 0; n < O * I; n++) weight[n] = chance();
     for (long n = 0; n < R * I; n++) rows[n] = chance();
     for (long o = 0; o < O; o++) bias[o] = chance();
