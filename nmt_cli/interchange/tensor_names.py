@@ -40,6 +40,7 @@ class StackNames(NamedTuple):
 # Our layers that read vectors of the model, and how many times the width of all heads, or of the
 # inner layer, each has as rows. The other layers write such vectors.
 READING = {"queries_keys_values": 3, "queries": 1, "keys_values": 2, "inner": 1}
+RECURRENT = ("candidates", "forget_gates")  # they read and write such vectors
 
 
 def parts_of_layer(
@@ -53,7 +54,8 @@ def parts_of_layer(
 
     An attention has those of its projections before and behind it, and that of its norm. A program
     that joins queries, keys and values has one projection before it, and one that joins keys and
-    values has two. The encoder has no ``memory_attention``.
+    values has two. The encoder has no ``memory_attention``, a recurrent decoder no
+    ``self_attention``.
     """
     parts: dict[str, Sequence[str]] = {}
     for name, attention in {"self": self_attention, "memory": memory_attention}.items():

@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import refuse
-from nmt_cli.interchange.tensor_names import READING, Pair, StackNames
+from nmt_cli.interchange.tensor_names import READING, RECURRENT, Pair, StackNames
 from nmt_cli.interchange.vocabularies import (
     NEVER,
     Vocabulary,
@@ -233,7 +233,7 @@ class WeightsTaken:
         """Take a layer, whose rows may have several names there, or a norm.
 
         A layer reads vectors of the model or writes them; on the other side it has ``width``
-        numbers.
+        numbers. Those of a recurrence do both, and its candidates have no bias.
         """
         kind = ours.rpartition(".")[2]
         if kind in READING:
@@ -244,7 +244,7 @@ class WeightsTaken:
         option = "feed_forward_biases" if "feed_forward" in ours else "attention_biases"
         if kind.endswith("norm"):
             parts["bias"] = [self.tensors.take(pair.bias, rows) for pair in theirs]
-        elif self.options.get(option, True):
+        elif kind != "candidates" and self.options.get(option, True):
             parts["bias"] = [self._take_bias(pair.bias, rows) for pair in theirs]
         for part, arrays in parts.items():
             # Zeros without memory of their own stand for a missing tensor. Their shape is what the
@@ -254,7 +254,7 @@ class WeightsTaken:
             together = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
             if kind not in READING:
                 together = self._rows(together)
-            elif part == "weight":
+            if part == "weight" and kind in (*READING, *RECURRENT):
                 together = self.columns(together)
             self.weights[f"{ours}.{part}"] = together
 

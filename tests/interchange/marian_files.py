@@ -5,7 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
+from tests.interchange.plain_transformer import (
+    Attention,
+    Layer,
+    Options,
+    PlainTransformer,
+    Recurrence,
+    Side,
+)
 
 SOURCE = ["</s>", "<unk>", *(f"s{n}" for n in range(9))]
 TARGET = ["</s>", "<unk>", *(f"t{n}" for n in range(11))]
@@ -21,6 +28,7 @@ DEFAULTS: dict[str, Any] = {
     "learned": False,
     "output_bias": True,
     "old_output": False,
+    "recurrent": False,
 }
 
 
@@ -58,7 +66,13 @@ def shapes_of_side(side, count, width, options):
     if suffix:
         norms.append((f"{side}_top", ""))
     for layer in (f"{side}_l{number}" for number in range(1, count + 1)):
-        for kind in ("self", "context")[: 1 if side == "encoder" else 2]:
+        kinds = ["self"] if side == "encoder" else ["self", "context"]
+        if side == "decoder" and options["recurrent"]:
+            kinds.remove("self")
+            shapes |= {f"{layer}_rnn_W": (d, d), f"{layer}_rnn_Wf": (d, d)}
+            shapes[f"{layer}_rnn_bf"] = (1, d)
+            norms.append((f"{layer}_rnn" if suffix else f"{layer}_rnn_ffn", suffix))
+        for kind in kinds:
             for part in "qkvo":
                 shapes |= {f"{layer}_{kind}_W{part}": (d, d), f"{layer}_{kind}_b{part}": (1, d)}
             norms.append((f"{layer}_{kind}_Wo", suffix))
@@ -78,6 +92,8 @@ def settings_of(options):
         "dim-emb": options["d_model"],
         "enc-depth": depths[0],
         "dec-depth": depths[1],
+        "transformer-decoder-autoreg": "rnn" if options["recurrent"] else "self-attention",
+        "dec-cell": "ssru" if options["recurrent"] else "gru",
         "transformer-heads": options["heads"],
         "transformer-dim-ffn": widths[0],
         "transformer-decoder-dim-ffn": 0 if widths[0] == widths[1] else widths[1],
@@ -123,10 +139,18 @@ def plain(tensors, **options):
         queries, keys, values, result = (linear(name, part) for part in "qkvo")
         return Attention(queries, keys, values, result, norm(f"{name}_Wo", suffix), is_causal)
 
+    def own(layer):
+        if "decoder" not in layer or not options["recurrent"]:
+            return attention(f"{layer}_self", is_causal="decoder" in layer)
+        unit = f"{layer}_rnn"
+        candidates = tensors[f"{unit}_W"].T, None
+        gates = tensors[f"{unit}_Wf"].T, tensors[f"{unit}_bf"][0]
+        return Recurrence(candidates, gates, norm(unit if suffix else f"{unit}_ffn", suffix))
+
     def side(name, count):
         layers = [
             Layer(
-                attention(f"{layer}_self", is_causal=name == "decoder"),
+                own(layer),
                 attention(f"{layer}_context") if name == "decoder" else None,
                 linear(f"{layer}_ffn", 1),
                 linear(f"{layer}_ffn", 2),

@@ -21,10 +21,18 @@ class Attention(NamedTuple):
     is_causal: bool
 
 
+class Recurrence(NamedTuple):
+    """Matrices and biases of a simple recurrent unit."""
+
+    candidates: Weights
+    forget_gates: Weights
+    norm: Weights
+
+
 class Layer(NamedTuple):
     """One layer; the encoder's has no ``memory``."""
 
-    own: Attention
+    own: Attention | Recurrence
     memory: Attention | None
     inner: Weights
     outer: Weights
@@ -79,7 +87,10 @@ class PlainTransformer(NamedTuple):
         x = self._normal(x, side.embedding_norm)
         number = 0 if memory is None else 1
         for layer in side.layers:
-            x = self._residual(x, layer.own.norm, partial(self._attend, number, layer.own))
+            own: Any = partial(recur, layer.own)
+            if isinstance(layer.own, Attention):
+                own = partial(self._attend, number, layer.own)
+            x = self._residual(x, layer.own.norm, own)
             if memory is not None:
                 attend = partial(self._attend, number, layer.memory, memory=memory)
                 x = self._residual(x, layer.memory.norm, attend)
@@ -115,6 +126,16 @@ class PlainTransformer(NamedTuple):
         centred = x - x.mean(1, keepdims=True)
         variance = (centred**2).mean(1, keepdims=True)
         return centred / np.sqrt(variance + self.options.epsilon) * gamma + beta
+
+
+def recur(part, x):
+    """Return the outputs of SSRU (Kim et al. 2019), a row after the other."""
+    gates = 1 / (1 + np.exp(-linear(x, part.forget_gates)))
+    state, outputs = np.zeros_like(x[0]), []
+    for gate, new in zip(gates, linear(x, part.candidates), strict=True):
+        state = gate * state + (1 - gate) * new
+        outputs.append(np.maximum(state, 0))
+    return np.stack(outputs)
 
 
 def linear(x, weights):

@@ -34,6 +34,8 @@ MODELS = [
     {"tied": "decoder", "activation": "gelu", "widths": (10, 7), "layers": (1, 3)},
     {"embedding_norm": True, "tied": "src", "learned": True, "output_bias": False},
     {"norm": "pre", "embedding_norm": True, "old_output": True, "half": True},
+    {"recurrent": True, "tied": "decoder", "layers": (3, 2)},
+    {"recurrent": True, "tied": "all", "norm": "pre", "layers": (3, 1), "widths": (10, 7)},
 ]
 PAIRS = [
     ("s0 s3 s3 s8", "t1 t4 t10"),
@@ -65,9 +67,9 @@ def write_folder(path, *, half=False, **options):
     return tensors
 
 
-def spoil(path, change=None, **settings):
+def spoil(path, change=None, *, recurrent=False, **settings):
     """Write a model again after changes of its tensors and settings."""
-    tensors, text = random_model()
+    tensors, text = random_model(recurrent=recurrent)
     for key, value in settings.items():
         key = key.replace("_", "-")
         text = re.sub(rf"^{key}: .*\n", "", text, flags=re.M) + f"{key}: {value}\n"
@@ -224,7 +226,10 @@ def test_a_piece_with_white_space_that_separates_nothing_there_gets_a_name(tmp_p
     ("settings", "reason"),
     [
         ({"type": "amun"}, "its type is 'amun', not transformer"),
-        ({"transformer_decoder_autoreg": "rnn"}, "its transformer-decoder-autoreg is 'rnn'"),
+        (
+            {"transformer_decoder_autoreg": "average-attention"},
+            "its transformer-decoder-autoreg is 'average-attention'",
+        ),
         ({"transformer_ffn_depth": 3}, "its transformer-ffn-depth is 3"),
         ({"transformer_tied_layers": "[1, 1]"}, "its transformer-tied-layers is ['1', '1']"),
         ({"input_types": "[class]"}, "its input-types is ['class']"),
@@ -253,6 +258,22 @@ def test_other_architectures_are_refused(folder, settings, reason):
     with pytest.raises(UserError, match=re.escape(reason)) as caught:
         import_marian(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"dec_cell": "gru"}, "its dec-cell is 'gru'"),
+        ({"layer_normalization": "true"}, "its layer-normalization is 'true'"),
+        ({"transformer_rnn_projection": "true"}, "its transformer-rnn-projection is 'true'"),
+    ],
+)
+def test_other_recurrent_decoders_are_refused(folder, settings, reason):
+    spoil(folder, recurrent=True, **settings)
+    with pytest.raises(UserError, match=re.escape(f"model.npz cannot be imported: {reason}.")):
+        import_marian(folder)
+    spoil(folder, **settings)  # a Transformer does not use these options
+    assert import_marian(folder).architecture.decoder == "attention"
 
 
 def test_matrices_that_the_settings_ask_for_are_missed(folder):

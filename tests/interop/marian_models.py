@@ -26,6 +26,8 @@ MODELS = {
     "--transformer-postprocess-emb dn",
     "sentencepiece": "--vocabs both.spm both.spm --enc-depth 1 --tied-embeddings-src "
     "--transformer-ffn-activation gelu",
+    "student": "--vocabs source.yml target.yml --enc-depth 2 --tied-embeddings "
+    "--transformer-decoder-autoreg rnn --dec-cell ssru",
 }
 # Pieces that YAML may take for something else than words.
 SOURCE_WORDS = ["yes", "~", "-", "#", '"', "'", ":", "&a", "*a", "\u00e9t\u00e9", "0x1F", "null"]

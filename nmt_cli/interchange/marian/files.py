@@ -27,7 +27,7 @@ HEADER = re.compile(
 )
 NUMBER = re.compile(r"[0-9]+")
 FLOATS = ("<f2", "<f4")
-MATRIX_OF_LAYER = re.compile(r"_W[qkvo\d]$|_logit_out_W$")  # [in, out]; ours are [out, in]
+MATRIX_OF_LAYER = re.compile(r"_W[qkvof\d]?$")  # [in, out]; ours are [out, in]
 
 
 class Archive(NamedTuple):

@@ -1,11 +1,11 @@
 """Imports a Transformer of Marian from its .npz file.
 
 Its sinusoids have the sines of all frequencies before the cosines, where ours have them in turn.
-Biases that are all zero are left out.
+Biases that are all zero are left out. Names and formulas are those of Marian 1.12.42.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ TYING = ("tied-embeddings-all", "tied-embeddings")
 # Keys that our architecture has no option for, with the values that it computes; the first one is
 # Marian's default, also for versions that do not have the key.
 FIXED: dict[str, tuple[Any, ...]] = {
-    "transformer-decoder-autoreg": ("self-attention",),
     "transformer-ffn-depth": (2,),
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-attention-mask": ("default",),
@@ -48,6 +47,13 @@ FIXED: dict[str, tuple[Any, ...]] = {
         ("false",),
     ),
 }  # fmt: skip
+DECODERS = {"self-attention": "attention", "rnn": "ssru"}
+# The same for recurrent decoders only. Marian's default cell is another one, with more tensors.
+FIXED_OF_RECURRENCE: dict[str, tuple[Any, ...]] = {
+    "dec-cell": ("ssru",),
+    "layer-normalization": ("false",),  # within the cell
+    "transformer-rnn-projection": ("false",),
+}
 ACTIVATIONS = {name: name for name in ("swish", "relu", "gelu")}
 # Operations before and after each sub-layer, and after the last layer: n is the norm, a the sum.
 PLACES = {("", "an", ""): "post", ("n", "a", "n"): "pre"}
@@ -99,7 +105,7 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
         elif not tensors.is_wrong:
             taken.order = order_from_sines_first(taken.d_model)
         for side in SIDES:
-            taken.take_stack(side, _names_of_stack(side, options["norm"]))
+            taken.take_stack(side, _names_of_stack(side, options))
         has_bias = values.get("output-omit-bias") != "true"
         taken.put_pieces(vocabularies, matrices, tensors.take(BIAS, rows[1]) if has_bias else None)
         model = taken.model(vocabularies, models)
@@ -116,6 +122,9 @@ def _read_options(theirs: Options) -> dict[str, Any]:
         theirs.refuse("type", ", not transformer")
         refuse(theirs.reasons)
     theirs.require(FIXED)
+    decoder = theirs.choose("transformer-decoder-autoreg", DECODERS, "self-attention")
+    if decoder == "ssru":
+        theirs.require(FIXED_OF_RECURRENCE)
     places = tuple(str(theirs.values.get(key, "")).replace("d", "") for key in OPERATIONS)
     if places not in PLACES:
         given = ", ".join(f"{key} {shown(theirs.values.get(key, ''))}" for key in OPERATIONS)
@@ -139,6 +148,7 @@ def _read_options(theirs: Options) -> dict[str, Any]:
         "norm_epsilon": EPSILON,
         "activation": theirs.choose("transformer-ffn-activation", ACTIVATIONS, "swish"),
         "embedding_norm": after_embedding == "n",
+        "decoder": decoder,
         "decoder_start": "zeros",
         **({"positions": "learned", "scale_embeddings": False} if is_learned else positions),
         **read_sizes(names, theirs, theirs, is_divided=True),
@@ -155,17 +165,26 @@ def _refuse_quantized(types: Mapping[str, str], reasons: list[str]) -> None:
         )
 
 
-def _names_of_stack(side: str, norm: str) -> StackNames:
-    suffix = "_pre" if norm == "pre" else ""
+def _names_of_stack(side: str, options: Mapping[str, Any]) -> StackNames:
+    suffix = "_pre" if options["norm"] == "pre" else ""
 
     def attention(name: str) -> list[str]:
         return [*(f"{name}_{{}}{part}" for part in "qkvo"), f"{name}_Wo_ln_{{}}{suffix}"]
 
-    memory = attention("context") if side == "decoder" else []
+    own, memory, recurrence = attention("self"), [], dict[str, Sequence[str]]()
+    if side == "decoder":
+        memory = attention("context")
+        if options["decoder"] == "ssru":
+            own = []
+            recurrence = {
+                "recurrence.candidates": ["rnn_{}"],
+                "recurrence.forget_gates": ["rnn_{}f"],
+                "recurrence_residual.norm": ["rnn_ln_{}_pre" if suffix else "rnn_ffn_ln_{}"],
+            }
     feed_forward = "ffn_{}1", "ffn_{}2", f"ffn_ffn_ln_{{}}{suffix}"
     return StackNames(
         f"{side}_l{{}}_",
-        parts_of_layer(attention("self"), memory, *feed_forward),
+        recurrence | parts_of_layer(own, memory, *feed_forward),
         last_norm=Pair(f"{side}_top_ln_scale", f"{side}_top_ln_bias"),
         embedding_norm=Pair(f"{side}_emb_ln_scale_pre", f"{side}_emb_ln_bias_pre"),
         linear=Pair("W", "b"),
