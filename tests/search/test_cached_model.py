@@ -32,6 +32,12 @@ VARIANTS = [
 RECURRENT = [
     {"decoder": "ssru"},
     {"decoder": "ssru", "norm": "pre", "d_v": 3, "decoder_num_layers": 3, "decoder_start": "zeros"},
+    {
+        "decoder": "ssru",
+        "d_k": 40,
+        "d_v": 2,
+        "d_ff": 5,
+    },  # queries wider than both products of a unit
 ]
 OF_OTHER_PROGRAMS = [
     {"activation": "gelu", "attention_biases": True, "output_bias": True},

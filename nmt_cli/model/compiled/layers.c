@@ -175,7 +175,8 @@ static long divide(const Stack *stack, long R, long E, float *memory, Workspace 
     long keys = stack->H * stack->W, values = stack->H * stack->X;
     long widest = stack->F > stack->D ? stack->F : stack->D;
     widest = widest > values ? widest : values;
-    long projected = R * (stack->layers->candidates.O ? 2 * stack->D : 2 * keys + values);
+    long of_unit = 2 * stack->D > keys ? 2 * stack->D : keys; /* or the queries to the memory */
+    long projected = R * (stack->layers->candidates.O ? of_unit : 2 * keys + values);
     long attention = projected + R * values, inside = R * stack->F;
     long sizes[] = {R * stack->D, projected, R * values, inside > attention ? inside - attention : 0,
                     E * keys, E * values, stack->threads * QUERIES_AT_ONCE * (E + LANES),
