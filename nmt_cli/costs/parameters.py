@@ -60,7 +60,7 @@ def parameter_shapes(config: ModelShape, vocabulary_size: int) -> Shapes:
             shapes[f"{side}_embedding.positions.weight"] = config.max_positions, width
         if config.embedding_norm:
             shapes |= _norm(f"{side}_embedding.norm", width)
-    for stack, shape in (("encoder", config.encoder_shape), ("decoder", config.decoder_shape)):
+    for stack, shape in config.stack_shapes.items():
         for number in range(shape.num_layers):
             shapes |= _layer(f"{stack}_layers.{number}", config, shape, stack == "decoder")
         if config.norm == "pre":

@@ -110,7 +110,7 @@ class TensorsMade:
         Heads become ``head_width`` wide, with zeros behind them; queries are multiplied by
         ``factor``.
         """
-        shape: StackShape = getattr(self._model.settings.architecture, f"{side}_shape")
+        shape = self._model.settings.architecture.stack_shapes[side]
         norms = {f"{SIDES[side]}_embedding.norm": names.embedding_norm}
         for ours, theirs in {**norms, f"{side}_norm": names.last_norm}.items():
             if theirs is not None and (layer := self._take_layer(ours)):

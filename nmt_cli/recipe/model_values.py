@@ -102,6 +102,11 @@ class ModelShape:
             self.d_v or self.d_model // heads,
         )
 
+    @property
+    def stack_shapes(self) -> dict[str, StackShape]:
+        """The sizes of the encoder and of the decoder, by these names."""
+        return {"encoder": self.encoder_shape, "decoder": self.decoder_shape}
+
     @abstractmethod
     def of_model(self) -> Architecture:
         """Return the options as a model has them, without dropout."""

@@ -72,7 +72,7 @@ def ctranslate2_variables(model: ExportedModel) -> Weights:
     architecture = model.settings.architecture
     made = TensorsMade(model, need_biases=False)
     for side, text_side in SIDES.items():
-        shape: StackShape = getattr(architecture, f"{side}_shape")
+        shape = architecture.stack_shapes[side]
         embeddings = "encoder/embeddings_0" if side == "encoder" else "decoder/embeddings"
         made.found[f"{embeddings}/weight"] = made.take(f"{text_side}_embedding.weight")
         positions = made.take_positions(text_side)

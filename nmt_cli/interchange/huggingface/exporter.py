@@ -33,7 +33,7 @@ from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import names_of_stack, sines_first
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
-from nmt_cli.recipe.model_values import ModelShape, StackShape
+from nmt_cli.recipe.model_values import ModelShape
 
 if TYPE_CHECKING:
     from nmt_cli.model_directory import LoadedModel
@@ -153,10 +153,7 @@ def _config(model: ExportedModel, quantization: str) -> dict[str, Any]:
     kind = "marian" if is_marian(model) else "pegasus"
     tied = architecture.tied_embeddings
     sides: dict[str, int] = {}
-    for side, shape in (
-        ("encoder", architecture.encoder_shape),
-        ("decoder", architecture.decoder_shape),
-    ):
+    for side, shape in architecture.stack_shapes.items():
         sides[f"{side}_layers"] = shape.num_layers
         sides[f"{side}_attention_heads"] = shape.num_heads
         sides[f"{side}_ffn_dim"] = shape.d_ff
@@ -345,7 +342,7 @@ def huggingface_tensors(model: ExportedModel) -> Weights:
         bias = np.append(bias, np.float32(NEVER))
     made.found[BIAS] = bias[None]
     for (side, text_side), name in zip(SIDES.items(), POSITIONS, strict=True):
-        shape: StackShape = getattr(architecture, f"{side}_shape")
+        shape = architecture.stack_shapes[side]
         positions = made.take_positions(text_side)
         if not is_marian(model):  # Marian computes them, and does not save them again
             made.found[name] = made.columns(positions)
