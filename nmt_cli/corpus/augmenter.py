@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nmt_cli.corpus.batching import Indices, derived_bits
-from nmt_cli.corpus.binarized import Sentences
+from nmt_cli.corpus.batching import derived_bits
+from nmt_cli.corpus.binarized import Indices, Sentences
 from nmt_cli.corpus.loader import PairChange, Planned, SentencePairs
 from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.corpus.prepared import PreparedCorpus

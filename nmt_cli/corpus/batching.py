@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.binarized import leave_memory
+from nmt_cli.corpus.binarized import Indices, leave_memory
 from nmt_cli.corpus.node_memory import Arrays, NodeMemory, Order
 from nmt_cli.messages.errors import UserError
 
 Lengths = NDArray[np.uint16] | NDArray[np.uint32]
-Indices = NDArray[np.int64]
 
 BUCKET_GROWTH = 1.1  # lengths of a bucket differ by at most a tenth
 PAIRS_AT_ONCE = 1 << 20  # handled by one numpy call, which bounds temporary memory

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.corpus.batching import BatchPlan, Indices, Lengths
-from nmt_cli.corpus.binarized import BinarizedText, Sentences
+from nmt_cli.corpus.batching import BatchPlan, Lengths
+from nmt_cli.corpus.binarized import BinarizedText, Indices, Sentences
 from nmt_cli.messages.errors import UserError
 
 BATCHES_AHEAD = 2  # one that is ready, and one that is being read

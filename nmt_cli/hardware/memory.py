@@ -68,6 +68,15 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def rounded_up(number: int, num_steps: int) -> int:
+    """Return ``number`` rounded up to one of ``num_steps`` equal steps between powers of two.
+
+    Sizes of tensors that are rounded up recur, so that the memory of one can be used again.
+    """
+    step = max(1, (1 << number.bit_length()) // (2 * num_steps))
+    return -(-number // step) * step
+
+
 def largest_that_runs(max_tokens: int, least: int, attempt: Callable[[int], None]) -> int:
     """Return ``max_tokens``, halved until ``attempt`` no longer runs out of memory.
 

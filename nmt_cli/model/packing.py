@@ -12,6 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmt_cli.hardware.device import sent_together
+from nmt_cli.hardware.memory import rounded_up
+
+STEPS_OF_ROWS = 32  # between two powers of two, if numbers of rows are rounded up
 
 
 class Packed(NamedTuple):
@@ -57,12 +60,6 @@ def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = Fals
     bounds = F.pad(counts.cumsum(0), (1, 0))
     positions = torch.arange(len(tokens)) - bounds[:-1].repeat_interleave(counts)
     if round_up:
-        spare = rounded_up(len(tokens)) - len(tokens)
+        spare = rounded_up(len(tokens), STEPS_OF_ROWS) - len(tokens)
         tokens, positions = F.pad(tokens, (0, spare)), F.pad(positions, (0, spare))
     return Packed(tokens.long(), positions, tuple(lengths), bounds.int())
-
-
-def rounded_up(count: int) -> int:
-    """Return ``count`` rounded up to one of 32 equal steps between two powers of two."""
-    step = max(1, (1 << count.bit_length()) // 64)
-    return -(-count // step) * step

@@ -12,11 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from numpy.typing import NDArray
 
-from nmt_cli.report.run_history import RunHistory, sets_to_show
+from nmt_cli.report.run_history import Floats, RunHistory, sets_to_show
 
-Floats = NDArray[np.float64]
 SHARE_OF_RUN = 0.02
 
 

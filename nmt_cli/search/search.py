@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
+from nmt_cli.hardware.memory import rounded_up
 from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.search.beams import NOT_A_NUMBER, Beams
 from nmt_cli.search.compiled_beams import CompiledBeams
@@ -364,9 +365,3 @@ class Search(BeamSearch[StepModel]):
         self._beams.keep(kept)
         self._sentences = [self._sentences[slot] for slot in kept]
         return []
-
-
-def rounded_up(number: int, num_steps: int) -> int:
-    """Return ``number`` rounded up to one of ``num_steps`` equal steps between powers of two."""
-    step = max(1, (1 << number.bit_length()) // (2 * num_steps))
-    return -(-number // step) * step

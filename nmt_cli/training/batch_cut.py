@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from nmt_cli.corpus.batching import PAIRS_AT_ONCE, Indices, Lengths
-from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.batching import PAIRS_AT_ONCE, Lengths
+from nmt_cli.corpus.binarized import BinarizedText, Indices
 from nmt_cli.corpus.loader import Batch, CutAhead, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters

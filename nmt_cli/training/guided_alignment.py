@@ -14,10 +14,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt_cli.corpus.binarized import Indices
 from nmt_cli.corpus.loader import SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.tokenizers.normalization import SIDES
@@ -28,8 +28,6 @@ from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import AlignmentHead, guided_head, text_settings
 from nmt_cli.recipe.schema import Recipe
-
-Indices = NDArray[np.int64]
 
 
 class PieceLinks(NamedTuple):

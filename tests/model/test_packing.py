@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from nmt_cli.model.packing import pack, rounded_up
+from nmt_cli.hardware.memory import rounded_up
+from nmt_cli.model.packing import STEPS_OF_ROWS, pack
 
 
 def test_positions_count_from_zero_in_each_sentence():
@@ -12,5 +13,5 @@ def test_positions_count_from_zero_in_each_sentence():
 
 @pytest.mark.parametrize("count", [1, 2, 31, 63, 64, 65, 100, 1_000, 4_095, 4_096, 4_097, 25_000])
 def test_rounding_up_adds_at_most_a_32nd(count):
-    assert count <= rounded_up(count) <= count * 33 / 32
-    assert len({rounded_up(n) for n in range(count, 2 * count)}) <= 34
+    assert count <= rounded_up(count, STEPS_OF_ROWS) <= count * 33 / 32
+    assert len({rounded_up(n, STEPS_OF_ROWS) for n in range(count, 2 * count)}) <= 34
