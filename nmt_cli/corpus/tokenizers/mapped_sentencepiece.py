@@ -17,7 +17,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     load_processor,
     read_model,
 )
-from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, pieces_in
 from nmt_cli.files.file_names import (
     SOURCE_PIECES,
     SOURCE_SENTENCEPIECE,
@@ -125,11 +125,7 @@ class MappedSentencePieceTokenizer:
 
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
-        pieces = self._pieces[side]
-        try:
-            return [pieces[token] for token in ids]
-        except IndexError:
-            raise NoTextError(ids, len(pieces)) from None
+        return pieces_in(self._pieces[side], ids)
 
     def save(self, directory: Path) -> None:
         """Write the two models, and the vocabulary of both languages or of each."""

@@ -76,11 +76,7 @@ class WhitespaceTokenizer:
 
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
-        vocabulary = self._vocabularies[side]
-        try:
-            return [vocabulary[token] for token in ids]
-        except IndexError:
-            raise NoTextError(ids, len(vocabulary)) from None
+        return pieces_in(self._vocabularies[side], ids)
 
     def save(self, directory: Path) -> None:
         """Write ``vocabulary.txt``: one piece per line, in the order of their ids.
@@ -93,6 +89,14 @@ class WhitespaceTokenizer:
         for side, name in names.items():
             text = "".join(f"{piece}\n" for piece in self._vocabularies[side])
             (directory / name).write_bytes(text.encode())
+
+
+def pieces_in(vocabulary: Sequence[str], ids: Sequence[int]) -> list[str]:
+    """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
+    try:
+        return [vocabulary[token] for token in ids]
+    except IndexError:
+        raise NoTextError(ids, len(vocabulary)) from None
 
 
 def joined_pieces(text: str, joiner: str | None) -> str:
