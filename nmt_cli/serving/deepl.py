@@ -1,6 +1,7 @@
 """For clients of DeepL, such as `deepl` of PyPI; written from its public documentation.
 
-That describes all keys (https://developers.deepl.com/docs); here is what differs.
+The documentation of DeepL (https://developers.deepl.com/docs) describes all keys. Below is what
+differs.
 """
 
 from __future__ import annotations

@@ -30,7 +30,6 @@ class Endpoint(NamedTuple):
     only_json: bool = False
 
 
-# The statuses of errors.
 ERRORS = {
     400: "the request cannot be read, a key or a value is wrong, or no model has these languages; "
     "also if a text cannot be translated, except by `/v1/translate`, which answers with status 200 "

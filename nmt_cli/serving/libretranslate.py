@@ -1,7 +1,8 @@
 """For clients of LibreTranslate; written from its public documentation.
 
-They are `libretranslatepy` and `deep-translator` of PyPI, `libretranslate` of npm, and others. That
-describes all keys (https://docs.libretranslate.com); here is what differs.
+They are `libretranslatepy` and `deep-translator` of PyPI, `libretranslate` of npm, and others. The
+documentation of LibreTranslate (https://docs.libretranslate.com) describes all keys. Below is what
+differs.
 """
 
 from __future__ import annotations
