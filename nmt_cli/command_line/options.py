@@ -137,9 +137,9 @@ def cli_command(name: str | None = None) -> Callable[[Callable[..., Any]], click
     return click.command(name, cls=HelpfulCommand)
 
 
-def cli_group(name: str | None = None) -> Callable[[Callable[..., Any]], click.Group]:
+def cli_group() -> Callable[[Callable[..., Any]], click.Group]:
     """Make a group of commands of a function."""
-    return click.group(name, cls=HelpfulGroup)
+    return click.group(cls=HelpfulGroup)
 
 
 def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -68,9 +68,7 @@ def choose_decoding_precision(name: str, device: str, *, has_bf16: bool) -> Deco
 def device_name(name: str) -> str:
     """Return "cpu", "cuda" or "cuda:N" for a --device; "auto" is the first GPU, or else the CPU.
 
-    Without torch it is the CPU.
-
-    Raises UserError if there is no such device.
+    Without torch, "auto" is the CPU. Raises UserError if there is no such device.
     """
     if name == AUTO:
         cuda = _cuda() if find_spec("torch") is not None else None

@@ -32,10 +32,8 @@ class FeedForward(nn.Module):
         bias: bool,
     ) -> None:
         super().__init__()
-        self.inner, self.outer = (
-            nn.Linear(d_model, d_ff, bias=bias),
-            nn.Linear(d_ff, d_model, bias=bias),
-        )
+        self.inner = nn.Linear(d_model, d_ff, bias=bias)
+        self.outer = nn.Linear(d_ff, d_model, bias=bias)
         for linear in (self.inner, self.outer):
             nn.init.xavier_uniform_(linear.weight)
             if bias:

@@ -209,9 +209,8 @@ def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings
     the settings cannot be read or are not valid.
     """
     if manifest["format_version"] == 1:
-        from nmt_cli.recipe.recipe_files import (
-            read_resolved_recipe,  # needs yaml, which others do not
-        )
+        # It imports pydantic and yaml, which other formats do not need.
+        from nmt_cli.recipe.recipe_files import read_resolved_recipe
 
         try:
             return settings_of(read_resolved_recipe(directory / RECIPE), vocabulary_size=0)

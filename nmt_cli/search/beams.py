@@ -19,8 +19,8 @@ NOT_A_NUMBER = "the model's output is not a number"
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
 # The arrays of ``Beams`` that a library reads and writes, in the order of its structure.
 ARRAYS = (
-    *("numbers", "lengths", "longest", "beam_sizes", "ends_needed", "num_ended", "alphas"),
-    *("_to_beat", "scores", "_totals", "tokens", "parents", "_prefixes"),
+    "numbers lengths longest beam_sizes ends_needed num_ended alphas "
+    "_to_beat scores _totals tokens parents _prefixes"
 )
 
 
@@ -144,7 +144,7 @@ class Beams:
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
-        for name in (*ARRAYS, "n_best"):
+        for name in (*ARRAYS.split(), "n_best"):
             if (array := getattr(self, name)) is not None:
                 setattr(self, name, array[slots])
         self.ended = [self.ended[slot] for slot in slots]

@@ -13,7 +13,7 @@ from nmt_cli.search.sentences import Found, SearchSettings
 
 
 class _Beams(ctypes.Structure):
-    _fields_ = fields(" ".join((*ARRAYS, "scratch")), "S K L eos")
+    _fields_ = fields(f"{ARRAYS} scratch", "S K L eos")
 
 
 class _Candidates(ctypes.Structure):
@@ -105,7 +105,7 @@ class CompiledBeams(Beams):
         """Store the addresses of all arrays for the library, after one of them was replaced."""
         self._scratch = np.empty(self._prefixes.shape[1:], np.int32)
         self._pointers = _Beams(
-            *(_address(getattr(self, name)) for name in ARRAYS),
+            *(_address(getattr(self, name)) for name in ARRAYS.split()),
             _address(self._scratch),
             *self._prefixes.shape,
             self.settings.eos_id,

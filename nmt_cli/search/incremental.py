@@ -181,10 +181,10 @@ class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
     def __init__(self, model: Transformer) -> None:
-        is_recurrent = model.config.decoder == "ssru"
-        self._kind: Callable[..., GrowingPast | RecurrentPast]
-        self._kind = RecurrentPast if is_recurrent else GrowingPast
-        super().__init__(model, (RecurrentPast if is_recurrent else GrowingPast).first)
+        self._kind: type[GrowingPast | RecurrentPast] = GrowingPast
+        if model.config.decoder == "ssru":
+            self._kind = RecurrentPast
+        super().__init__(model, self._kind.first)
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:

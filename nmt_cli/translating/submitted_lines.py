@@ -156,9 +156,11 @@ class SubmittedLines(LineSource[Answer]):
     def _popped(self) -> _Line | None:
         """Return the line that waits first; None if there is none, or if a pause comes before."""
         with self._changed:
-            is_line = bool(self._waiting) and isinstance(self._waiting[0], _Line)
-            first = self._waiting.popleft() if is_line else None
-        return first if isinstance(first, _Line) else None
+            first = self._waiting[0] if self._waiting else None
+            if not isinstance(first, _Line):
+                return None
+            self._waiting.popleft()
+            return first
 
     def _lines(self) -> list[_Line]:
         return [each for each in self._waiting if isinstance(each, _Line)]

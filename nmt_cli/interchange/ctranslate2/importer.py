@@ -41,7 +41,9 @@ DEFAULT_EPSILON = 1e-5
 # Variables about word alignments, and about models with several embeddings of a side.
 UNIMPORTANT = ("alignment_layer", "alignment_heads", "embeddings_merge")
 OFF = (
-    *("encoder/multi_query_attention", "decoder/alibi", "decoder/alibi_use_positive_positions"),
+    "encoder/multi_query_attention",
+    "decoder/alibi",
+    "decoder/alibi_use_positive_positions",
     "decoder/scale_alibi",
 )
 TOLERANCE = 1e-5  # of sinusoids in fp32
@@ -85,7 +87,7 @@ def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedMo
     if not tensors.has(names[0]):
         names[0] = "encoder/embeddings/weight"
     shapes = [variables.shape(name) for name in names]
-    if any(len(shape) != len(("rows", "columns")) for shape in shapes):
+    if any(len(shape) != 2 for shape in shapes):
         raise ValueError("it has no matrices of embeddings for both sides")
     (source_size, _), (target_size, d_model) = shapes
     marks = marks_of(config, tensors)

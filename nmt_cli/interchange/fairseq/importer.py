@@ -51,8 +51,8 @@ def _renamed(name: str, array: Array) -> dict[str, Array]:
         return {OUTPUT: array}
     if norm is not None and int(norm[3]) < len(NORMS[norm[2]]):
         return {f"{norm[1]}.{NORMS[norm[2]][int(norm[3])]}.{norm[4]}": array}
-    if joined is not None and array.ndim and len(array) % len("qkv") == 0:
-        parts = np.split(array, len("qkv"))
+    if joined is not None and array.ndim and len(array) % 3 == 0:
+        parts = np.split(array, 3)
         return {
             f"{joined[1]}.{q}_proj.{joined[2]}": part for q, part in zip("qkv", parts, strict=True)
         }
@@ -74,8 +74,13 @@ FIRST_VERSION = 1.0  # of checkpoints without one
 ARCHITECTURES = ("transformer", "transformer_tiny", "transformer_align")
 # Names of architectures that start so are sizes of the same class.
 SIZES_OF = ("transformer_iwslt_de_en", "transformer_wmt_en_de", "transformer_vaswani_wmt_en_")
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_accurate": "gelu_tanh"}
-ACTIVATIONS["gelu_fast"] = "gelu_tanh"  # its old name
+# gelu_fast is the old name of gelu_accurate.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+}
 EPSILON = 1e-5
 # What computes something else than our architecture if it is set.
 OTHER_WAYS = (
@@ -88,10 +93,8 @@ OTHER_WAYS = (
 # Old checkpoints of pre-norm models with these versions, or none, have no norm after the layers.
 LAST_WITHOUT_NORM = {"encoder": 1.0, "decoder": 2.0}
 DEFAULTS = {"embed_dim": 512, "ffn_embed_dim": 2048, "layers": 6, "attention_heads": 8}
-WIDTH, WIDTHS = (
-    "encoder_embed_dim",
-    ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim"),
-)
+WIDTH = "encoder_embed_dim"
+WIDTHS = ("decoder_embed_dim", "decoder_input_dim", "decoder_output_dim")
 SIZES = {
     "d_model": WIDTH,
     "num_layers": "{}_layers",

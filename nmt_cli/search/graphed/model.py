@@ -27,6 +27,11 @@ from nmt_cli.search.incremental import Encoded, IncrementalTransformer
 from nmt_cli.search.sentences import SearchSettings
 
 LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little
+# Places of the past that a search reserves for each piece of the longest source, at most one for
+# each hypothesis of the beam: a token takes about 1.5 places, and most outputs are at most twice as
+# long as their source.
+PLACES_OF_A_PIECE = 3
+MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
 
 
 def size_for(number: int) -> int:
@@ -50,13 +55,6 @@ def memory_room(longest: int) -> int:
 def past_room(num_places: int, beam_size: int) -> int:
     """Return the room for a past of ``num_places``, and for a first step of ``beam_size``."""
     return size_for(max(LEAST_ROOM, 2 * beam_size, num_places))
-
-
-# Places of the past that a search reserves for each piece of the longest source, at most one for
-# each hypothesis of the beam: a token takes about 1.5 places, and most outputs are at most twice as
-# long as their source.
-PLACES_OF_A_PIECE = 3
-MOST_GRAPHS = 64  # the one used longest ago is dropped; they do not hold the caches
 
 
 class StepShape(NamedTuple):

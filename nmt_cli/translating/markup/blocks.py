@@ -49,7 +49,7 @@ INLINE = _names(
 )
 # Elements whose content stays as it is.
 KEPT = RAW_TEXT | {"code", "math", "pre", "rp", "rt", "svg"}
-INVISIBLE = {"script", "style", "wbr"}
+INVISIBLE_ELEMENTS = {"script", "style", "wbr"}
 # Elements with rules of their own: there a tag such as <g/> has no end tag. Within the second ones
 # those of HTML hold again.
 FOREIGN = {"math", "svg"}
@@ -303,7 +303,7 @@ def _is_visible(node: Element | Token) -> bool:
     if isinstance(node, Token):
         return node.raw.startswith(("&", "<![CDATA["))
     if node.is_kept or node.start.kind is Kind.EMPTY or node.start.name in VOID:
-        return node.start.name not in INVISIBLE
+        return node.start.name not in INVISIBLE_ELEMENTS
     return any(map(_is_visible, node.children))
 
 
