@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput, resumable_output, stopped
-from nmt_cli.commands.lines.translation_record import partial_of, record_of
+from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import Line
@@ -51,7 +51,7 @@ def refuse_to_replace(
         return
     of_output = [output]
     if is_resumable:
-        of_output += [partial_of(output), record_of(output)]
+        of_output += [partial_of(output), record_path(output)]
     written = [path for path in of_output if path.is_file()]
     for path in texts:
         if path.exists() and any(path.samefile(file) for file in written):

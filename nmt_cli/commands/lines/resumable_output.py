@@ -23,7 +23,7 @@ from nmt_cli.commands.lines.translation_record import (
     differences,
     partial_of,
     read_record,
-    record_of,
+    record_path,
     text_of,
     write_record,
 )
@@ -288,8 +288,8 @@ def remove_unfinished(path: Path) -> None:
 def _remove_record(path: Path, *, only_leftovers: bool = False) -> None:
     """Remove the record of ``path``, and what a killed process left of writing it."""
     if not only_leftovers:
-        record_of(path).unlink(missing_ok=True)
-    remove_leftovers(path.parent, record_of(path).name)
+        record_path(path).unlink(missing_ok=True)
+    remove_leftovers(path.parent, record_path(path).name)
 
 
 def _record_to_continue(
@@ -306,7 +306,7 @@ def _record_to_continue(
     if record is None and partial.exists():
         raise UserError(
             f"{partial} is in the way: it cannot be continued, because its record "
-            f"{record_of(path).name} is missing; move it away, or add --force to remove it."
+            f"{record_path(path).name} is missing; move it away, or add --force to remove it."
         )
     if record is None or not partial.exists():
         remove_unfinished(path)  # a process was killed after its last window

@@ -80,12 +80,12 @@ def as_asked(device: str, options: TranslatorOptions) -> dict[str, str]:
 
 
 def partial_of(path: Path) -> Path:
-    """Return the name of the unfinished output of ``path``."""
+    """Return the path of the unfinished output of ``path``."""
     return path.with_name(f"{shortened(path.name)}.partial")
 
 
-def record_of(path: Path) -> Path:
-    """Return the name of the record of the output ``path``."""
+def record_path(path: Path) -> Path:
+    """Return the path of the record of the output ``path``."""
     return path.with_name(f".made-{shortened(path.name)}.json")
 
 
@@ -96,7 +96,7 @@ def read_record(path: Path) -> Record | None:
     DamagedError if the record cannot be read.
     """
     try:
-        fields = json.loads(record_of(path).read_bytes())
+        fields = json.loads(record_path(path).read_bytes())
         if fields["version"] != VERSION:
             raise ValueError(f"its version is {fields['version']}, not {VERSION}")
         if fields.pop("sha256") != seal_of(fields):
@@ -107,7 +107,7 @@ def read_record(path: Path) -> Record | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(
-            f"{record_of(path)} cannot be read: {error}. Give --force instead of --resume to start "
+            f"{record_path(path)} cannot be read: {error}. Give --force instead of --resume to start "
             "anew."
         ) from None
 
@@ -116,7 +116,7 @@ def write_record(path: Path, record: Record) -> None:
     """Replace the record of ``path``; after a power loss it is the old or the new one."""
     fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
     fields["sha256"] = seal_of(fields)
-    with file_appearing_whole(record_of(path), replace=True) as stream:
+    with file_appearing_whole(record_path(path), replace=True) as stream:
         stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
@@ -198,7 +198,7 @@ def refuse_other(
     record = read_record(path)
     if record is None:
         _refuse(
-            f"{path} is complete, but {record_of(path)}, the record of the model, the "
+            f"{path} is complete, but {record_path(path)}, the record of the model, the "
             "input and the options it was made with, is missing."
         )
     used = {
