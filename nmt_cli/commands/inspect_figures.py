@@ -204,7 +204,7 @@ class ModelFigures(NamedTuple):
     parameters: Parameters
     flops: ForwardFlops  # of all sentence pairs of the subject's lengths
     max_tokens: int | None = None  # of a side in a micro-batch; None if no training is known
-    memory: TrainingMemory | None = None  # likewise
+    memory: TrainingMemory | None = None  # None if no training is known
     work: PlannedWork | None = None  # None also if the number of steps is not known
     times: Sequence[Time] = ()  # of that work; the first is on the paper's GPUs
 

@@ -218,7 +218,7 @@ def read_glossaries(recipe: Recipe) -> dict[Path, Glossary]:
 def augmenter_of(
     recipe: Recipe, corpus: PreparedCorpus, glossaries: Mapping[Path, Glossary]
 ) -> Augmenter | None:
-    """Return what changes the text as the recipe asks for; None if that is nothing."""
+    """Return what changes the text as the recipe asks for; None if it asks for no changes."""
     if not recipe.data.is_augmented:
         return None
     symbols = recipe.tokenizer.user_defined_symbols

@@ -20,7 +20,7 @@ HANGUL = ("HANGUL",)
 # Of the letters; a Chinese character weighs as much as a word of several Latin letters.
 LEAST_SHARE_OF_SCRIPT = 0.25
 LEAST_SHARE_OF_KANA = 0.1  # of Han and kana in Japanese text, which has much more
-LOOKED_AT = 1_000_000  # characters, whose script is that of the text
+LOOKED_AT = 1_000_000  # characters at the start, which decide the script
 LONG_WITHOUT_SPACE = re.compile(r"\S{25,}")
 
 

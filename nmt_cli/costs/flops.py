@@ -33,7 +33,7 @@ class StackFlops(NamedTuple):
     """The operations of all layers of the encoder or the decoder."""
 
     self_attention: int  # its four projections, or the two of a recurrent unit
-    memory_attention: int  # likewise; 0 in the encoder
+    memory_attention: int  # its four projections; 0 in the encoder
     attention_core: int  # products of queries and keys, and of weights and values
     feed_forward: int
 

@@ -26,7 +26,7 @@ INVISIBLE = (
 )
 # These choose how the character before them looks: an emoji, or a letter of Mongolian.
 SELECTORS = "\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff"
-# \s is what str.isspace says.
+# \s matches what str.isspace is true for.
 VISIBLE = re.compile(f"[^\\s\u200c\u200d{INVISIBLE}{SELECTORS}]")
 LINE_BREAKING = str.maketrans(
     dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\x00", " "),

@@ -26,7 +26,7 @@ class Options:
         self.reasons.append(self.sentence.format(key, shown(self.values.get(key))) + why)
 
     def require(self, allowed: Mapping[str, Sequence[Any]]) -> None:
-        """Refuse other values than the ``allowed`` ones, of which the first is the default."""
+        """Refuse all values but the ``allowed`` ones; the first of these is the default."""
         for key, values in allowed.items():
             if self.values.get(key, values[0]) not in values:
                 self.refuse(key)

@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
     def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
+        """Return the log-probability of each token of ``target``, then of ``</s>``."""
         ...
 
     def greedy(self, source: Sequence[int], longest: int) -> list[int]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PARENT = "NMT_CLI_PARENT"  # a variable with the process that starts this one, and ends it with it
+PARENT = "NMT_CLI_PARENT"  # the variable with the id of the process that started this one
 PR_SET_PDEATHSIG = 1  # prctl.h
 NMT_CLI = "from nmt_cli.cli import main; main(prog_name='nmt-cli')"
 

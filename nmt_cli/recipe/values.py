@@ -97,13 +97,13 @@ class Effect(enum.Flag):
     """
 
     TEXT = enum.auto()  # what preprocess writes
-    HELD_OUT = enum.auto()  # likewise, but only with data.filters.remove_held_out
+    HELD_OUT = enum.auto()  # what preprocess writes with data.filters.remove_held_out
     STATE = enum.auto()  # the shape of what a checkpoint holds: weights, moments, their average
     STEPS = enum.auto()  # what the steps of a training compute
     COURSE = enum.auto()  # when a training validates, saves and ends
     LOSS = enum.auto()  # what the loss of validation measures
-    BLEU = enum.auto()  # likewise its BLEU
-    PARSEVAL = enum.auto()  # likewise its F1
+    BLEU = enum.auto()  # what the BLEU of validation measures
+    PARSEVAL = enum.auto()  # what the F1 of validation measures
     USE = enum.auto()  # only what is done before or after training, as by translate
 
 

@@ -55,7 +55,7 @@ class Tree(NamedTuple):
 
 
 def parse_yaml(text: str, file: str) -> Tree:
-    """Return the values in ``text``, or a finding that says why it cannot be read."""
+    """Return the values in ``text``, or a finding with the reason why it cannot be read."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()

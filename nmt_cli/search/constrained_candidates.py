@@ -182,7 +182,7 @@ class ConstrainedCandidates:
     name, needs_data = REQUIRED, True
 
     def __init__(self, number: int, eos_id: int) -> None:
-        """``number`` is that of the candidates of a slot."""
+        """Each slot gets ``number`` candidates."""
         self._number, self._eos_id = number, eos_id
         self._data: dict[int, RequiredPhrases] = {}
         self._automata: _Automata | None = None  # of this data

@@ -57,7 +57,7 @@ class IncrementalTransformer:
         model: Transformer,
         first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = Past.first,
     ) -> None:
-        """``first`` is that of the past which suits the decoder's layers."""
+        """``first`` is the method of this name of the kind of past that the decoder needs."""
         self._model, self._first = model, first
         self._shape = model.config.decoder_shape
         self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))

@@ -62,7 +62,7 @@ class Banned(NamedTuple):
     """Tokens that may not follow: the n-th of ``tokens`` in the n-th of ``rows``, in any order."""
 
     rows: Array  # N, whole numbers of any width
-    tokens: Array  # N, likewise
+    tokens: Array  # N, whole numbers too
 
     @classmethod
     def together(cls, others: Sequence[Banned]) -> Banned | None:

@@ -48,7 +48,7 @@ class CompiledForcing:
         self._start, self._eos = start_id(model.config, tokenizer), tokenizer.eos_id
 
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and at last of its ``</s>``.
+        """Return the log-probability of each token of each target, then of its ``</s>``.
 
         It is normalized over the whole vocabulary, as in the search. Raises ValueError if a
         sentence is longer than learned positions allow.

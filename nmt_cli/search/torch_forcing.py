@@ -29,7 +29,7 @@ ROWS_AT_ONCE = {"cpu": 512, "cuda": 4096}
 
 
 class TorchForcing:
-    """Reads given pairs by torch: its pass is that of training, in evaluation mode.
+    """Reads given pairs by torch: by the forward pass of training, in evaluation mode.
 
     No other thread may use the model meanwhile.
     """
@@ -46,7 +46,7 @@ class TorchForcing:
             self._model = at_precision(self._model, torch_precision(precision, self._device))
 
     def token_scores(self, pairs: Sequence[SentencePair]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, and at last of its ``</s>``.
+        """Return the log-probability of each token of each target, then of its ``</s>``.
 
         Raises ValueError if a sentence is longer than learned positions allow.
         """

@@ -13,7 +13,7 @@ from nmt_cli.translating.record_keys import Key
 
 
 class Endpoint(NamedTuple):
-    """A path of an interface: what answers it, and its description beside that answer's docstring.
+    """A path of an interface: what answers it, and what the docstring of that does not describe.
 
     It takes a JSON object, or the same keys in a form or in the query.
     """
@@ -21,7 +21,7 @@ class Endpoint(NamedTuple):
     method: str
     path: str
     answer: Callable[[Service, Request], Awaitable[Response]]
-    takes: Mapping[str, Key] | None = None  # beside the key of a user; None: it reads nothing
+    takes: Mapping[str, Key] | None = None  # further keys than that of a user; None: none is read
     returns: Mapping[str, Key] = {}  # the keys of a JSON object
     returns_list: bool = False  # of these objects
     media_type: str = "application/json"

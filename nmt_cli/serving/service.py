@@ -141,7 +141,7 @@ class Service:
     def _refuse_strangers(self, keys: Sequence[str]) -> None:
         if self._keys is None:
             return
-        # All are compared, so that the time says nothing about them.
+        # All are compared, so that the time does not depend on which one is right.
         found = [hmac.compare_digest(_digest(k), known) for k in keys for known in self._keys]
         if not any(found):
             what = "this is no key of this service" if keys else "this service needs an API key"

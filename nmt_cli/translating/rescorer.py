@@ -40,7 +40,7 @@ class Rescored(NamedTuple):
 
     score: float | None = None  # log-probability of all pieces and </s> over the length penalty
     tokens: tuple[str, ...] = ()  # pieces of the translation
-    token_scores: tuple[float, ...] = ()  # log-probability of each piece, and at last of </s>
+    token_scores: tuple[float, ...] = ()  # log-probability of each piece, then of </s>
     error: str | None = None  # why the translation could not be scored
 
 

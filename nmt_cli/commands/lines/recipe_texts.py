@@ -23,7 +23,7 @@ LEAST_OF_SCRIPT = 0.2  # of the letters; text may hold many foreign names
 
 
 def wrong_texts(data: DataConfig) -> Iterator[tuple[str, str]]:
-    """Yield the key and the problem of each text that has another form than the recipe says.
+    """Yield the key and the problem of each text that has another form than in the recipe.
 
     Only the first lines are read. Files that are empty or cannot be read are left out.
     """
@@ -55,9 +55,9 @@ def _wrong_row(files: ParallelFiles) -> str | None:
 
 
 def why_too_many_pieces(recipe: Recipe) -> str | None:
-    """Return that the training text cannot have as many pieces as the recipe wants; else None.
+    """Return that the training text cannot have as many pieces as the recipe wants, or None.
 
-    None says nothing about text in pieces and treebanks. Raises UserError if a file is wrong.
+    Text in pieces and treebanks are not looked at. Raises UserError if a file is wrong.
     """
     config, data = recipe.tokenizer, recipe.data
     if config.type == "whitespace" or config.model is not None or data.treebank is not None:

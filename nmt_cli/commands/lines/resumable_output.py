@@ -263,7 +263,7 @@ def resumable_output(
         except BaseException as error:
             is_untouched = record is not None and output.progress == record.progress
             if is_untouched and isinstance(error, UserError):
-                raise  # it says what is wrong, and what was finished before is as it was
+                raise  # what was finished before is as it was
             kept = output.progress.num_lines if is_untouched else output.keep()
             if arguments is None or not kept:
                 output.remove()

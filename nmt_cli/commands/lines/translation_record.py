@@ -107,8 +107,8 @@ def read_record(path: Path) -> Record | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedError(
-            f"{record_path(path)} cannot be read: {error}. Give --force instead of --resume to start "
-            "anew."
+            f"{record_path(path)} cannot be read: {error}. Give --force instead of --resume to "
+            "start anew."
         ) from None
 
 

@@ -22,5 +22,5 @@ def source_end(model: ModelShape, tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def without_end(source: Sequence[int], model: ModelShape) -> Sequence[int]:
-    """Return the pieces of a source sentence that ends as ``source_end`` says."""
+    """Return the pieces of a source sentence without the marks of ``source_end``."""
     return source[:-1] if model.source_eos else source

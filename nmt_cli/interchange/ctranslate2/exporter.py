@@ -272,7 +272,7 @@ class CTranslate2Engine:
         return [self._source_ids.get(piece, self._model.unk_id) for piece in self._split(text)]
 
     def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
+        """Return the log-probability of each token of ``target``, then of ``</s>``."""
         (result,) = self._translator.score_batch(
             [[self._source_pieces[token] for token in source]],
             [[self._target_pieces[token] for token in target]],

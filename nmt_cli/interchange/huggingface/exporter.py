@@ -281,7 +281,7 @@ class HuggingFaceEngine:
 
     @torch.no_grad()
     def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
-        """Return the log-probability of each token of ``target``, and at last of ``</s>``."""
+        """Return the log-probability of each token of ``target``, then of ``</s>``."""
         logits = self._model(
             input_ids=torch.tensor([[*source, self._eos_id]]),
             decoder_input_ids=torch.tensor([[self._start_id, *target]]),

@@ -157,7 +157,7 @@ _warned_of = set[str]()  # why there is no library
 
 
 def kernels_for(device: str) -> Kernels | None:
-    """Return the library for CPUs; None on a GPU, and where there is none, with one warning.
+    """Return the library for CPUs; None on a GPU. If it is missing, warn once and return None.
 
     Raises UserError if it was built from other sources, or if there is no torch in its place.
     """

@@ -188,10 +188,7 @@ class GraphedTransformer(IncrementalTransformer):
         finish_work(self._device)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
-        """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes.
-
-        ``beam_size`` is that of the settings.
-        """
+        """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes."""
         self._present = None
         self._room = past_room(0, beam_size)
         self._num_slots = num_slots

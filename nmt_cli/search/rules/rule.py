@@ -89,7 +89,7 @@ class BestCandidates:
     name, needs_data = "best_candidates", True
 
     def __init__(self, number: int) -> None:
-        """``number`` is that of the candidates of a slot (C)."""
+        """Each slot gets ``number`` candidates (C)."""
         self._number = number
 
     def candidates(self, logits: Logits, scores: Array, states: SlotStates) -> Candidates:
