@@ -152,7 +152,7 @@ class SearchEngine:
     def _start(self, sentences: Sequence[Sentence], most: int) -> BeamSearch[Any]:
         """Return a search for ``sentences`` which may get ``most`` slots.
 
-        It repeats CUDA graphs, except with rules or a choice, which need the CPU, and except for a
+        It repeats CUDA graphs, except with rules, which need the CPU, and except for a
         single slot: then the graphs free their memory, which a long sentence may need. All searches
         share the caches of the model, so the previous search cannot continue.
         """

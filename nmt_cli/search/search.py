@@ -29,7 +29,6 @@ from nmt_cli.search.rules.rule import (
     NeverStart,
     Rule,
     SlotStates,
-    rows_of,
 )
 from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 
@@ -292,21 +291,8 @@ class BeamSearch(ABC, Generic[Model]):
                 restriction = rule.restriction(own)
                 if restriction is not None and len(restriction.rows):
                     logits.restrict(restriction)
-        if all(each.choice is None for each in sentences):
-            own = _with_data(states, self._choice, sentences)
-            return self._choice.candidates(logits, scores, own)
-        choices = [self._choice if each.choice is None else each.choice for each in sentences]
-        found: list[tuple[Array, Candidates]] = []
-        for choice in dict.fromkeys(choices):
-            slots = np.flatnonzero([each == choice for each in choices])
-            own = _with_data(states.of(slots), choice, [sentences[slot] for slot in slots.tolist()])
-            of_slots = logits.select(rows_of(slots, states).ravel())
-            found.append((slots, choice.candidates(of_slots, scores[slots], own)))
-        width = max(each.scores.shape[1] for _, each in found)
-        merged = Candidates.nothing(len(sentences), width)
-        for slots, candidates in found:
-            merged.put(slots, candidates)
-        return merged
+        own = _with_data(states, self._choice, sentences)
+        return self._choice.candidates(logits, scores, own)
 
 
 def _with_data(

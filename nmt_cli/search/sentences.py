@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from nmt_cli.messages.errors import NoTextError, WrongUsageError, means_full_memory
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
-from nmt_cli.search.rules.rule import Choice
 from nmt_cli.search.sampling import SAMPLING, Sampling, key_of
 
 
@@ -48,7 +47,6 @@ class Sentence(NamedTuple):
     longest_output: int  # tokens, without </s>
     rule_data: Mapping[str, Any] = MappingProxyType({})  # data for rules, by the rule's name
     n_best: int | None = None  # how many hypotheses to find; by default those of the settings
-    choice: Choice | None = None  # of its candidates; by default that of the search
     beam_size: int | None = None  # at most that of the settings, which is the default
     length_penalty: float | None = None  # by default that of the settings
     # Whether its beam is shared between banks; hypotheses of only one bank can end.
@@ -58,8 +56,8 @@ class Sentence(NamedTuple):
 
     @property
     def has_rules(self) -> bool:
-        """Whether rules or a choice of its own decide what may follow."""
-        return self.choice is not None or bool(self.rule_data)
+        """Whether rules, or the choice of candidates, have data for it."""
+        return bool(self.rule_data)
 
 
 class Attended(NamedTuple):

@@ -234,7 +234,7 @@ class WantedOutputs:
         return rules
 
     def choice(self, search: SearchSettings) -> Choice:
-        """Return the choice of candidates for sentences that have none of their own."""
+        """Return the choice of candidates."""
         if self.sampling is not None:
             return SampledCandidates(self.sampling)
         return ConstrainedCandidates(2 * search.beam_size, search.eos_id)

@@ -2,7 +2,6 @@
 
 import math
 import random
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -12,8 +11,7 @@ import torch
 
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.driver import beam_search
-from nmt_cli.search.logits import Candidates, Permitted
-from nmt_cli.search.rules.rule import BestCandidates
+from nmt_cli.search.logits import Permitted
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, TableModel
@@ -284,39 +282,6 @@ def test_a_sentence_may_have_its_own_beam_size_and_length_penalty(num_slots):
         own = settings(sentence.beam_size or 5, alpha)
         alone = sentence._replace(beam_size=None, length_penalty=None)
         assert hypotheses == search(table, [alone], own)[0]
-
-
-@dataclass(frozen=True)
-class Least:
-    """Chooses the least probable continuation of each slot's first hypothesis, and no other."""
-
-    name, needs_data = "least", True
-
-    def candidates(self, logits, scores, states):
-        best, tokens = logits.best_of_rows(1000)  # all of them
-        values = best.reshape(*scores.shape, -1)[:, 0]
-        least = (values > -np.inf).sum(axis=1, keepdims=True) - 1
-        found = Candidates.nothing(len(scores), 3)  # as many as the beam has places
-        found.scores[:, :1] = np.take_along_axis(values, least, 1) + scores[:, :1]
-        found.tokens[:, :1] = np.take_along_axis(tokens.reshape(*scores.shape, -1)[:, 0], least, 1)
-        return found
-
-
-@pytest.mark.parametrize("num_slots", [1, 3, 8])
-def test_each_sentence_may_have_a_choice_of_its_own(num_slots):
-    model, options = TableModel(random_table(9)), settings(3)
-    best = BestCandidates(50)
-    choices = [choice for _ in range(4) for choice in (None, Least(), best)]  # some are equal
-    sentences = [
-        Sentence([3 + n % 4, EOS], 4 + n % 3, choice=choice) for n, choice in enumerate(choices)
-    ]
-    found = {each.number: each for each in beam_search(model, sentences, num_slots, options)}
-    for number, sentence in enumerate(sentences):
-        (alone,) = beam_search(model, [sentence], 1, options)
-        assert found[number].hypotheses == alone.hypotheses
-        if number % 3 == 2:  # more candidates than the search needs change nothing
-            (plain,) = beam_search(model, [sentence._replace(choice=None)], 1, options)
-            assert alone.hypotheses == plain.hypotheses
 
 
 def test_more_sentences_than_free_slots_are_refused():

@@ -50,7 +50,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         return size_for(max(1, num_busy)) <= self.num_slots // 2
 
     def accepts(self, sentence: Sentence) -> bool:
-        """Return whether ``sentence`` needs neither rules nor a choice of its own."""
+        """Return whether no rules are needed for ``sentence``."""
         return not sentence.has_rules
 
     def slots_within(self, most: int) -> int:
