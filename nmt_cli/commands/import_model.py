@@ -13,8 +13,8 @@ from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import NO_FILES, TextFiles, read_config
 from nmt_cli.interchange.huggingface.importer import import_huggingface
 from nmt_cli.interchange.imported_model import write_model
+from nmt_cli.interchange.marian.files import BINARY, is_weights, weights_in
 from nmt_cli.interchange.marian.files import WEIGHTS as MARIAN
-from nmt_cli.interchange.marian.files import weights_in
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.interchange.opennmt.eole import WEIGHTS as EOLE
 from nmt_cli.interchange.opennmt.eole import import_eole
@@ -87,11 +87,12 @@ def program_of(path: Path) -> str:
     """
     if is_model(path) or is_run(path):
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
+    model = path / CTRANSLATE2_MODEL  # Marian's conversion has this name for its output, too
     found = {
-        "ctranslate2": (path / CTRANSLATE2_MODEL).is_file() or is_package(path),
+        "ctranslate2": (model.is_file() and not is_weights(model)) or is_package(path),
         "fairseq": holds(path, FAIRSEQ),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
-        "marian": path.suffix == MARIAN or (path.is_dir() and any(weights_in(path))),
+        "marian": bool(weights_in(path)) if path.is_dir() else is_weights(path),
         "eole": (path / EOLE).is_file(),
         "opennmt-py": path.is_file() and holds(path, OPENNMT),
     }
@@ -103,6 +104,6 @@ def program_of(path: Path) -> str:
     raise UserError(
         f"{path} is not recognized as a model: models of CTranslate2 have {CTRANSLATE2_MODEL}, "
         f"those of Hugging Face {CONFIG} with {MODEL_TYPE}, those of eole {EOLE}, those of Marian "
-        f"a file that ends in {MARIAN}; give the folder that has one of them, a checkpoint of "
-        "fairseq or OpenNMT-py, a file *.pt, or a package of Argos Translate."
+        f"a file that ends in {MARIAN} or {BINARY}; give the folder that has one of them, a "
+        "checkpoint of fairseq or OpenNMT-py, a file *.pt, or a package of Argos Translate."
     )

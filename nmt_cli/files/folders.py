@@ -28,7 +28,7 @@ LEVELS_ABOVE = 3
 # Files by which models of other programs are known, without reading them.
 OF_OTHERS = (
     *("model.bin", "pytorch_model.bin", "generation_config.json", "model.00.safetensors"),
-    *("*.npz", "*.pt", "*.argosmodel", "model/model.bin"),
+    *("*.npz", "*.intgemm*.bin", "*.pt", "*.argosmodel", "model/model.bin"),
 )
 
 Wanted = Literal["model", "model directory", "run", "prepared corpus"]

@@ -1,6 +1,7 @@
 """Writes random models in the layout of Marian's .npz files, and computes what they compute."""
 
 import re
+import struct
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,37 @@ def write_npz(path, tensors, settings):
     """Write the file of a model; its settings are bytes that end with zeros."""
     content = np.frombuffer(settings.encode() + bytes(9), np.int8)
     np.savez(path, **{**tensors, "special:model.yml": content})
+
+
+def write_binary(path, tensors, settings):
+    """Write the same with matrices in 8-bit integers, as Bergamot does; return them rounded."""
+    items, rounded = {}, {}
+    for name, array in tensors.items():
+        rounded[name], items[name] = array, (0x404, array.shape, array.tobytes())
+        if re.search("_W.?$|Wemb", name):
+            scale = np.float32(127 / np.abs(array).max())
+            whole = np.rint(array * scale).astype(np.int8)
+            rounded[name] = whole / scale
+            stored = whole if "Wemb" in name else whole.T
+            items[name] = 0x4101, array.shape, stored.tobytes() + scale.tobytes()
+            items[f"{name}_QuantMultA"] = 0x404, (1,), scale.tobytes()
+    content = settings.encode() + bytes(9)
+    items["special:model.yml"] = 0x101, (len(content),), content
+    path.write_bytes(binary(items))
+    return rounded
+
+
+def binary(items):
+    """Return the bytes of a file with the types, shapes and contents of items by name."""
+    padded = {name: data + bytes(-len(data) % 256) for name, (_, _, data) in items.items()}
+    numbers = [1, len(items)]
+    for name, (kind, shape, _) in items.items():
+        numbers += [len(name) + 1, kind, len(shape), len(padded[name])]
+    data = struct.pack(f"<{len(numbers)}Q", *numbers)
+    data += b"".join(name.encode() + b"\0" for name in items)
+    data += b"".join(struct.pack(f"<{len(shape)}i", *shape) for _, shape, _ in items.values())
+    padding = -(len(data) + 8) % 256
+    return data + struct.pack("<Q", padding) + bytes(padding) + b"".join(padded.values())
 
 
 def write_vocabulary(path, pieces):

@@ -21,8 +21,10 @@ from tests.interchange.hostile_pickles import CALLS, calling
 from tests.interchange.marian_files import (
     SOURCE,
     TARGET,
+    binary,
     plain,
     random_model,
+    write_binary,
     write_npz,
     write_vocabulary,
 )
@@ -36,6 +38,8 @@ MODELS = [
     {"norm": "pre", "embedding_norm": True, "old_output": True, "half": True},
     {"recurrent": True, "tied": "decoder", "layers": (3, 2)},
     {"recurrent": True, "tied": "all", "norm": "pre", "layers": (3, 1), "widths": (10, 7)},
+    {"recurrent": True, "tied": "all", "integers": True, "d_model": 48, "widths": (16, 32)},
+    {"tied": "decoder", "integers": True, "d_model": 48, "widths": (16, 32)},
 ]
 PAIRS = [
     ("s0 s3 s3 s8", "t1 t4 t10"),
@@ -53,14 +57,18 @@ def folder(tmp_path):
     return theirs
 
 
-def write_folder(path, *, half=False, **options):
+def write_folder(path, *, half=False, integers=False, **options):
     """Write a model and its vocabularies; return its tensors."""
     path.mkdir()
     tensors, settings = random_model(**options)
-    if half:
+    if integers:
+        tensors = write_binary(path / "model.alphas.bin", tensors, settings)
+        (path / "lex.s2t.bin").write_bytes(b"the shortlist of the model")
+    elif half:
         halves = {name: array.astype(np.float16) for name, array in tensors.items()}
         tensors = {name: array.astype(np.float32) for name, array in halves.items()}
-    write_npz(path / "model.npz", halves if half else tensors, settings)
+    if not integers:
+        write_npz(path / "model.npz", halves if half else tensors, settings)
     write_vocabulary(path / "vocab.trg.yml", TARGET)
     source = TARGET if "Wemb" in tensors else SOURCE
     write_vocabulary(path / "vocab.src.yml", source)
@@ -82,7 +90,7 @@ def test_log_probabilities_are_those_of_the_formula(tmp_path, options):
     result = run_import(tmp_path / "theirs", "--output", tmp_path / "ours")
     assert result.exit_code == 0, result.output
     assert "vocab.src.yml" in result.stderr
-    model = plain(tensors, **{key: value for key, value in options.items() if key != "half"})
+    model = plain(tensors, **options)
     pieces = [TARGET if "Wemb" in tensors else SOURCE, TARGET]
     rescorer = Rescorer.load(tmp_path / "ours", device="cpu", precision="fp32")
     pairs = PAIRS if "Wemb" not in tensors else [(one.replace("s", "t"), two) for one, two in PAIRS]
@@ -291,7 +299,7 @@ def test_all_reasons_are_listed_at_once(folder):
         del tensors["encoder_l1_ffn_W2"]
         tensors["decoder_l1_self_bo"] = np.zeros((1, 3), np.float32)
         tensors["decoder_ff_logit_out_b"][0, 5] = np.nan
-        return {**tensors, "more": np.zeros(3, np.float32), "x_QuantMultA": np.zeros(3, np.int8)}
+        return {**tensors, "more": np.zeros(3, np.float32), "x_W": np.zeros(3, np.int8)}
 
     write_vocabulary(folder / "vocab.src.yml", SOURCE[:-1])
     spoil(folder, spoilt, right_left="true")
@@ -302,8 +310,7 @@ def test_all_reasons_are_listed_at_once(folder):
     assert "\n" not in message
     for reason in (
         "its right-left is 'true'",
-        "1 tensor not in fp16 or fp32, give the model from before it was quantized: "
-        "x_QuantMultA (int8)",
+        "1 tensor not in fp16 or fp32, give the model from before it was quantized: x_W (int8)",
         "1 tensor missing: encoder_l1_ffn_W2",
         "1 tensor unknown: more",
         "decoder_l1_self_bo has the shape [3], not [12]",
@@ -340,7 +347,11 @@ def test_files_are_found_by_their_names(folder):
     # Marian, too, takes the first pieces if the matrix has fewer rows.
     assert (import_marian(folder).source_pieces or [])[3:] == TARGET[2 : len(SOURCE)]
     (folder / "model.npz.decoder.yml").unlink()
-    (folder / "vocab.src.yml").rename(folder / "vocab.one.yml")
+    for side in ("src", "trg"):
+        (folder / f"vocab.{side}.yml").rename(folder / f"{side}vocab.ende.yml")
+    assert (import_marian(folder).source_pieces or [])[3:] == SOURCE[2:]
+    (folder / "srcvocab.ende.yml").rename(folder / "vocab.one.yml")
+    (folder / "trgvocab.ende.yml").rename(folder / "vocab.trg.yml")
     with pytest.raises(UserError, match="name them with --source-vocabulary and --target-voc"):
         import_marian(folder)
     result = run_import(
@@ -351,7 +362,9 @@ def test_files_are_found_by_their_names(folder):
     assert result.exit_code == 0, result.output
     assert load_model(folder / "ours").tokenizer.source_size == len(SOURCE) + 1
     (folder / "two.npz").write_bytes(b"")
-    with pytest.raises(UserError, match=r"must hold one file \*\.npz, but holds model\.npz, two"):
+    with pytest.raises(
+        UserError, match=r"must hold one file \*\.npz or \*\.bin, but holds model\.npz, two"
+    ):
         import_marian(folder)
 
 
@@ -374,8 +387,8 @@ def test_wrong_use_of_the_command(folder, arguments, status, reason):
 
 def test_what_is_no_model_is_refused(tmp_path):
     for path, reason in (
-        (tmp_path, "must hold one file *.npz, but holds none; name the file to import"),
-        (tmp_path / "model.bin", "is no .npz file; of Marian's files only those can be imported"),
+        (tmp_path, "must hold one file *.npz or *.bin, but holds none; name the file"),
+        (tmp_path / "model.bin", "is no .npz file, and no .bin file of marian-conv; of Marian's"),
     ):
         if path.suffix:
             path.write_bytes(b"")
@@ -448,6 +461,51 @@ def test_damaged_archives_are_refused_in_one_line(tmp_path):
     with zipfile.ZipFile(path, "a") as file, pytest.warns(UserWarning, match="Duplicate"):
         file.writestr("a.npy", b"")
     refused(path)
+
+
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        (("a/b", 0x404, (2,), bytes(8)), "it holds 'a/b', which names no tensor"),
+        (("a", 0x404, (), bytes(8)), "a has the shape []"),
+        (("a", 0x404, (2, -2), bytes(8)), "a has the shape [2, -2]"),
+        (("a", 0x404, (9, 9), bytes(8)), "it ends too early"),
+        (("a", 0x404, (2**31 - 1,) * 9, bytes(8)), "it ends too early"),
+        (("a", 0x4101, (16, 16), bytes(260)), "a was multiplied by 0.0"),
+        (("a", 0x10001, (16, 16), bytes(256)), "it ends too early"),
+        (("a", 0x10001, (16, 8), b"\1" * 256), "unless sizes are multiples of 16"),
+        (("a", 0x11001, (2,), bytes(8)), "it has no special:model.yml"),
+    ],
+)
+def test_items_without_sense_are_refused_in_one_line(tmp_path, item, reason):
+    name, *content = item
+    path = tmp_path / "model.bin"
+    path.write_bytes(binary({name: content}))
+    refused(path, re.escape(reason))
+
+
+def test_integers_in_an_order_of_a_processor_are_refused(folder):
+    tensors, settings = random_model()
+    items = {name: (0x404, array.shape, array.tobytes()) for name, array in tensors.items()}
+    items["encoder_l1_ffn_W1"] = 0x11001, (12, 10), bytes(124)  # for AVX2
+    items["special:model.yml"] = 0x101, (len(settings),), settings.encode()
+    (folder / "model.bin").write_bytes(binary(items))
+    with pytest.raises(
+        UserError, match=r"before it was quantized: encoder_l1_ffn_W1 \(type 0x11001"
+    ):
+        import_marian(folder / "model.bin")
+
+
+def test_damaged_binaries_are_refused_in_one_line(tmp_path):
+    path = tmp_path / "model.bin"
+    data = binary({"a": (0x404, (70,), bytes(280))})
+    for length in (*range(0, 260, 9), len(data) - 1):
+        path.write_bytes(data[:length])
+        refused(path, "is not a .bin file of Marian, or is damaged: it ends too early")
+    path.write_bytes(data[:8] + b"\xff" * 8 + data[16:])
+    refused(path, "it ends too early")
+    path.write_bytes(b"\2" + data[1:])
+    refused(path, "it does not begin with 1")
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -8,6 +8,7 @@ each model.
 
 import json
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,9 @@ import sentencepiece
 VERSION = "1.12.42"
 COMMON = "--after-batches 4 --learn-rate 0.1 --mini-batch 8 --cpu-threads 1 --workspace 99 --seed 5"
 SIZES = "--dim-emb 8 --transformer-heads 2 --transformer-dim-ffn 12 --dec-depth 1"
+EIGHT_BITS = "student-8-bit"
+# Marian transposes only matrices whose sizes are multiples of 16 when it writes integers.
+SIZES_OF_EIGHT_BITS = SIZES.replace("emb 8", "emb 16").replace("ffn 12", "ffn 32")
 MODELS = {
     "separate": "--vocabs source.yml target.yml --enc-depth 2 --tied-embeddings",
     "shared": "--vocabs both.yml both.yml --enc-depth 1 --tied-embeddings-all "
@@ -27,6 +31,8 @@ MODELS = {
     "sentencepiece": "--vocabs both.spm both.spm --enc-depth 1 --tied-embeddings-src "
     "--transformer-ffn-activation gelu",
     "student": "--vocabs source.yml target.yml --enc-depth 2 --tied-embeddings "
+    "--transformer-decoder-autoreg rnn --dec-cell ssru",
+    EIGHT_BITS: "--vocabs source.yml target.yml --enc-depth 1 --tied-embeddings "
     "--transformer-decoder-autoreg rnn --dec-cell ssru",
 }
 # Pieces that YAML may take for something else than words.
@@ -64,13 +70,20 @@ def make_models(python: Path, folder: Path) -> None:
         target = folder / name
         target.mkdir(parents=True)
         _write_texts(target, are_words="spm" not in options)
-        _run(python, "train", target, f"--type transformer {COMMON} {SIZES} {options}",
+        sizes = SIZES_OF_EIGHT_BITS if name == EIGHT_BITS else SIZES
+        _run(python, "train", target, f"--type transformer {COMMON} {sizes} {options}",
              "--train-sets", "source.txt", "target.txt", "--model", "model.npz")  # fmt: skip
         if "spm" in options:
             _make_norms_small(target / "model.npz")
         for unused in ("npz.optimizer.npz", "npz.progress.yml", "npz.yml"):
             (target / f"model.{unused}").unlink()
+        if name == EIGHT_BITS:
+            _run(python, "convert", target, "-f model.npz -t model.bin --gemm-type intgemm8")
+            _round_matrices(target / "model.npz")
+            (target / "model.npz.decoder.yml").rename(target / "decoder.yml")
         _write_scores(python, target, options.split()[1:3])
+        if name == EIGHT_BITS:
+            (target / "model.npz").unlink()
 
 
 def _write_texts(folder: Path, *, are_words: bool) -> None:
@@ -103,6 +116,17 @@ def _make_norms_small(path: Path) -> None:
             tensors[name] *= np.float32(1e-3)
         if name.endswith(("self_Wo_ln_bias", "_context_bv", "_context_bo", "_ffn_b2")):
             tensors[name] *= np.float32(0)
+    np.savez(path, **tensors)
+
+
+def _round_matrices(path: Path) -> None:
+    """Round the matrices of layers to 255 values, as the conversion does."""
+    with np.load(path) as file:
+        tensors = dict(file)
+    for name, array in tensors.items():
+        if re.search("_W.?$", name):
+            step = np.abs(array).max() / np.float32(127)
+            tensors[name] = np.rint(array / step) * step
     np.savez(path, **tensors)
 
 

@@ -3,7 +3,7 @@
 import math
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.text_files import read_text
 from nmt_cli.interchange.files import Array, TextFiles, only_file
+from nmt_cli.interchange.marian.binary import NAME, START, read_items
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES, named_models
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 
+WEIGHTS, BINARY = ".npz", ".bin"
 SUFFIX = ".npy"
 SETTINGS = "special:model.yml"
-NAME = re.compile(r"[\w:.-]{1,200}", re.ASCII)
+ACTIVATIONS = "_QuantMultA"  # ends the names of what 8-bit activations are multiplied by
 MAGIC = b"\x93NUMPY\x01\x00"
 HEADER = re.compile(
     r"\{'descr': '([<|](?:f[248]|[iu][1248]))', 'fortran_order': (True|False), "
@@ -44,8 +46,10 @@ def read_archive(path: Path) -> Archive:
     Raises UserError if the file cannot be read, DamagedError if it is something else.
     """
     try:
+        if path.suffix == BINARY:
+            return _archive(read_items(path.read_bytes()))
         with zipfile.ZipFile(path) as file:
-            return _archive(file, path.stat().st_size)
+            return _archive(_arrays(file, path.stat().st_size))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (zipfile.BadZipFile, EOFError) as error:
@@ -53,20 +57,31 @@ def read_archive(path: Path) -> Archive:
     except (ValueError, RuntimeError) as error:
         reason = str(error)
     reason = " ".join(reason.split())
-    raise DamagedError(f"{path} is not an .npz file of Marian, or is damaged: {reason}.")
+    kind = "a .bin file" if path.suffix == BINARY else "an .npz file"
+    raise DamagedError(f"{path} is not {kind} of Marian, or is damaged: {reason}.")
 
 
-def _archive(file: zipfile.ZipFile, size: int) -> Archive:
+def _arrays(file: zipfile.ZipFile, size: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the name and the array of each entry of a file of ``size`` bytes."""
     _refuse_large(file.infolist(), size)
-    settings, tensors, quantized = None, dict[str, Array](), dict[str, str]()
     for entry in file.infolist():
         name = entry.filename.removesuffix(SUFFIX)
         if not NAME.fullmatch(name) or name == entry.filename:
             raise ValueError(f"it holds {ascii(entry.filename)[:100]}, which names no tensor")
+        yield name, _array(file.read(entry), name)
+
+
+def _archive(items: Iterable[tuple[str, NDArray[Any] | str]]) -> Archive:
+    """Return the content of ``items``, arrays by name, or their type if it is not known."""
+    settings, tensors, quantized = None, dict[str, Array](), dict[str, str]()
+    for name, array in items:
         if name in tensors or name in quantized:
             raise ValueError(f"it holds {name} twice")
-        array = _array(file.read(entry), name)
-        if name == SETTINGS:
+        if name.endswith(ACTIVATIONS):
+            continue
+        if isinstance(array, str):
+            quantized[name] = array
+        elif name == SETTINGS:
             settings = array.tobytes().partition(b"\0")[0].decode()
         elif array.dtype.str in FLOATS:
             tensors[name] = _as_ours(name, array.astype(np.float32, copy=False))
@@ -123,14 +138,16 @@ def _as_ours(name: str, array: Array) -> Array:
     return array[0] if array.ndim == 2 and len(array) == 1 else array
 
 
-WEIGHTS = ".npz"
 OPTIMIZER = ".optimizer.npz"  # what training needs to go on
 DECODER = "decoder.yml"  # the options of Marian's decoder, with the names of the vocabularies
 MODELS = SENTENCEPIECE_FILES[0]  # beside vocabularies that are lists
 SENTENCEPIECE = ".spm"
 YAML = (".yml", ".yaml")
 FACTORS = ".fsv"
-WORDS: dict[Side, tuple[str, ...]] = {"source": ("src", "source"), "target": ("trg", "target")}
+WORDS: dict[Side, tuple[str, ...]] = {
+    "source": ("src", "source", "srcvocab"),
+    "target": ("trg", "target", "trgvocab"),
+}
 
 
 class MarianFiles(NamedTuple):
@@ -148,19 +165,30 @@ class MarianFiles(NamedTuple):
 def find_weights(path: Path) -> Path:
     """Return the file of the weights, ``path`` or the only one in the folder ``path``."""
     if not path.is_dir():
-        if path.suffix != WEIGHTS:
+        if not is_weights(path):
             raise UserError(
-                f"{path} is no {WEIGHTS} file; of Marian's files only those can be imported."
+                f"{path} is no {WEIGHTS} file, and no {BINARY} file of marian-conv; of Marian's "
+                "files only those can be imported."
             )
         return path
-    return only_file(path, weights_in(path), f"file *{WEIGHTS}")
+    return only_file(path, weights_in(path), f"file *{WEIGHTS} or *{BINARY}")
 
 
-def weights_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of weights in a folder."""
-    for path in folder.glob(f"*{WEIGHTS}"):
-        if not path.name.endswith(OPTIMIZER):
-            yield path
+def weights_in(folder: Path) -> list[Path]:
+    """Return the files of weights in a folder; those of fractions if there are any."""
+    exact = [each for each in folder.glob(f"*{WEIGHTS}") if not each.name.endswith(OPTIMIZER)]
+    return exact or [each for each in folder.glob(f"*{BINARY}") if is_weights(each)]
+
+
+def is_weights(path: Path) -> bool:
+    """Return whether a file has weights by its name, and its first bytes where others use it."""
+    if path.suffix != BINARY:
+        return path.suffix == WEIGHTS
+    try:
+        with path.open("rb") as stream:
+            return stream.read(len(START)) == START
+    except OSError:
+        return False
 
 
 def find_files(path: Path, files: TextFiles) -> MarianFiles:

@@ -1,4 +1,4 @@
-"""Imports a Transformer of Marian from its .npz file.
+"""Imports a Transformer of Marian from its .npz or .bin file.
 
 Its sinusoids have the sines of all frequencies before the cosines, where ours have them in turn.
 Biases that are all zero are left out. Names and formulas are those of Marian 1.12.42.
@@ -68,7 +68,7 @@ COUNT = re.compile(r"[0-9]{1,7}")
 
 
 def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
-    """Return the model at ``path``, an .npz file or a folder with one.
+    """Return the model at ``path``, an .npz or .bin file or a folder with one.
 
     Raises UserError with all reasons if it cannot be imported, or if a file is missing or
     cannot be read, and DamagedError if a file is damaged.
