@@ -36,6 +36,7 @@ VALUES: dict[str, list[Any]] = {
     "embedding_norm": [False, True],
     "scale_embeddings": [True, False],
     "output_bias": [False, True],
+    "attention_window": [None, 2],
     "decoder": ["attention", "ssru"],
     "decoder_start": ["bos", "eos", "zeros"],
     "source_eos": [True, False],
@@ -82,7 +83,9 @@ def _options(choice):
 
 CHOICES = _choices()
 OPTION_SETS = [_options(choice) for choice in CHOICES]
-EXPORTED_SETS = [{**options, "decoder": "attention"} for options in OPTION_SETS]
+EXPORTED_SETS = [
+    {**options, "attention_window": None, "decoder": "attention"} for options in OPTION_SETS
+]
 
 
 def config_of(options):
@@ -232,5 +235,10 @@ class Formula:
         queries, keys, values = (
             part.unflatten(1, (heads, -1)).transpose(0, 1) for part in (queries, keys, values)
         )
-        attended = F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+        mask = torch.ones(len(rows), len(memory), dtype=torch.bool)
+        if causal:
+            mask = mask.tril()
+        if (window := self.config.attention_window) and "self_attention" in name:
+            mask = mask.triu(-window).tril(window)
+        attended = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
         return self.linear(f"{name}.output", attended.transpose(0, 1).flatten(1))

@@ -16,7 +16,7 @@ from nmt_cli.files.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, W
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import find_model, load_model
-from nmt_cli.recipe.model_settings import AlignmentHead, read_config, settings_of
+from nmt_cli.recipe.model_settings import AlignmentHead, as_json, read_config, settings_of
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from tests.fake_models import save_as_model, tiny_recipe
@@ -83,6 +83,14 @@ def test_whether_its_text_was_folded_is_named_only_if_it_was(toy, tmp_path):
         loaded = load_model(folder)
         assert loaded.settings.text.normalization.fold is fold
         assert (loaded.tokenizer.encode("a\u00adnt") == loaded.tokenizer.encode("ant")) is fold
+
+
+@pytest.mark.parametrize("changes", [{"decoder": "ssru"}, {"attention_window": 2}])
+def test_programs_without_these_layers_refuse_it(toy, changes):
+    model = toy.recipe.model.model_copy(update=changes)
+    settings = settings_of(toy.recipe.model_copy(update={"model": model}), 10)
+    assert settings.format_version == 5
+    assert json.loads(as_json(settings))["format_version"] == 5
 
 
 def test_it_can_be_moved(toy, tmp_path):

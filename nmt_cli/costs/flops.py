@@ -2,7 +2,7 @@
 
 A multiplication with its addition is two operations. Real tokens count, padding does not, nor do
 recomputation and whatever is not a matrix product. Causal attention counts in full, as the field
-does; the attention core is about 1 % of base.
+does, and so does attention within a window; the attention core is about 1 % of base.
 """
 
 from __future__ import annotations

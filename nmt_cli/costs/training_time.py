@@ -126,7 +126,7 @@ def planned_training(
     )
 
 
-def _widths(config: ModelShape) -> tuple[int, ...]:
+def _widths(config: ModelShape) -> tuple[int | None, ...]:
     return (config.d_model, *config.encoder_shape, *config.decoder_shape)
 
 

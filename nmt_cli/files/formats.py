@@ -5,7 +5,8 @@ average, checkpoints  1: settings in recipe.yaml, one input matrix for each atte
                       3: as 2, and config.json has the notation of trees; only models that parse
                       4: as 3, and config.json has options beyond the paper or says that text is
                          folded, or matrices are 8-bit integers; only such models
-                      5: as 4, and the decoder has recurrent units; only such models
+                      5: as 4, and the decoder has recurrent units or self-attention has a window;
+                         only such models
 prepared, report, translation, scores, dataset, export  1
 """
 
@@ -16,7 +17,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 
 NEWEST = {"average": 5, "regular": 5, "final": 5, "safety": 5}  # all others have version 1
 # Models are written so that older programs can read them.
-PLAIN, WITH_TREES, WITH_OPTIONS, INT8, RECURRENT = 2, 3, 4, 4, 5
+PLAIN, WITH_TREES, WITH_OPTIONS, INT8, WITH_OTHER_PASTS = 2, 3, 4, 4, 5
 
 
 class NewerFormatError(UserError):

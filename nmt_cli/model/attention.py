@@ -13,13 +13,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, repack, unpack
+from nmt_cli.model.attention_window import (
+    EVERYTHING,
+    THE_PAST,
+    Window,
+    attend_in_blocks,
+    distances,
+)
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.no_draws import NoDraws
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
 LARGEST_WIDTH, WIDTH_STEP = 192, 8  # of a head; wider heads train on some GPUs only
-EVERYTHING, THE_PAST = (-1, -1), (-1, 0)  # rows that a row attends to, back and ahead; -1: all
 FLASH_ARGUMENTS = (  # the first ones of torch's private operator, which may change
     *("query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k"),
     *("dropout_p", "is_causal", "return_debug_mask"),
@@ -28,24 +34,23 @@ FLASH_ARGUMENTS = (  # the first ones of torch's private operator, which may cha
 
 
 def attend_varlen(
-    layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor, values: Tensor
+    layout: AttentionLayout, window: Window, queries: Tensor, keys: Tensor, values: Tensor
 ) -> Tensor:
     """Return softmax(QK^T / sqrt(K)) V of every head as packed rows [T, HK].
 
     ``queries`` are [T, H, K], ``keys`` and ``values`` [S, H, K].
     """
     of_queries, of_keys = layout.query_sentences, layout.key_sentences
-    back, ahead = window = THE_PAST if causal else EVERYTHING
     sides = of_queries.bounds, of_keys.bounds, of_queries.longest, of_keys.longest
     operator = flash_operator()
     if operator is not None:
         attended, *_ = operator(
             *(queries, keys, values, *sides),
             dropout_p=0.0,
-            is_causal=causal,
+            is_causal=window == THE_PAST,
             return_debug_mask=False,
-            window_size_left=back,
-            window_size_right=ahead,
+            window_size_left=window.back,
+            window_size_right=window.ahead,
         )
         return attended.flatten(1)
     from torch.nn.attention.varlen import varlen_attn  # takes a second; CPUs do not need it
@@ -114,21 +119,21 @@ class MultiHeadAttention(nn.Module, ABC):
         keys, values = self.num_heads * self.d_k, self.num_heads * self.d_v
         return keys, keys, values
 
-    def _attend(self, layout: AttentionLayout, causal: bool, *projected: Tensor) -> Tensor:
+    def _attend(self, layout: AttentionLayout, window: Window, *projected: Tensor) -> Tensor:
         """Return softmax(QK^T / sqrt(d_k)) V of every head as packed rows [T, H*V].
 
         The rows come as one tensor [T, 2HK+HV] of queries, keys and values, or as two: queries
         [T, HK], and keys and values [S, HK+HV].
         """
         if self._suits_batched_products(projected[0], layout):
-            return attend_packed(layout, self.num_heads, causal, *projected)
+            return attend_packed(layout, self.num_heads, window, *projected)
         is_padded = layout.is_padded or layout.has_spare_rows
         if not is_padded and self.supports_varlen(projected[0].device, projected[0].dtype):
             heads = (part.unflatten(1, (self.num_heads, -1)) for part in self._parts(*projected))
-            return attend_varlen(layout, causal, *heads)
+            return attend_varlen(layout, window, *heads)
         sides = layout.padded.queries, layout.padded.keys  # one tensor has the first side only
         places = (unpack(rows, side) for rows, side in zip(projected, sides, strict=False))
-        return self._attend_padded(layout.padded, causal, *self._parts(*places))
+        return self._attend_padded(layout.padded, window, *self._parts(*places))
 
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
         """Return whether ``attend_packed`` supports this; on a CPU it is the fastest way."""
@@ -162,7 +167,7 @@ class MultiHeadAttention(nn.Module, ABC):
             return first.split(self.widths, dim=1)
         return first, *keys_values.split(self.widths[1:], dim=1)
 
-    def _attend_padded(self, padded: PaddedGroups, causal: bool, *places: Tensor) -> Tensor:
+    def _attend_padded(self, padded: PaddedGroups, window: Window, *places: Tensor) -> Tensor:
         """Return packed rows [T, H*V] by scaled_dot_product_attention, which pads.
 
         ``places`` are the queries, keys and values in their padded groups [P, ...].
@@ -176,6 +181,7 @@ class MultiHeadAttention(nn.Module, ABC):
         query_sizes = [group.num_sentences * group.query_length for group in groups]
         key_sizes = [group.num_sentences * group.key_length for group in groups]
         parts = map(torch.split, places, (query_sizes, key_sizes, key_sizes))
+        rate = self.dropout if self.training else 0.0
         outputs = []
         with torch.autocast(places[0].device.type, enabled=False):
             for group, *of_group in zip(groups, *parts, strict=True):
@@ -183,20 +189,23 @@ class MultiHeadAttention(nn.Module, ABC):
                     rows.unflatten(1, heads).unflatten(0, (group.num_sentences, -1)).transpose(1, 2)
                     for rows in of_group
                 )  # B H L any
-                attended = F.scaled_dot_product_attention(
-                    q,
-                    k,
-                    v,
-                    # Holes come after the sentence, so the causal mask hides them already.
-                    attn_mask=None if causal else group.keep,
-                    dropout_p=self.dropout if self.training else 0.0,
-                    is_causal=causal,
-                )  # B H L V
+                if window in (EVERYTHING, THE_PAST):
+                    attended = F.scaled_dot_product_attention(
+                        q,
+                        k,
+                        v,
+                        # Holes come after the sentence, so the causal mask hides them already.
+                        attn_mask=None if window == THE_PAST else group.keep,
+                        dropout_p=rate,
+                        is_causal=window == THE_PAST,
+                    )  # B H L V
+                else:
+                    attended = attend_in_blocks(window, group.keep, q, k, v, rate)
                 outputs.append(attended.transpose(1, 2).flatten(2).flatten(0, 1))  # B*L H*V
         return repack(torch.cat(outputs), padded.queries).to(compute_dtype)
 
     def _weights(
-        self, layout: AttentionLayout, causal: bool, queries: Tensor, keys: Tensor
+        self, layout: AttentionLayout, window: Window, queries: Tensor, keys: Tensor
     ) -> list[Tensor]:
         """Return softmax(QK^T / sqrt(K)) of each sentence, at least in fp32.
 
@@ -211,15 +220,18 @@ class MultiHeadAttention(nn.Module, ABC):
         for of_one in zip(*by_sentence, strict=True):
             q, k = (rows.unflatten(1, (self.num_heads, -1)).transpose(0, 1) for rows in of_one)
             scores = q @ k.mT * self.d_k**-0.5  # H T S
-            if causal:
-                future = torch.ones_like(scores, dtype=torch.bool).triu_(1)
-                scores = scores.masked_fill(future, -torch.inf)
+            if window != EVERYTHING:
+                places = distances(q.shape[1], k.shape[1], scores.device)
+                hidden = ~window.reaches(places)
+                scores = scores.masked_fill(hidden, -torch.inf)
             weights.append(scores.softmax(2))
         return weights
 
 
 class SelfAttention(MultiHeadAttention):
-    """Attention of each row to the rows of its own sentence."""
+    """Attention of each row to the rows of its own sentence, or to those within a window."""
+
+    window: int | None = None  # how far away they may be; None: as far as they are
 
     def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
         self.queries_keys_values = _projection(d_model, self.widths, bias=bias)
@@ -230,12 +242,17 @@ class SelfAttention(MultiHeadAttention):
         With ``causal``, it attends only to itself and the rows before it.
         """
         projected = self.queries_keys_values(rows)  # T 2HK+HV
-        return self.output(self._attend(layout, causal, projected))
+        return self.output(self._attend(layout, self._reached(causal=causal), projected))
 
     def weights(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> list[Tensor]:
         """Return the weights [H, T, T] of each sentence when ``rows`` [T, D] enter."""
         queries, keys, _ = self.project(rows)
-        return self._weights(layout, causal, queries, keys)
+        return self._weights(layout, self._reached(causal=causal), queries, keys)
+
+    def _reached(self, *, causal: bool) -> Window:
+        if self.window is None:
+            return THE_PAST if causal else EVERYTHING
+        return Window(self.window, 0 if causal else self.window)
 
     def project(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Return the queries [T, H*K], keys [T, H*K] and values [T, H*V] of all heads."""
@@ -252,12 +269,12 @@ class MemoryAttention(MultiHeadAttention):
     def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor:
         """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
         queries, keys_values = self.queries(rows), self.keys_values(memory)
-        return self.output(self._attend(layout, False, queries, keys_values))
+        return self.output(self._attend(layout, EVERYTHING, queries, keys_values))
 
     def weights(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> list[Tensor]:
         """Return the weights [H, T, S] of each sentence when ``rows`` attend to ``memory``."""
         keys, _ = self.project_memory(memory)
-        return self._weights(layout, False, self.queries(rows), keys)
+        return self._weights(layout, EVERYTHING, self.queries(rows), keys)
 
     def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
         """Return the keys [S, H*K] and values [S, H*V] of all heads."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nmt_cli.model.attention_layout import AttentionLayout, Group, HeadRows
+from nmt_cli.model.attention_window import EVERYTHING, THE_PAST, Window, distances
 
 MAX_KEYS = 128  # per sentence; the weights kept for the backward pass grow with its square
 VECTOR_REGISTER = 16  # fp32 numbers; torch's softmax is ten times slower on shorter rows
@@ -27,12 +28,14 @@ class _HeadLayout(NamedTuple):
 
     groups: tuple[Group, ...]
     num_heads: int
-    causal: bool
+    window: Window
     inputs: tuple[HeadRows, ...]  # for one tensor or two
     output: HeadRows
 
 
-def attend_packed(layout: AttentionLayout, num_heads: int, causal: bool, *packed: Tensor) -> Tensor:
+def attend_packed(
+    layout: AttentionLayout, num_heads: int, window: Window, *packed: Tensor
+) -> Tensor:
     """Return softmax(QK^T / sqrt(K)) V of every head as packed rows [T, HK].
 
     The rows come as one tensor [T, 3HK] of queries, keys and values, or as two: queries [T, HK],
@@ -43,7 +46,7 @@ def attend_packed(layout: AttentionLayout, num_heads: int, causal: bool, *packed
     else:
         inputs = (layout.head_rows(1, num_heads), layout.head_rows(2, num_heads, of_keys=True))
     output = layout.head_rows(1, num_heads)
-    heads = _HeadLayout(layout.padded.groups, num_heads, causal, inputs, output)
+    heads = _HeadLayout(layout.padded.groups, num_heads, window, inputs, output)
     with torch.autocast("cpu", enabled=False):
         return _PackedAttention.apply(heads, *packed)  # type: ignore[no-untyped-call]
 
@@ -128,13 +131,20 @@ def _groups(
 
 def _mask(group: Group, layout: _HeadLayout, like: Tensor) -> Tensor:
     """Return the mask to add to a group's scores, one for all sentences or one for each."""
-    if layout.causal:  # holes come after the sentence, so the causal mask hides them
+    if layout.window == THE_PAST:  # holes come after the sentence, so the causal mask hides them
         length = group.query_length
         return torch.full((1, length, length), -torch.inf, dtype=like.dtype).triu_(1)
-    if group.keep is None:
+    keep = group.keep
+    if layout.window != EVERYTHING:
+        places = distances(group.query_length, group.key_length, like.device)
+        # A row of a sentence reaches holes only if it reaches rows behind it.
+        keep = layout.window.reaches_real(places, keep if layout.window.ahead else None)
+    if keep is None:
         return like.new_zeros(1, 1, 1)
-    mask = torch.zeros_like(group.keep, dtype=like.dtype).masked_fill_(~group.keep, -torch.inf)
-    return mask.expand(-1, layout.num_heads, -1, -1).flatten(0, 1)  # B*H 1 L
+    mask = torch.zeros_like(keep, dtype=like.dtype).masked_fill_(~keep, -torch.inf)
+    if mask.dim() == 2:
+        return mask[None]
+    return mask.expand(-1, layout.num_heads, -1, -1).flatten(0, 1)  # B*H 1 L, or B*H L L
 
 
 def _softmax(scores: Tensor) -> Tensor:

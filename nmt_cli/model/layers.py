@@ -155,6 +155,12 @@ def _attention(kind: Callable[..., Attention], config: ModelShape, shape: StackS
     )
 
 
+def _self_attention(config: ModelShape, shape: StackShape) -> SelfAttention:
+    attention = _attention(SelfAttention, config, shape)
+    attention.window = shape.window
+    return attention
+
+
 def _residual(config: ModelShape) -> Residual:
     return Residual(
         config.d_model, config.dropout, config.norm_epsilon, pre_norm=config.norm == "pre"
@@ -176,7 +182,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelShape) -> None:
         super().__init__()
-        self.self_attention = _attention(SelfAttention, config, config.encoder_shape)
+        self.self_attention = _self_attention(config, config.encoder_shape)
         self.self_attention_residual = _residual(config)
         self.feed_forward = _feed_forward(config, config.encoder_shape)
         self.feed_forward_residual = _residual(config)
@@ -201,7 +207,7 @@ class DecoderLayer(nn.Module):
             self.recurrence = RecurrentUnit(config.d_model)
             self.recurrence_residual = _residual(config)
         else:
-            self.self_attention = _attention(SelfAttention, config, config.decoder_shape)
+            self.self_attention = _self_attention(config, config.decoder_shape)
             self.self_attention_residual = _residual(config)
         self.memory_attention = _attention(MemoryAttention, config, config.decoder_shape)
         self.memory_attention_residual = _residual(config)

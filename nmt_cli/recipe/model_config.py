@@ -63,6 +63,9 @@ class ModelConfig(ModelShape, PaperModel):
     (d_model / 2), or of -i / (d_model / 2 - 1) as Tensor2Tensor computes them."""
     first_position: Annotated[Count, Field(ge=0, le=1000), STATE] = 0
     """Number of the first position; only for sinusoids."""
+    attention_window: Annotated[Annotated[Count, Field(ge=1, le=1_000_000)] | None, STATE] = None
+    """Restricted self-attention (section 4): a piece attends to so many pieces before it and, in
+    the encoder, to as many after it; null: to all. Attention to the source is not restricted."""
     decoder: Annotated[Literal["attention", "ssru"], STATE] = "attention"
     """What a decoder's layer sees the past by: self-attention, as in the paper, or ssru, a simple
     recurrent unit (Kim et al. 2019). Its state has one size however long the output is, so

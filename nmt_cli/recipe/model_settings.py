@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.files.file_names import CONFIG, RECIPE
-from nmt_cli.files.formats import PLAIN, RECURRENT, WITH_OPTIONS, WITH_TREES
+from nmt_cli.files.formats import PLAIN, WITH_OPTIONS, WITH_OTHER_PASTS, WITH_TREES
 from nmt_cli.messages.errors import DamagedError, RecipeError
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
 
@@ -61,11 +61,13 @@ class ModelSettings(NamedTuple):
     def format_version(self) -> int:
         """The format version of a folder with these settings."""
         has_options = self.architecture.options or self.text.normalization.fold
+        is_recurrent = self.architecture.decoder == "ssru"
+        has_window = self.architecture.attention_window is not None
         return max(
             PLAIN,
             WITH_TREES if self.trees is not None else PLAIN,
             WITH_OPTIONS if has_options else PLAIN,
-            RECURRENT if self.architecture.decoder == "ssru" else PLAIN,
+            WITH_OTHER_PASTS if is_recurrent or has_window else PLAIN,
         )
 
     @property

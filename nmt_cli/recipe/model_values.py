@@ -37,6 +37,7 @@ class StackShape(NamedTuple):
     num_heads: int
     key_width: int  # of a head
     value_width: int
+    window: int | None  # the farthest row that self-attention reaches; None: there is none
 
 
 class ModelShape:
@@ -65,6 +66,7 @@ class ModelShape:
         output_bias: bool
         sinusoid_frequencies: Literal["paper", "tensor2tensor"]
         first_position: int
+        attention_window: int | None
         decoder: Literal["attention", "ssru"]
         decoder_start: Literal["bos", "eos", "zeros"]
         source_eos: bool
@@ -87,7 +89,12 @@ class ModelShape:
     def encoder_shape(self) -> StackShape:
         """The sizes of the encoder."""
         return StackShape(
-            self.num_layers, self.d_ff, self.num_heads, self.key_width, self.value_width
+            self.num_layers,
+            self.d_ff,
+            self.num_heads,
+            self.key_width,
+            self.value_width,
+            self.attention_window,
         )
 
     @property
@@ -100,6 +107,7 @@ class ModelShape:
             heads,
             self.d_k or self.d_model // heads,
             self.d_v or self.d_model // heads,
+            self.attention_window,
         )
 
     @property

@@ -101,24 +101,27 @@ class Past:
     the past of no hypothesis. Hypotheses of a beam share most of their past, so only a few more
     places are in use than one hypothesis has tokens. When hypotheses change places in the beam,
     the entries stay where they are; only the ancestry is reordered, which marks the entries in the
-    past of each hypothesis. All is on the device, so that a CUDA graph can repeat ``advance``.
+    past of each hypothesis. If self-attention has a window, entries that it has left are in no
+    past. All is on the device, so that a CUDA graph can repeat ``advance``.
 
     A slot's places depend on its own sentence only, so that its sums have the same order whatever
     other slots hold. Attention reads all the room for entries, where the mask hides what a
     hypothesis does not attend to.
     """
 
-    def __init__(self, layers: list[KeysValues], beam_size: int) -> None:
+    def __init__(self, layers: list[KeysValues], beam_size: int, window: int | None = None) -> None:
         """``layers`` are the memory of the cache."""
-        self._device = layers[0].keys.device
-        of_slot = beam_size, layers[0].room
-        self._use(layers, torch.zeros(len(layers[0].keys), *of_slot, dtype=torch.bool))
+        self._device, self._window = layers[0].keys.device, window
+        num_slots, room = len(layers[0].keys), layers[0].room
+        is_past = torch.zeros(num_slots, beam_size, room, dtype=torch.bool)
+        self._use(layers, is_past, torch.zeros(num_slots, room, dtype=torch.int64))
         self.end_step()
 
-    def _use(self, layers: list[KeysValues], is_past: Tensor) -> None:
+    def _use(self, layers: list[KeysValues], is_past: Tensor, positions: Tensor) -> None:
         num_slots, _, room = is_past.shape
         self.layers, self._num_heads = layers, layers[0].keys.shape[1]
         self.is_past = is_past.to(self._device)  # S K E, the ancestry
+        self.positions = positions.to(self._device)  # S E, of the entries
         self._slots = torch.arange(num_slots, device=self._device)[:, None]  # S 1
         self._ends = torch.arange(1, room + 1, device=self._device)
 
@@ -145,20 +148,26 @@ class Past:
         at = sent_to(self._device, slots)
         self.is_past[at] = False
         self.is_past[at, :, 0] = True
+        if self._window is not None:
+            self.positions[at, 0] = 0
         for layer, of_layer in zip(self.layers, kept.unbind(1), strict=True):
             keys, values = of_layer.tensor_split([self._num_heads * layer.keys.shape[2]], dim=1)
             layer.keys[at, :, :, 0] = keys.unflatten(1, (self._num_heads, -1))
             layer.values[at, :, 0] = values.unflatten(1, (self._num_heads, -1))
 
-    def advance(self, parents: Any, is_free: Any) -> None:
+    def advance(self, parents: Any, positions: Any) -> None:
         """Find places for an entry of each hypothesis; there must be K free ones in each slot.
 
-        It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K].
-        Hypotheses of slots with ``is_free`` [S] have no past. Both are tensors on the device.
+        It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K]. The
+        entries are at ``positions`` [S]; hypotheses of slots at 0 have no past. Both are tensors on
+        the device.
         """
         room, beam_size = len(self._ends), parents.shape[1]
         inherited = self.is_past.gather(1, parents[:, :, None].expand(-1, -1, room))
-        inherited = inherited & ~is_free[:, None, None]
+        inherited = inherited & (positions != 0)[:, None, None]
+        if self._window is not None:
+            is_near = self.positions >= positions[:, None] - self._window
+            inherited = inherited & is_near[:, None]
         is_used = inherited.any(dim=1)  # S E
         # In order; beyond the room, which is an error of the device, if there are too few.
         free = torch.where(is_used, self._ends + room, self._ends).topk(
@@ -166,6 +175,8 @@ class Past:
         )
         self._places = free.values - 1
         self.is_past.copy_(inherited.scatter(2, self._places[:, :, None], True))
+        if self._window is not None:
+            self.positions.scatter_(1, self._places, positions[:, None].expand(-1, beam_size))
         self._mask = additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
@@ -196,10 +207,11 @@ class GrowingPast(Past):
 
     def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
         """Make an empty past with the dtype and device of ``like``."""
-        super().__init__(empty_layers(shape, num_slots, ROOM_STEP, like), beam_size)
+        layers = empty_layers(shape, num_slots, ROOM_STEP, like)
+        super().__init__(layers, beam_size, shape.window)
         self._most_places = 1  # that a slot may use; the number itself is on the device
 
-    def advance(self, parents: Any, is_free: Any) -> None:
+    def advance(self, parents: Any, positions: Any) -> None:
         """Find places for an entry of each hypothesis, by arrays of numpy."""
         self._most_places += parents.shape[1]
         if self._most_places > self.room:
@@ -207,18 +219,19 @@ class GrowingPast(Past):
             wanted = room_for(self._most_places)
             if wanted > self.room or wanted < SHRINK_BELOW * self.room:
                 self._resize(wanted)
-        super().advance(*(sent_to(self._device, each) for each in (parents, is_free)))
+        super().advance(*(sent_to(self._device, each) for each in (parents, positions)))
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one."""
         at = sent_to(self._device, slots)
-        self.is_past = self.is_past[at]
+        self.is_past, self.positions = self.is_past[at], self.positions[at]
         self._most_places = int(self.num_places().max())
         self._resize(room_for(self._most_places + self.is_past.shape[1]), at)  # by the next step
 
     def _resize(self, room: int, slots: Tensor | None = None) -> None:
-        is_past = pad(self.is_past, (0, room - self.is_past.shape[2]))
-        self._use(_resized(self.layers, room, slots), is_past)
+        more = 0, room - self.is_past.shape[2]
+        layers = _resized(self.layers, room, slots)
+        self._use(layers, pad(self.is_past, more), pad(self.positions, more))
 
 
 class RecurrentPast:
@@ -240,9 +253,9 @@ class RecurrentPast:
         """Let ``kept`` [B, layers, D] be the states of all hypotheses in ``slots``."""
         self._states[sent_to(self._states.device, slots)] = kept[:, None]
 
-    def advance(self, parents: Any, is_free: Any) -> None:
+    def advance(self, parents: Any, positions: Any) -> None:
         """Give each hypothesis the states of its parent, at ``parents`` [S, K] in the beam."""
-        del is_free  # what they compute is not read
+        del positions  # what free slots compute is not read
         at = sent_to(self._states.device, parents)[:, :, None, None]
         self._states = self._states.gather(1, at.expand_as(self._states))
 

@@ -39,7 +39,7 @@ class CompiledPast:
     Each step writes the K new entries of a slot into places that are free: those whose entry is in
     the past of no hypothesis. So a few more places are in use than one hypothesis has tokens. When
     hypotheses change places in the beam, the entries stay where they are; only ``is_past`` is
-    reordered.
+    reordered. If self-attention has a window, entries that it has left are in no past.
 
     A slot's places depend on its own sentence only, so that its sums have the same order whatever
     other slots hold. The places in use are the first ones, and its own sentence wrote all of them.
@@ -55,6 +55,7 @@ class CompiledPast:
         self._entries: list[Array | None] = [None] * num_slots
         self.locations = layers.locations([None] * num_slots)  # S 2, for the library
         self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
+        self._positions: NDArray[np.int64] = np.zeros((num_slots, ROOM_STEP), np.int64)
         self._make_arrays()
 
     @property
@@ -66,6 +67,7 @@ class CompiledPast:
         """Let one entry each be the past of all hypotheses in ``slots``."""
         self.is_past[slots] = False
         self.is_past[slots, :, 0] = True
+        self._positions[slots, 0] = 0
         room = room_for(1 + self.is_past.shape[1])  # that of a longer past is returned
         for slot, start in zip(slots, starts, strict=True):
             entries = self._entries[slot]
@@ -73,12 +75,16 @@ class CompiledPast:
                 entries = self._put(slot, self._layers.new_entries(room))
             self._layers.copy_entries(start, entries)
 
-    def advance(self, parents: Array, is_free: Array) -> None:
+    def advance(self, parents: Array, positions: Array) -> None:
         """Find places for an entry of each hypothesis.
 
-        It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K].
-        Hypotheses of slots with ``is_free`` [S] have no past.
+        It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K]. The
+        entries are at ``positions`` [S]; hypotheses of slots at 0, which are free, have no past.
         """
+        is_free = positions == 0
+        if self._layers.window is not None:
+            is_near = self._positions >= positions[:, None] - self._layers.window  # S E
+            self.is_past &= is_near[:, None]
         if self.is_past.shape != self._inherited.shape:  # slots came or went, or the room changed
             self._make_arrays()
         pointers, of_step = self._pointers, (parents, is_free)
@@ -96,6 +102,10 @@ class CompiledPast:
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
+        if self._layers.window is not None:
+            more = max(0, room - self._positions.shape[1])
+            self._positions = np.pad(self._positions, ((0, 0), (0, more)))[:, :room]
+            np.put_along_axis(self._positions, self.places, positions[:, None], axis=1)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i, with a copy if it is repeated."""
@@ -106,6 +116,7 @@ class CompiledPast:
             seen.add(slot)
         self._entries, self.locations = kept, self._layers.locations(kept)
         self.is_past = self.is_past[list(slots)]
+        self._positions = self._positions[list(slots)]
 
     def _put(self, slot: int, entries: Array) -> Array:
         self._entries[slot] = entries
@@ -134,9 +145,9 @@ class CompiledStates:
         """Let each of ``starts`` be the state of all hypotheses in its slot."""
         self._states[slots] = np.stack(starts)[:, None]
 
-    def advance(self, parents: Array, is_free: Array) -> None:
+    def advance(self, parents: Array, positions: Array) -> None:
         """Let hypotheses of busy slots have the states of their parents [S, K] in the beam."""
-        busy = np.flatnonzero(~is_free)[:, None]
+        busy = np.flatnonzero(positions)[:, None]
         self._states[busy[:, 0]] = self._states[busy, parents[busy[:, 0]]]
 
     def keep_slots(self, slots: Sequence[int]) -> None:
@@ -210,7 +221,7 @@ class CompiledTransformer:
         """
         tokens, parents, positions = state
         past = self._past
-        past.advance(parents, state.is_free)
+        past.advance(parents, positions)
         step = Step(
             np.flatnonzero(positions),
             tokens,

@@ -206,7 +206,7 @@ class CachedTransformer(IncrementalTransformer):
     def step(self, state: StepInput) -> TorchLogits:
         """Return the logits [R, V] of the next token of each hypothesis in busy slots."""
         num_positions = int(state.positions.max()) + 1
-        self._past.advance(state.parents, state.is_free)
+        self._past.advance(state.parents, state.positions)
         # Copies, because the beams change before a GPU has read them.
         tokens, positions = (
             sent_to(self._device, each) for each in (state.tokens, state.positions)

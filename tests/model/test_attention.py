@@ -5,6 +5,7 @@ import torch
 
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
+from nmt_cli.model.attention_window import EVERYTHING, THE_PAST, Window
 from nmt_cli.model.cpu_attention import attend_packed
 from nmt_cli.model.packing import pack
 
@@ -62,14 +63,14 @@ def test_both_ways_through_the_groups_give_the_same(kind, batches, monkeypatch):
         assert torch.allclose(gradient, expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_gradient_is_that_of_finite_differences(causal):
+@pytest.mark.parametrize("window", [EVERYTHING, THE_PAST, Window(1, 1), Window(1, 0)])
+def test_the_gradient_is_that_of_finite_differences(window):
     torch.manual_seed(2)
     batch = pack(torch.zeros(6), [2, 1, 3])
     layout = AttentionLayout(batch, batch)
     assert len(layout.padded.queries.holes) > 0
     projected = example(batch, width=3 * 2 * 2)
-    assert torch.autograd.gradcheck(lambda rows: attend_packed(layout, 2, causal, rows), projected)
+    assert torch.autograd.gradcheck(lambda rows: attend_packed(layout, 2, window, rows), projected)
 
 
 def test_under_autocast_it_stays_close_to_fp32(batches):

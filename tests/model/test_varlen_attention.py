@@ -13,7 +13,7 @@ from nmt_cli.model.packing import pack
 
 HEADS, D_MODEL = 4, 64
 TARGET_LENGTHS, SOURCE_LENGTHS = [24, 1, 39, 4], [25, 3, 10, 36]
-KINDS = ["within", "causal", "memory"]
+KINDS = ["within", "causal", "window", "causal window", "memory"]
 
 
 def sentence_by_sentence(
@@ -31,16 +31,19 @@ def sentence_by_sentence(
     assert query_bounds.dtype == key_bounds.dtype == torch.int32
     assert longest_query == query_bounds.diff().max()
     assert longest_key == key_bounds.diff().max()
-    assert window_size in ((-1, -1), (-1, 0))
+    assert window_size in ((-1, -1), (-1, 0), (2, 2), (2, 0))
+    back, ahead = (1_000 if each < 0 else each for each in window_size)
     outputs = []
     for i in range(len(query_bounds) - 1):
         of_queries, of_keys = slice(*query_bounds[i : i + 2]), slice(*key_bounds[i : i + 2])
+        near = torch.ones(len(queries[of_queries]), len(keys[of_keys])).triu(-back).tril(ahead)
+        near = near.bool()
         outputs.append(
             F.scaled_dot_product_attention(
                 queries[of_queries].transpose(0, 1),
                 keys[of_keys].transpose(0, 1),
                 values[of_keys].transpose(0, 1),
-                is_causal=window_size == (-1, 0),
+                attn_mask=near,
             ).transpose(0, 1)
         )
     return torch.cat(outputs)
@@ -59,20 +62,23 @@ def fake_flash_operator(
 ):
     """Each sentence alone, with the signature of torch's operator."""
     assert (dropout_p, return_debug_mask) == (0.0, False)
-    assert is_causal == (window_size_right == 0)
     window = window_size_left, window_size_right
+    assert is_causal == (window == (-1, 0))
     return sentence_by_sentence(queries, keys, values, *sides, window_size=window), None, None
 
 
 def attended(layer, kind, target, source, rows, memory):
     if kind == "memory":
         return layer(rows, memory, AttentionLayout(target, source))
-    return layer(rows, AttentionLayout(target, target), causal=kind == "causal")
+    return layer(rows, AttentionLayout(target, target), causal="causal" in kind)
 
 
 def layer_of(kind, width):
     kind_of_attention = MemoryAttention if kind == "memory" else SelfAttention
-    return kind_of_attention(D_MODEL, HEADS, width, width)
+    layer = kind_of_attention(D_MODEL, HEADS, width, width)
+    if isinstance(layer, SelfAttention) and "window" in kind:
+        layer.window = 2
+    return layer
 
 
 def with_gradients(layer, kind, target, source, rows, memory):

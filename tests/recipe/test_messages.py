@@ -25,6 +25,7 @@ OPTIONAL_KEYS = {
         "model.decoder_num_layers",
         "model.decoder_d_ff",
         "model.decoder_num_heads",
+        "model.attention_window",
         "model.from",
     ),
     *("validation.patience", "validation.every_epochs", "checkpoints.every_epochs"),

@@ -64,6 +64,13 @@ def test_recurrent_units_do_not_let_the_cpu_wait(rehearse):
     assert any(event.what == "roll" for event in steps[0])
 
 
+@pytest.mark.parametrize("changes", [{}, {"d_k": 5}])
+def test_attention_within_a_window_does_not_let_the_cpu_wait(changes, rehearse):
+    model = {"attention_window": 2, **changes}
+    report = rehearse("train", changes={"model": model}, only_a_step=True)
+    assert not findings(report, budget=2 * STEP_BUDGET)
+
+
 def test_a_step_of_muon_does_not_let_the_cpu_wait(rehearse):
     training = {"optimizer": "muon", "weight_decay": 0.1}
     report = rehearse("train", changes={"training": training, "validation": {"bleu": "off"}})

@@ -18,6 +18,7 @@ from nmt_cli.search.driver import beam_search
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import StepInput
+from nmt_cli.search.search_size import room_for
 from nmt_cli.search.sentences import SearchSettings, Sentence
 from nmt_cli.search.torch_models import at_precision
 from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
@@ -38,6 +39,10 @@ RECURRENT = [
         "d_v": 2,
         "d_ff": 5,
     },  # queries wider than both products of a unit
+]
+WINDOWED = [
+    {"attention_window": 1},
+    {"attention_window": 7, "norm": "pre", "d_v": 3, "decoder_num_layers": 3},
 ]
 OF_OTHER_PROGRAMS = [
     {"activation": "gelu", "attention_biases": True, "output_bias": True},
@@ -151,13 +156,13 @@ class Drive:
         self.free = {place for place, slot in enumerate(slots) if slot in self.free}
 
 
-@pytest.mark.parametrize("config", [*VARIANTS, *RECURRENT])
+@pytest.mark.parametrize("config", [*VARIANTS, *RECURRENT, *WINDOWED])
 def test_a_random_tree_of_hypotheses(config):
     follow_a_random_tree(tiny_model(**config))
 
 
 @pytest.mark.parametrize("beam_size", [4, 6])
-@pytest.mark.parametrize("config", [*VARIANTS, *RECURRENT, *OF_OTHER_PROGRAMS])
+@pytest.mark.parametrize("config", [*VARIANTS, *RECURRENT, *WINDOWED, *OF_OTHER_PROGRAMS])
 def test_compiled_steps_of_a_random_tree(config, beam_size, kernels):
     model = tiny_model(**config)
     follow_a_random_tree(model, compiled(model, kernels), beam_size)
@@ -253,7 +258,10 @@ def follow_a_random_tree(model, cached=None, beam_size=4, tolerance=1e-5):
             drive.keep_slots([2, 1, 0, 2])
         if step == 50:
             drive.keep_slots([0, 1])
-    if model.config.decoder == "attention":
+    if model.config.attention_window is not None:
+        most = (model.config.attention_window + 1) * beam_size
+        assert drive.room <= room_for(most), "entries outside the window are kept"
+    elif model.config.decoder == "attention":
         assert drive.room < 60 * beam_size / 2, "places are never used again"
 
 

@@ -175,7 +175,7 @@ def test_new_entries_take_the_first_places_that_are_in_no_past(kernels, seed):
         past.start(begun, [layers.new_entries(1)] * len(begun))
         parents = rng.integers(0, BEAM, (number, BEAM))
         is_free = (rng.random(number) < 0.05) & ~is_begun
-        past.advance(parents, is_free)
+        past.advance(parents, np.where(is_free, 0, 1 + step))
         for slot in range(number):
             of_slot = [{0}] * BEAM if is_begun[slot] else expected[slot]
             kept = [set() if is_free[slot] else of_slot[parent] for parent in parents[slot]]

@@ -1,6 +1,7 @@
 """The library's pass over given pairs: it is torch's, and no pair or later token changes it."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from tests.levels import LEVELS_HERE, at_levels, at_the_best_level
 from tests.rounded_model import at_precision
 
 VOCABULARY_SIZE = 97
-NO_MULTIPLES_OF_A_VECTOR = {"d_k": 19, "d_v": 33}
+NO_MULTIPLES_OF_A_VECTOR: dict[str, Any] = {"d_k": 19, "d_v": 33}
+WITH_WINDOW = {**NO_MULTIPLES_OF_A_VECTOR, "attention_window": 3}
 ONE_OF_EACH_ACTIVATION = [*{each["activation"]: each for each in OPTION_SETS}.values()]
 PRECISIONS = ["fp32", "bf16", "int8"]
 # In int8 a value halfway between two integers may be rounded to either one; bf16 has 8 bits.
@@ -92,7 +94,7 @@ def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@at_levels("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR], [NO_MULTIPLES_OF_A_VECTOR])
+@at_levels("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR, WITH_WINDOW], [WITH_WINDOW])
 def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels, monkeypatch):
     forcing = forcing_of(model_of(options), kernels, precision)
     together = results(forcing, PAIRS)
@@ -104,9 +106,10 @@ def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels,
         assert_equal(found, expected)
 
 
+@pytest.mark.parametrize("options", [NO_MULTIPLES_OF_A_VECTOR, WITH_WINDOW])
 @at_levels("precision", PRECISIONS, ["fp32"])
-def test_later_tokens_change_nothing(precision, kernels):
-    model = model_of(NO_MULTIPLES_OF_A_VECTOR)
+def test_later_tokens_change_nothing(precision, options, kernels):
+    model = model_of(options)
     forcing = forcing_of(model, kernels, precision)
     source, target = PAIRS[2]
     ((scores, _, decoder, memory),) = results(forcing, [PAIRS[2]])
@@ -126,8 +129,9 @@ def test_later_tokens_change_nothing(precision, kernels):
 
 
 @at_the_best_level
-def test_sentences_of_one_token_and_of_two_thousand(kernels):
-    model = model_of({})
+@pytest.mark.parametrize("window", [None, 50])
+def test_sentences_of_one_token_and_of_two_thousand(window, kernels):
+    model = model_of({"attention_window": window})
     pairs = [
         SentencePair(tokens_of(2000), tokens_of(3)),
         SentencePair([5], tokens_of(1999)),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.attention_window import Window
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
@@ -24,6 +25,8 @@ VARIATIONS = {
     "post-norm": {},
     "pre-norm": {"norm": "pre"},
     "narrow keys": {"d_k": 3, "d_v": 7},  # scaled_dot_product_attention instead of our own core
+    "window": {"attention_window": 2},
+    "narrow keys, window": {"d_k": 3, "d_v": 7, "attention_window": 1},
     "pre-norm, wide keys": {"norm": "pre", "d_k": 9, "d_v": 2},
 }
 
@@ -64,13 +67,13 @@ def test_layers_that_only_the_decoder_has(own, layer):
 @pytest.mark.parametrize("changes", VARIATIONS.values(), ids=VARIATIONS)
 def test_weights_times_values_are_what_the_core_computes(changes, monkeypatch):
     """The core's own inputs and outputs are caught in the same pass."""
-    calls: list[tuple[bool, Tensor, Tensor]] = []
+    calls: list[tuple[Window, Tensor, Tensor]] = []
     attend = MultiHeadAttention._attend
 
-    def caught(self, layout, causal, *projected):
-        output = attend(self, layout, causal, *projected)
+    def caught(self, layout, window, *projected):
+        output = attend(self, layout, window, *projected)
         *_, values = self._parts(*projected)
-        calls.append((causal, values.unflatten(1, (self.num_heads, -1)), output))
+        calls.append((window, values.unflatten(1, (self.num_heads, -1)), output))
         return output
 
     monkeypatch.setattr(MultiHeadAttention, "_attend", caught)
@@ -78,8 +81,8 @@ def test_weights_times_values_are_what_the_core_computes(changes, monkeypatch):
     kinds = [("encoder", n) for n in range(3)]
     kinds += [(kind, n) for n in range(3) for kind in ("decoder", "memory")]
     assert len(calls) == len(kinds)
-    for (kind, layer), (causal, values, output) in zip(kinds, calls, strict=True):
-        assert causal == (kind == "decoder")
+    for (kind, layer), (window, values, output) in zip(kinds, calls, strict=True):
+        assert (window.ahead == 0) == (kind == "decoder")
         side = [len(p.target) if kind == "decoder" else len(p.source) for p in PAIRS]
         expected = [
             torch.einsum("hts,shv->thv", weights_of(of_pair, kind)[layer], of_sentence).flatten(1)

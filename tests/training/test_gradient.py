@@ -14,9 +14,9 @@ from tests.forked_ranks import run_ranks
 MACHINE = Machine(torch.device("cpu"), "fp32")
 
 
-def model_of(toy, dropout=0.0, decoder="attention"):
+def model_of(toy, **changes):
     torch.manual_seed(1)
-    config = toy.recipe.model.model_copy(update={"dropout": dropout, "decoder": decoder})
+    config = toy.recipe.model.model_copy(update={"dropout": 0.0, **changes})
     return Transformer(config, toy.corpus.tokenizer.size)
 
 
@@ -75,9 +75,9 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
 
-@pytest.mark.parametrize("decoder", ["attention", "ssru"])
-def test_one_micro_batch_equals_four(toy, decoder):
-    model = model_of(toy, decoder=decoder).double()
+@pytest.mark.parametrize("changes", [{}, {"decoder": "ssru"}, {"attention_window": 1}])
+def test_one_micro_batch_equals_four(toy, changes):
+    model = model_of(toy, **changes).double()
     whole, quarters = batch_of(toy, 1_000), batch_of(toy, 40)
     assert len(whole.micro_batches) == 1
     assert len(quarters.micro_batches) >= 4

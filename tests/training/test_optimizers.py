@@ -1,5 +1,7 @@
 """Trainings by every optimizer: resumed, on several ranks, and read late as on a GPU."""
 
+from types import MappingProxyType
+
 import pytest
 import torch
 
@@ -17,18 +19,18 @@ TWO_PIECES = BatchCut(60, 2)  # micro-batches a step
 MUON = {"optimizer": "muon", "weight_decay": 0.1, **WSD}
 
 
-def recipe_of(toy, training, decoder="attention"):
+def recipe_of(toy, training, model=MappingProxyType({})):
     return changed(
         toy.recipe,
-        model={"decoder": decoder},
+        model=dict(model),
         training={"warmup_steps": 2, **training},
         validation={"every_steps": 9, "bleu": "off"},
         checkpoints={"every_steps": 5},
     )
 
 
-def trained(toy, run_dir, training, decoder="attention", **options):
-    recipe = recipe_of(toy, training, decoder)
+def trained(toy, run_dir, training, model=MappingProxyType({}), **options):
+    recipe = recipe_of(toy, training, model)
     trainer = new_trainer(toy, run_dir, recipe, TWO_PIECES, **options)
     trainer.train(StopRequest())
     return trainer
@@ -48,15 +50,15 @@ def test_a_resumed_training_equals_an_uninterrupted_one(toy, tmp_path, training)
         assert all(torch.equal(optimizers[0].state[found][n], m) for n, m in moments.items())
 
 
-@pytest.mark.parametrize("decoder", ["attention", "ssru"])
-def test_two_ranks_train_by_muon_as_one_also_when_they_resume(toy, tmp_path, decoder):
+@pytest.mark.parametrize("model", [{}, {"decoder": "ssru"}, {"attention_window": 1}])
+def test_two_ranks_train_by_muon_as_one_also_when_they_resume(toy, tmp_path, model):
     def work(ranks):
-        whole = trained(toy, tmp_path / "whole", MUON, decoder, ranks=ranks)
-        trained(toy, tmp_path / "run", {**MUON, "max_steps": 5}, decoder, ranks=ranks)
-        resumed = trained(toy, tmp_path / "run", MUON, decoder, ranks=ranks, resume=True)
+        whole = trained(toy, tmp_path / "whole", MUON, model, ranks=ranks)
+        trained(toy, tmp_path / "run", {**MUON, "max_steps": 5}, model, ranks=ranks)
+        resumed = trained(toy, tmp_path / "run", MUON, model, ranks=ranks, resume=True)
         return weights_of(whole), weights_of(resumed)
 
-    alone = weights_of(trained(toy, tmp_path / "alone", MUON, decoder))
+    alone = weights_of(trained(toy, tmp_path / "alone", MUON, model))
     found = [weights for of_rank in run_ranks(2, tmp_path, work) for weights in of_rank]
     assert all(torch.equal(weights, found[0]) for weights in found)
     assert torch.allclose(found[0], alone, atol=1e-4)

@@ -86,6 +86,7 @@ typedef struct {
     Norm last; /* of the rows after all layers */
     long N, H, W, X, D, F;
     long is_pre_norm, activation;
+    long window; /* how far away rows may be that a row attends to within its sentence; 0: as far as they are */
     long threads;
 } Stack;
 
@@ -611,24 +612,25 @@ INLINE floats load_some(const float *from, long available) {
     return load(some);
 }
 
-/* scores [QUERIES_AT_ONCE, room] of the first ``used`` entries by queries [W] and keys [W, E] */
-static void score(const float *const *queries, const float *keys, long W, long E, long used,
+/* scores [QUERIES_AT_ONCE, room] of the entries from ``first`` to ``end`` by queries [W] and keys [W, E] */
+static void score(const float *const *queries, const float *keys, long W, long E, long first, long end,
                   float *scores, long room) {
-    for (long e = 0; e < used; e += LANES) {
+    for (long e = first; e < end; e += LANES) {
         floats sums[QUERIES_AT_ONCE] = {ZERO, ZERO, ZERO, ZERO};
         for (long w = 0; w < W; w++) {
             floats key = load_some(keys + w * E + e, (W - w) * E - e);
             for (int k = 0; k < QUERIES_AT_ONCE; k++) sums[k] += queries[k][w] * key;
         }
-        for (int k = 0; k < QUERIES_AT_ONCE; k++) store(scores + k * room + e, sums[k]);
+        for (int k = 0; k < QUERIES_AT_ONCE; k++) store(scores + k * room + e - first, sums[k]);
     }
 }
 
-/* softmax of scores [used] times ``scale``; those behind the first E, and those of which ``is_kept`` is 0, count
-   as -inf */
-static void softmax(float *scores, const uint8_t *is_kept, long E, long used, float scale) {
+/* softmax of scores [used] times ``scale``; those before ``first``, those from E on, and those of which ``is_kept``
+   is 0, count as -inf */
+static void softmax(float *scores, const uint8_t *is_kept, long first, long E, long used, float scale) {
     long end = (used + LANES - 1) / LANES * LANES;
-    for (long e = 0; e < E; e++) scores[e] = is_kept && !is_kept[e] ? -INFINITY : scores[e] * scale;
+    for (long e = 0; e < first; e++) scores[e] = -INFINITY;
+    for (long e = first; e < E; e++) scores[e] = is_kept && !is_kept[e] ? -INFINITY : scores[e] * scale;
     for (long e = E; e < end; e++) scores[e] = -INFINITY;
     floats largest = load(scores), sum = ZERO;
     for (long e = LANES; e < end; e += LANES) largest = larger(largest, load(scores + e));
@@ -663,13 +665,16 @@ INLINE void weighted_sums(const float *scores, long room, const float *values, l
     }
 }
 
+enum { ALL = 1 << 30 }; /* entries: more than there are */
+
 /* what the queries of a head attend to; only the first ``used`` entries are read */
 typedef struct {
     const float *keys, *values; /* [W, E], [E, X] */
     long W, X, E, used;
     const uint8_t *is_kept; /* [K, kept_room], which of the entries query k attends to; NULL: all */
-    long kept_room, is_causal; /* whether query k attends to the first k + 1 only */
-    float *weights;            /* [K, E], where the weights go; NULL if they are not wanted */
+    long kept_room;
+    long back, ahead; /* query k attends to the entries from k - back to k + ahead only */
+    float *weights;   /* [K, E], where the weights go; NULL if they are not wanted */
 } Head;
 
 /* softmax(Q K^T / sqrt(W)) V of one head: K queries [W] and outputs [X] with strides. ``scores`` have room for
@@ -680,27 +685,32 @@ static void attend_head(const Head *head, const float *queries, long stride, lon
     for (long first = 0; first < K; first += QUERIES_AT_ONCE) {
         const float *rows[QUERIES_AT_ONCE]; /* the last query again where there are fewer */
         long count = K - first < QUERIES_AT_ONCE ? K - first : QUERIES_AT_ONCE;
-        long used = head->is_causal ? first + count : head->used;
+        long begin = first > head->back ? first - head->back : 0;
+        long end = first + count + head->ahead < head->used ? first + count + head->ahead : head->used;
+        long used = end - begin; /* of the scores, which begin with that of entry ``begin`` */
         for (int k = 0; k < QUERIES_AT_ONCE; k++)
             rows[k] = queries + (first + (k < count ? k : count - 1)) * stride;
-        score(rows, head->keys, W, E, used, scores, room);
+        score(rows, head->keys, W, E, begin, end, scores, room);
         for (int k = 0; k < QUERIES_AT_ONCE; k++) {
             const uint8_t *is_kept = head->is_kept ? head->is_kept + (first + k) * head->kept_room : NULL;
-            long own = head->is_causal && k < count ? first + k + 1 : used;
-            softmax(scores + k * room, k < count ? is_kept : NULL, own, used, 1.f / sqrtf((float)W));
+            long own = k < count ? first + k : first + count - 1, own_begin = own - head->back - begin;
+            long own_end = own + head->ahead + 1 - begin;
+            softmax(scores + k * room, k < count ? is_kept : NULL, own_begin > 0 ? own_begin : 0,
+                    own_end < used ? own_end : used, used, 1.f / sqrtf((float)W));
         }
         for (long k = 0; k < count && head->weights; k++) {
             float *weights = head->weights + (first + k) * E;
-            memcpy(weights, scores + k * room, used * sizeof(float));
-            memset(weights + used, 0, (E - used) * sizeof(float));
+            memset(weights, 0, E * sizeof(float));
+            memcpy(weights + begin, scores + k * room, used * sizeof(float));
         }
+        const float *values = head->values + begin * X;
         float *to = output + first * output_stride;
         long x = 0;
         for (; x + 2 * LANES <= X; x += 2 * LANES)
-            weighted_sums(scores, room, head->values + x, used, X, 2 * LANES, output_stride, count, to + x);
+            weighted_sums(scores, room, values + x, used, X, 2 * LANES, output_stride, count, to + x);
         for (; x + LANES <= X; x += LANES)
-            weighted_sums(scores, room, head->values + x, used, X, LANES, output_stride, count, to + x);
-        if (x < X) weighted_sums(scores, room, head->values + x, used, X, X - x, output_stride, count, to + x);
+            weighted_sums(scores, room, values + x, used, X, LANES, output_stride, count, to + x);
+        if (x < X) weighted_sums(scores, room, values + x, used, X, X - x, output_stride, count, to + x);
     }
 }
 
@@ -764,7 +774,7 @@ static void attend_to_past(const void *context, long first, long end, int thread
             append(row + H * W, row + 2 * H * W, H, W, X, E, step->places[s * K + k], keys, values);
         }
         long used = num_used(is_kept, K, step->is_past_room);
-        Head head = {keys, values, W, X, E, used, is_kept, step->is_past_room, 0, NULL};
+        Head head = {keys, values, W, X, E, used, is_kept, step->is_past_room, ALL, ALL, NULL};
         for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
             attend_head(&head, rows + h * W, stride, K, own_scores(work, thread), attended + h * X, H * X);
     }
@@ -783,7 +793,7 @@ static void attend_to_memory(const void *context, long first, long end, int thre
         const float *queries = work->projected + b * K * H * W;
         const float *keys = memory->of_layers + own_attention->n * H * (W + X) * E, *values = keys + H * W * E;
         float *attended = work->attended + b * K * H * X;
-        Head head = {keys, values, W, X, E, E, NULL, 0, 0, NULL};
+        Head head = {keys, values, W, X, E, E, NULL, 0, ALL, ALL, NULL};
         for (long h = 0; h < H; h++, head.keys += W * E, head.values += E * X)
             attend_head(&head, queries + h * W, H * W, K, own_scores(work, thread), attended + h * X, H * X);
     }
@@ -796,7 +806,7 @@ typedef struct {
     const float *queries, *keys, *values; /* [K, stride], [H, W, E], [H, E, X] */
     float *attended;                      /* [K, H*X] */
     float *weights;                       /* [H, K, E]; NULL if they are not wanted */
-    long stride, K, E, is_causal;
+    long stride, K, E, back, ahead;
 } SentenceAttention;
 
 static void attend_heads(const void *context, long first, long end, int thread) {
@@ -805,7 +815,7 @@ static void attend_heads(const void *context, long first, long end, int thread) 
     for (long h = first; h < end; h++) {
         float *weights = own->weights ? own->weights + h * K * E : NULL;
         Head head = {.keys = own->keys + h * W * E, .values = own->values + h * E * X, .W = W, .X = X, .E = E};
-        head.used = E, head.is_causal = own->is_causal, head.weights = weights;
+        head.used = E, head.back = own->back, head.ahead = own->ahead, head.weights = weights;
         attend_head(&head, own->queries + h * W, own->stride, K, own_scores(own->work, thread),
                     own->attended + h * X, H * X);
     }
@@ -827,9 +837,9 @@ static void attend_within(const Stack *stack, const Sentences *sentences, long n
                    work->keys, work->values);
         float *attended = work->attended + row * H * X;
         float *weights = wanted_weights(&sentences->within, n, b, H * L * L);
-        int is_causal = sentences->memories != NULL;
+        long window = stack->window ? stack->window : ALL, ahead = sentences->memories ? 0 : window;
         SentenceAttention own = {stack,    work,    projected, work->keys, work->values, attended,
-                                 weights,  stride,  L,         L,          is_causal};
+                                 weights,  stride,  L,         L,          window, ahead};
         share_work(H, work->threads, attend_heads, &own);
     }
 }
@@ -843,7 +853,7 @@ static void attend_to_memories(const Stack *stack, const Sentences *sentences, l
         const float *keys = sentences->memories[b].of_layers + n * H * (W + X) * E, *values = keys + H * W * E;
         float *attended = work->attended + row * H * X;
         float *weights = wanted_weights(&sentences->to_memory, n, b, H * K * E);
-        SentenceAttention own = {stack, work, queries, keys, values, attended, weights, H * W, K, E, 0};
+        SentenceAttention own = {stack, work, queries, keys, values, attended, weights, H * W, K, E, ALL, ALL};
         share_work(H, work->threads, attend_heads, &own);
     }
 }

@@ -79,7 +79,7 @@ class Stack(ctypes.Structure):
     _fields_ = (
         *fields("layers"),
         ("last", Norm),
-        *fields("", "N H W X D F is_pre_norm activation threads"),
+        *fields("", "N H W X D F is_pre_norm activation window threads"),
     )
 
 
@@ -243,7 +243,7 @@ class PackedModel:
             ctypes.addressof(layers),
             self._norm(f"{name}_norm"),
             *(len(layers), shape.num_heads, *widths, config.d_model, shape.d_ff),
-            *(config.norm == "pre", ACTIVATIONS[config.activation], 1),
+            *(config.norm == "pre", ACTIVATIONS[config.activation], shape.window or 0, 1),
         )
 
     def _layers(self, stack: str, number: int) -> ctypes.Array[Layer]:

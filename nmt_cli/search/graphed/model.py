@@ -114,11 +114,12 @@ class GraphedStep:
         beams: DeviceBeams,
         past: list[KeysValues],
         memory: list[KeysValues],
+        window: int | None,
     ) -> None:
         """``past`` and ``memory`` are the memory of the caches' layers."""
         self.shape, self.beams = shape, beams
         beam_size = beams.tokens.shape[1]
-        self.past, self.memory = Past(past, beam_size), Memory(memory, beam_size)
+        self.past, self.memory = Past(past, beam_size, window), Memory(memory, beam_size)
         self.repeat: Callable[[], None]  # set when the step has been recorded
 
     def clear(self) -> None:
@@ -129,30 +130,36 @@ class GraphedStep:
 
     def copied(
         self, slots: Sequence[int], other: StepShape
-    ) -> tuple[list[Tensor], Tensor, list[KeysValues]]:
+    ) -> tuple[list[Tensor], list[Tensor], list[KeysValues]]:
         """Return a copy of ``slots``, as much of each as a step of ``other`` shape can hold.
 
-        First the tensors of ``_rows``, then the ancestry [S, K, E], then all caches.
+        First the tensors of ``_rows``, then those of ``_ancestry``, then all caches.
         """
         at = sent_to(self.past.is_past.device, slots)
         past_room = min(self.shape.past_room, other.past_room)
         memory_room = min(self.shape.memory_room, other.memory_room)
         caches = [layer.selected(at, past_room) for layer in self.past.layers]
         caches += [layer.selected(at, memory_room) for layer in self.memory.layers]
-        return [each[at] for each in self._rows], self.past.is_past[at][:, :, :past_room], caches
+        ancestry = [each[at][..., :past_room] for each in self._ancestry]
+        return [each[at] for each in self._rows], ancestry, caches
 
-    def put(self, rows: list[Tensor], is_past: Tensor, caches: list[KeysValues]) -> None:
+    def put(self, rows: list[Tensor], ancestry: list[Tensor], caches: list[KeysValues]) -> None:
         """Replace all slots by what ``copied`` returned."""
         for own, other in zip(self._rows, rows, strict=True):
             own.copy_(other)
-        self.past.is_past.zero_()
-        self.past.is_past[:, :, : is_past.shape[2]] = is_past
+        for own, other in zip(self._ancestry, ancestry, strict=True):
+            own.zero_()
+            own[..., : other.shape[-1]] = other
         for layer, copy in zip((*self.past.layers, *self.memory.layers), caches, strict=True):
             layer.keys[..., : copy.room] = copy.keys
             layer.values[:, :, : copy.room] = copy.values
             # NaN of the last shape's entries would reach the sums, even if masked.
             layer.keys[..., copy.room :] = 0.0
             layer.values[:, :, copy.room :] = 0.0
+
+    @property
+    def _ancestry(self) -> list[Tensor]:
+        return [self.past.is_past, self.past.positions]
 
     @property
     def _rows(self) -> list[Tensor]:
@@ -307,7 +314,7 @@ class GraphedTransformer(IncrementalTransformer):
             for storage, room in zip(self._storages, rooms, strict=True)
         )
         beams = DeviceBeams(shape.num_slots, self._settings, self._device)
-        step = GraphedStep(shape, beams, past, memory)
+        step = GraphedStep(shape, beams, past, memory, self._shape.window)
         step.repeat = self._recorder.record(
             partial(self._compute, beams=beams, past=step.past, memory=step.memory)
         )
@@ -316,7 +323,7 @@ class GraphedTransformer(IncrementalTransformer):
     @torch.no_grad()
     def _compute(self, beams: DeviceBeams, past: Past, memory: Memory) -> None:
         """Compute a step: all of it is recorded."""
-        past.advance(beams.parents, beams.lengths == 0)
+        past.advance(beams.parents, beams.lengths)
         memory.update_mask()
         # ``steps`` has provided for all positions.
         logits = self._decoded(beams.tokens, beams.lengths, 1, past, memory)

@@ -150,5 +150,5 @@ def test_free_slots_use_no_more_places_than_a_step_needs():
     past.start([0, 1], torch.zeros(2, 1, 8))
     parents = torch.arange(3).expand(2, 3)
     for step in range(1, 6):
-        past.advance(parents, torch.tensor([False, True]))
+        past.advance(parents, torch.tensor([step, 0]))
         assert past.num_places().tolist() == [1 + 3 * step, 3]

@@ -36,6 +36,7 @@ VARIANTS = [
     {"norm": "pre"},
     {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
     {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
+    {"attention_window": 2},
 ]
 
 
