@@ -1,6 +1,5 @@
 """A headless Chromium that is driven through a pipe, by the DevTools protocol."""
 
-import base64
 import fcntl
 import json
 import os
@@ -121,11 +120,6 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             button = {"button": "left", "clickCount": 1}
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
-
-    def screenshot(self, path: Path):
-        """Save the whole page, also what has to be scrolled to."""
-        picture = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(picture["data"]))
 
     def _receive(self):
         """Return the next message, after collecting what it reports of the page."""

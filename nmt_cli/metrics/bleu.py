@@ -17,7 +17,7 @@ from sacrebleu.utils import SACREBLEU_DIR
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import install_command
-from nmt_cli.metrics.scorer import Details, Score, Scorer
+from nmt_cli.metrics.scorer import Details, Scorer
 from nmt_cli.metrics.tokenization import MODELS, PACKAGES, TOKENIZATION, Tokenization
 
 # Untokenized text has no space before a full stop or a comma. Moses' tokenizer puts one there, and
@@ -90,21 +90,6 @@ def tokenizer_in(signature: str) -> str:
 def chrf_scorer(*, lowercase: bool = False) -> Scorer:
     """Return sacrebleu's chrF2."""
     return Scorer("chrf", CHRF(lowercase=lowercase))
-
-
-def corpus_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    tokenize: Tokenization = TOKENIZATION,
-    lowercase: bool = False,
-) -> Score:
-    """Return the BLEU of ``hypotheses`` against one or several sets of ``references``.
-
-    Raises ValueError if there are no hypotheses, or if a set has another number of lines, and
-    UserError if ``tokenize`` needs packages or a model that are not there.
-    """
-    return bleu_scorer(tokenize, lowercase=lowercase).score(hypotheses, references)
 
 
 def looks_tokenized(lines: Sequence[str]) -> bool:

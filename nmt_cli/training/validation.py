@@ -260,7 +260,7 @@ class Validator:
                 score = score_trees(hypotheses, measured.lines("target")).f1
             else:
                 lines, (tokenize, _) = self._references[measured.name]
-                found = bleu.corpus_bleu(hypotheses, [lines], tokenize=tokenize)
+                found = bleu.bleu_scorer(tokenize).score(hypotheses, [lines])
                 score, signature = found.score, found.signature
                 if signature not in self._logged_signatures:
                     self._logged_signatures.add(signature)

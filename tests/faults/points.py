@@ -53,7 +53,7 @@ def _reach_points_of_computing(reached: Reached) -> None:
         register_optimizer_step_pre_hook,
     )
 
-    from nmt_cli.metrics import bleu
+    from nmt_cli.metrics.scorer import Scorer
 
     was_training = True
 
@@ -69,13 +69,13 @@ def _reach_points_of_computing(reached: Reached) -> None:
         original_backward(*arguments, **settings)
         reached("after backward")
 
-    def corpus_bleu(*arguments: Any, **settings: Any) -> Any:
+    def score(*arguments: Any) -> Any:
         reached("before bleu")
-        return original_bleu(*arguments, **settings)
+        return original_score(*arguments)
 
-    original_backward, original_bleu = torch.Tensor.backward, bleu.corpus_bleu
+    original_backward, original_score = torch.Tensor.backward, Scorer.score
     torch.Tensor.backward = backward  # type: ignore[method-assign]
-    bleu.corpus_bleu = corpus_bleu
+    Scorer.score = score  # type: ignore[assignment,method-assign]
     register_module_forward_pre_hook(during_forward)
     register_optimizer_step_pre_hook(lambda *_: reached("before update"))
     register_optimizer_step_post_hook(lambda *_: reached("after update"))

@@ -16,7 +16,6 @@ from nmt_cli.metrics.bleu import (
     PaperTokens,
     bleu_scorer,
     chrf_scorer,
-    corpus_bleu,
     looks_in_pieces,
     looks_tokenized,
     paper_bleu_scorer,
@@ -45,7 +44,7 @@ NEEDING_NOTHING = set(get_args(Tokenization)) - {*PACKAGES, *MODELS}
 @pytest.mark.parametrize("num_references", [1, 2])
 def test_the_signature_has_the_settings(tokenize, lowercase, num_references):
     references = REFERENCES[:num_references]
-    score = corpus_bleu(HYPOTHESES, references, tokenize=tokenize, lowercase=lowercase)
+    score = bleu_scorer(tokenize, lowercase=lowercase).score(HYPOTHESES, references)
     assert score.signature == (
         f"nrefs:{num_references}|case:{'lc' if lowercase else 'mixed'}|eff:no|tok:{tokenize}|"
         f"smooth:exp|version:{sacrebleu.__version__}"
@@ -124,18 +123,18 @@ def test_chrf_is_that_of_its_definition(lowercase):
 
 def test_a_perfect_translation_scores_100():
     lines = ["One two three four five.", "Six seven eight nine ten."]
-    assert corpus_bleu(lines, [lines]).score == pytest.approx(100.0)
+    assert bleu_scorer().score(lines, [lines]).score == pytest.approx(100.0)
     assert chrf_scorer().score(lines, [lines]).score == pytest.approx(100.0)
 
 
 def test_lines_hold_any_character():
     lines = ["a\u2028b c d e", "\x85 f\rg h i j", "\u200b"]
-    assert corpus_bleu(lines, [lines]).score == pytest.approx(100.0)
+    assert bleu_scorer().score(lines, [lines]).score == pytest.approx(100.0)
 
 
 def test_line_counts_must_agree():
     with pytest.raises(ValueError, match="2 hypotheses, but 1 references"):
-        corpus_bleu(["a", "b"], [["a", "b"], ["a"]])
+        bleu_scorer().score(["a", "b"], [["a", "b"], ["a"]])
     with pytest.raises(ValueError, match="nothing to score"):
         chrf_scorer().score([], [[]])
 

@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.interchange.ctranslate2.exporter import write_ctranslate2
 from nmt_cli.messages import logs
-from nmt_cli.metrics.bleu import corpus_bleu
+from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.model_directory import find_model, load_model
 from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
@@ -134,7 +134,7 @@ def _compared(folder: Path, rows: Sequence[speed.Row], text: "TestText") -> dict
         lines = [text.tokenizer.decode(tokens) for tokens in outputs]
         compared.setdefault(row.toolkit.name, {})[row.variant] = {
             "equal": sum(a == b for a, b in zip(outputs, reference, strict=True)) / len(outputs),
-            "bleu": corpus_bleu(lines, [text.references]).score,
+            "bleu": bleu_scorer().score(lines, [text.references]).score,
         }
     return compared
 
