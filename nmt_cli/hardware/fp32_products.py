@@ -55,10 +55,9 @@ def fastest_fp32_products(cpu: Cpu, torch_version: str) -> Fp32Products:
 def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp32Products:
     """Return the library that ``name`` means on ``device``; "auto" is the faster one.
 
-    On a GPU and in bf16 there are no fp32 products, and the result is "mkl". In int8 the products
-    of attention are still fp32. If the faster library does not compute in fp32 here, a warning is
-    logged and the result is "mkl". Raises UserError if ``name`` is "onednn" and oneDNN cannot be
-    used.
+    On a GPU and in bf16 there are no fp32 products, and the result is "mkl". If the faster library
+    does not compute in fp32 here, a warning is logged and the result is "mkl". Raises UserError if
+    ``name`` is "onednn" and oneDNN cannot be used.
     """
     if name not in {AUTO, *get_args(Fp32Products)}:
         raise WrongUsageError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")

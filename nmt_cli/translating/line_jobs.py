@@ -157,7 +157,7 @@ class LineJobs:
             for place, part in enumerate(job.parts)
         ]
         job.sentences = self._sentences(job)
-        return [each for each in job.ticketed() if each[0][1] in places]
+        return [(ticket, sentence) for ticket, sentence in job.ticketed() if ticket[1] in places]
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
         """Return why a line has no translation; rules may be why no output is possible."""

@@ -198,7 +198,9 @@ class ResumableOutput:
         )
         self._save()
         publish_file(stream, self._path, replace=replace)
-        _remove_record(self._path, only_leftovers=self._keeps_record)
+        if not self._keeps_record:
+            record_path(self._path).unlink(missing_ok=True)
+        _remove_leftovers(self._path)
 
     def keep(self) -> int:
         """Keep what is finished for ``--resume``; return the number of its lines."""
@@ -248,9 +250,8 @@ def resumable_output(
 
     After any other end, what is finished is kept for ``--resume``, and the error has the command
     that goes on. ``arguments`` are those of the command; without them nothing is kept, and no
-    record stays beside the complete output. Raises
-    UserError if ``path`` cannot be written, or if an unfinished output is there and neither
-    ``resume`` nor ``replace`` is true.
+    record stays beside the complete output. Raises UserError if ``path`` cannot be written, or if
+    an unfinished output is there and neither ``resume`` nor ``replace`` is true.
     """
     refuse_file(path, replace=replace)
     with claimed(path, "--output"):
@@ -282,13 +283,12 @@ def resumable_output(
 def remove_unfinished(path: Path) -> None:
     """Remove the unfinished output of ``path`` and its record, in this order."""
     partial_of(path).unlink(missing_ok=True)
-    _remove_record(path)
+    record_path(path).unlink(missing_ok=True)
+    _remove_leftovers(path)
 
 
-def _remove_record(path: Path, *, only_leftovers: bool = False) -> None:
-    """Remove the record of ``path``, and what a killed process left of writing it."""
-    if not only_leftovers:
-        record_path(path).unlink(missing_ok=True)
+def _remove_leftovers(path: Path) -> None:
+    """Remove what a killed process left of writing the record of ``path``."""
     remove_leftovers(path.parent, record_path(path).name)
 
 
