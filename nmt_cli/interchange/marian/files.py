@@ -21,7 +21,7 @@ from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 WEIGHTS, BINARY = ".npz", ".bin"
 SUFFIX = ".npy"
 SETTINGS = "special:model.yml"
-ACTIVATIONS = "_QuantMultA"  # ends the names of what 8-bit activations are multiplied by
+MULTIPLIER = "_QuantMultA"  # ends the names of what 8-bit activations are multiplied by
 MAGIC = b"\x93NUMPY\x01\x00"
 HEADER = re.compile(
     r"\{'descr': '([<|](?:f[248]|[iu][1248]))', 'fortran_order': (True|False), "
@@ -77,7 +77,7 @@ def _archive(items: Iterable[tuple[str, NDArray[Any] | str]]) -> Archive:
     for name, array in items:
         if name in tensors or name in quantized:
             raise ValueError(f"it holds {name} twice")
-        if name.endswith(ACTIVATIONS):
+        if name.endswith(MULTIPLIER):
             continue
         if isinstance(array, str):
             quantized[name] = array
@@ -181,7 +181,7 @@ def weights_in(folder: Path) -> list[Path]:
 
 
 def is_weights(path: Path) -> bool:
-    """Return whether a file has weights by its name, and its first bytes where others use it."""
+    """Return whether a file is an .npz file, or a .bin file that begins as Marian's do."""
     if path.suffix != BINARY:
         return path.suffix == WEIGHTS
     try:
