@@ -26,9 +26,9 @@ class Window(NamedTuple):
         return (places >= -back) & (places <= ahead)
 
     def reaches_real(self, places: Tensor, keep: Tensor | None) -> Tensor:
-        """Return which keys within the window are no holes: ``keep`` is False for these.
+        """Return which keys within the window are no holes; ``keep`` is False for holes.
 
-        Each row reaches itself, so that holes whose keys are all holes are numbers.
+        Each row reaches itself, also a hole: a softmax over no keys would be NaN.
         """
         found = self.reaches(places)
         return found if keep is None else (found & keep) | (places == 0)

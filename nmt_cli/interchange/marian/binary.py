@@ -24,7 +24,7 @@ NAME = re.compile(r"[\w:.-]{1,200}", re.ASCII)
 PLAIN = {0x101: "<i1", 0x402: "<f2", 0x404: "<f4"}
 QUANTIZED = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
 EMBEDDINGS = "Wemb"
-TILE = 16  # Marian does not transpose matrices of other sizes than its multiples correctly
+TILE = 16  # Marian transposes a matrix correctly only if its sizes are multiples of this
 
 
 class _Content:

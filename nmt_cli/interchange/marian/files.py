@@ -175,7 +175,7 @@ def find_weights(path: Path) -> Path:
 
 
 def weights_in(folder: Path) -> list[Path]:
-    """Return the files of weights in a folder; those of fractions if there are any."""
+    """Return the files of weights in a folder: .npz files, or .bin files if there are none."""
     exact = [each for each in folder.glob(f"*{WEIGHTS}") if not each.name.endswith(OPTIMIZER)]
     return exact or [each for each in folder.glob(f"*{BINARY}") if is_weights(each)]
 
