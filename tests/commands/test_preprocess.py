@@ -75,7 +75,7 @@ def test_the_same_input_gives_the_same_bytes_anywhere(corpus, tmp_path_factory, 
 def test_chunks_of_any_size_give_the_same_bytes(corpus, monkeypatch):
     first = corpus.prepare(workers=1)
     monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 3)
-    monkeypatch.setattr(parallel_text, "READ_AT_ONCE", 50)
+    monkeypatch.setattr("nmt_cli.files.lines.READ_AT_ONCE", 50)
     assert corpus.prepare(workers=1, force=True) == first
 
 
@@ -240,7 +240,7 @@ def test_reading_shows_about_how_many_pairs_there_are(corpus, capsys, monkeypatc
     logs.configure(quiet=False)
     monkeypatch.setattr(logs, "SECONDS_BETWEEN_PLAIN_REPORTS", 0.0)
     monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 10)
-    monkeypatch.setattr(parallel_text, "READ_AT_ONCE", 200)
+    monkeypatch.setattr("nmt_cli.files.lines.READ_AT_ONCE", 200)
     monkeypatch.setattr("nmt_cli.files.text_files.READ_AT_ONCE", 200)
     corpus.prepare()
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("reading: ")]

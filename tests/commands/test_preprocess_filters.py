@@ -134,7 +134,7 @@ def test_workers_and_chunks_do_not_change_what_is_dropped(corpus, monkeypatch):
         assert report["pairs_kept"] == len(kept_lines(report)) > 20
     monkeypatch.setattr(chunk_pool, "PAIRS_IN_CHUNK", 90)
     monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 90)
-    monkeypatch.setattr(parallel_text, "READ_AT_ONCE", 3000)
+    monkeypatch.setattr("nmt_cli.files.lines.READ_AT_ONCE", 3000)
     assert corpus.prepare(*settings, workers=3, force=True) == first
 
 

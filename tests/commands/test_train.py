@@ -20,7 +20,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, InterruptedTrainingError, UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import training as training_module
-from nmt_cli.training.gradient import Gradient
+from nmt_cli.training.gradient import GradientFigures
 from nmt_cli.training.validation import Validator
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.saved_weights import read_weights
@@ -304,7 +304,7 @@ def test_time_that_is_up_stops_and_saves(run, tmp_path):
 
 def test_a_training_without_a_finite_gradient_reports_it_in_its_status(run, tmp_path, monkeypatch):
     monkeypatch.setattr(training_module, "MAX_SKIPPED_IN_A_ROW", 1)
-    monkeypatch.setattr(Gradient, "is_finite", False)
+    monkeypatch.setattr(GradientFigures, "is_finite", False)
     with pytest.raises(UserError, match="training diverged"):
         run()
     status = json.loads((tmp_path / "run" / "status.json").read_text())

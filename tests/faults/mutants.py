@@ -169,9 +169,18 @@ def forget_the_best() -> None:
 def no_finite_guard() -> None:
     """Gradients that are not finite update the weights too."""
     replace(
-        "nmt_cli.training.gradient:Gradient.is_finite",
-        lambda _: property(lambda gradient: True),
+        "nmt_cli.training.gradient:GradientFigures.is_finite",
+        lambda _: property(lambda figures: True),
     )
+
+    def not_found(step: Any) -> Any:
+        def stepping(optimizer: Any) -> None:
+            optimizer.found_inf = None
+            step(optimizer)
+
+        return stepping
+
+    replace("nmt_cli.optimization:Adam.step", not_found)
 
 
 def never_give_up() -> None:
