@@ -222,4 +222,4 @@ def refuse_other_origin(
 def _is_origin(model: Path, origin: Mapping[str, Any]) -> bool:
     if not model.exists():  # it may be removed once the training has begun
         return Path(origin["path"]).resolve().is_relative_to(model.resolve())
-    return bool(find_model(model).weights_sha256 == origin["weights_sha256"])
+    return find_model(model).weights_sha256 == origin["weights_sha256"]

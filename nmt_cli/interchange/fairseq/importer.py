@@ -33,32 +33,6 @@ NORMS = {
 OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.([0-2])\.(weight|bias)")
 JOINED = re.compile(r"(.*_attn)\.in_proj_(weight|bias)")  # queries, keys, values
 OLD_OUTPUT, OUTPUT = "decoder.embed_out", "decoder.output_projection.weight"
-
-
-def with_new_names(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the tensors with new names; an old one stays if there is a new one beside it."""
-    found: dict[str, Array] = {}
-    for name, array in tensors.items():
-        renamed = _renamed(name, array)
-        found |= {name: array} if tensors.keys() & renamed.keys() else renamed
-    return found
-
-
-def _renamed(name: str, array: Array) -> dict[str, Array]:
-    """Return a tensor with its new name, or its three parts."""
-    norm, joined = OLD_NORM.fullmatch(name), JOINED.fullmatch(name)
-    if name == OLD_OUTPUT:
-        return {OUTPUT: array}
-    if norm is not None and int(norm[3]) < len(NORMS[norm[2]]):
-        return {f"{norm[1]}.{NORMS[norm[2]][int(norm[3])]}.{norm[4]}": array}
-    if joined is not None and array.ndim and len(array) % 3 == 0:
-        parts = np.split(array, 3)
-        return {
-            f"{joined[1]}.{q}_proj.{joined[2]}": part for q, part in zip("qkv", parts, strict=True)
-        }
-    return {name: array}
-
-
 NAMES = {side: names_of_stack(side) for side in SIDES}
 EMBEDDINGS: dict[Side, str] = {
     "source": "encoder.embed_tokens.weight",
@@ -102,6 +76,30 @@ SIZES = {
     "d_ff": "{}_ffn_embed_dim",
 }
 LANGUAGE = re.compile(r"[\w.-]{1,100}")  # a code that is fit for the name of a file
+
+
+def with_new_names(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the tensors with new names; an old one stays if there is a new one beside it."""
+    found: dict[str, Array] = {}
+    for name, array in tensors.items():
+        renamed = _renamed(name, array)
+        found |= {name: array} if tensors.keys() & renamed.keys() else renamed
+    return found
+
+
+def _renamed(name: str, array: Array) -> dict[str, Array]:
+    """Return a tensor with its new name, or its three parts."""
+    norm, joined = OLD_NORM.fullmatch(name), JOINED.fullmatch(name)
+    if name == OLD_OUTPUT:
+        return {OUTPUT: array}
+    if norm is not None and int(norm[3]) < len(NORMS[norm[2]]):
+        return {f"{norm[1]}.{NORMS[norm[2]][int(norm[3])]}.{norm[4]}": array}
+    if joined is not None and array.ndim and len(array) % 3 == 0:
+        parts = np.split(array, 3)
+        return {
+            f"{joined[1]}.{q}_proj.{joined[2]}": part for q, part in zip("qkv", parts, strict=True)
+        }
+    return {name: array}
 
 
 def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
