@@ -75,12 +75,12 @@ class AttentionToSource:
             for found, source, _ in batch
             for each in found.hypotheses
         ]
-        weights = iter(self._forcing.attention(pairs, [self._layer]) if pairs else ())
-        for found, source, sentence in batch:
+        weights = self._forcing.attention(pairs, [self._layer]) if pairs else ()
+        outputs = zip(pairs, weights, strict=True)
+        for found, _, sentence in batch:
             hypotheses = []
             for each in found.hypotheses:
-                pair = SentencePair(source, each.tokens)
-                attended = self._attended(pair, next(weights), with_units=sentence.needs_units)
+                attended = self._attended(*next(outputs), with_units=sentence.needs_units)
                 hypotheses.append(each._replace(attended=attended))
             yield found._replace(hypotheses=tuple(hypotheses))
 
