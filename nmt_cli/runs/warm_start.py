@@ -81,6 +81,7 @@ def _architecture(config: ModelShape) -> dict[str, object]:
     for key, value in config.decoder_shape._asdict().items():
         is_other = config.decoder_shape != config.encoder_shape
         keys[f"decoder_{key}"] = value if is_other else None
+    del keys["decoder_window"]  # ``attention_window`` is that of both
     if config.positions != "learned":
         del keys["max_positions"]
     return keys

@@ -103,8 +103,8 @@ class CompiledPast:
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited
         if self._layers.window is not None:
-            more = max(0, room - self._positions.shape[1])
-            self._positions = np.pad(self._positions, ((0, 0), (0, more)))[:, :room]
+            if more := room - self._positions.shape[1]:
+                self._positions = np.pad(self._positions, ((0, 0), (0, max(0, more))))[:, :room]
             np.put_along_axis(self._positions, self.places, positions[:, None], axis=1)
 
     def keep_slots(self, slots: Sequence[int]) -> None:

@@ -325,8 +325,9 @@ def test_slots_that_stay_have_the_room_that_they_need():
     drive.step()
 
 
-def test_a_search_with_the_cache_finds_what_one_without_finds():
-    model = tiny_model()
+@pytest.mark.parametrize("window", [None, 2])
+def test_a_search_with_the_cache_finds_what_one_without_finds(window):
+    model = tiny_model(attention_window=window)
     rng = random.Random(3)
     sentences = [
         Sentence([rng.randrange(VOCABULARY_SIZE) for _ in range(length)], length + 6)
