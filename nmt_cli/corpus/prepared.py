@@ -207,7 +207,13 @@ def refuse_stale(
 ) -> None:
     """Raise UserError if ``directory`` was made for other text or another tokenizer."""
     wanted = keys_of_text(recipe)
-    made = recorded_keys_of_text(manifest["data"], manifest["tokenizer"])
+    try:
+        made = recorded_keys_of_text(manifest["data"], manifest["tokenizer"])
+    except ValueError as error:
+        raise UserError(
+            f"{directory} was made with keys or values that this version does not have: {error}. "
+            f"Make it again: {_command_again(directory, preprocess)}"
+        ) from None
     if recipe.data.normalization.fold is None:
         made.pop(FOLD, None)
     else:

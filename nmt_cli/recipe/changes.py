@@ -4,6 +4,8 @@ import json
 from enum import Enum
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.keys import key_at, leaves
 from nmt_cli.recipe.schema import Recipe
@@ -56,14 +58,18 @@ def keys_of_text(recipe: Recipe) -> dict[str, Any]:
 def recorded_keys_of_text(data: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:
     """Return ``keys_of_text`` of the recipe with these sections, from a manifest.
 
-    Keys that it does not have, because they are newer, have their defaults.
+    Keys that it does not have, because they are newer, have their defaults. Raises ValueError,
+    which names them, if it has keys or values of a newer version.
     """
-    return keys_of_text(
-        Recipe.model_construct(
+    try:
+        recipe = Recipe.model_construct(
             data=DataConfig.model_validate(data),
             tokenizer=TokenizerConfig.model_validate(tokenizer),
         )
-    )
+    except ValidationError as error:
+        unknown = (".".join(map(str, each["loc"])) for each in error.errors())
+        raise ValueError(", ".join(unknown)) from None
+    return keys_of_text(recipe)
 
 
 def needs_training(old: Recipe, new: Recipe) -> bool:

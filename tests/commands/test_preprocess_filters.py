@@ -172,6 +172,18 @@ def test_keys_that_a_manifest_lacks_have_the_default(corpus):
         refuse_stale(corpus.output, facts, read_recipe("./small.yaml", other).recipe, "")
 
 
+def test_keys_and_values_of_a_newer_version_make_a_manifest_stale(corpus):
+    corpus.prepare(WHITESPACE)
+    facts, recipe = manifest(), read_recipe("./small.yaml", [WHITESPACE]).recipe
+    facts["data"]["filters"]["most_fun"] = 0.5
+    with pytest.raises(UserError, match=r"this version does not have: filters\.most_fun\. Make"):
+        refuse_stale(corpus.output, facts, recipe, "")
+    del facts["data"]["filters"]["most_fun"]
+    facts["tokenizer"]["type"] = "unheard_of"
+    with pytest.raises(UserError, match=r"this version does not have: type\. Make it again"):
+        refuse_stale(corpus.output, facts, recipe, "")
+
+
 def test_filtered_pairs_are_neither_in_the_vocabulary_nor_first_of_repeated_ones(corpus):
     pairs = [
         ("rare 12", "selten 13"),
