@@ -33,12 +33,8 @@ VARIANTS = [
 RECURRENT = [
     {"decoder": "ssru"},
     {"decoder": "ssru", "norm": "pre", "d_v": 3, "decoder_num_layers": 3, "decoder_start": "zeros"},
-    {
-        "decoder": "ssru",
-        "d_k": 40,
-        "d_v": 2,
-        "d_ff": 5,
-    },  # queries wider than both products of a unit
+    # Queries to the source that are wider than both products of a unit.
+    {"decoder": "ssru", "d_k": 40, "d_v": 2, "d_ff": 5},
 ]
 WINDOWED = [
     {"attention_window": 1},
