@@ -441,6 +441,19 @@ def test_an_interrupt_before_the_first_window_says_that_nothing_was_written(
         assert stopped.stderr == f"Error: {word}. Nothing was written: no line was finished.\n"
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a bug")])
+def test_an_output_that_was_not_replaced_keeps_its_record(translate, monkeypatch, error):
+    translate("--output", "out")
+    with monkeypatch.context() as patch:
+        patch.setattr(WindowTranslator, "interrupts_at", {LINES[0]: error})
+        assert translate("--output", "out", "--force").exit_code in {1, 130}
+    assert files_here() == [".made-out.json", "in", "out"]
+    again = translate("--output", "out", "--resume")
+    assert again.stderr == (
+        "out is complete, and made with this model, input and options: nothing to do.\n"
+    )
+
+
 def test_sizes_of_batches_and_the_number_of_threads_may_change(translate):
     interrupted(translate, "--max-tokens-per-device", "400", "--threads", "2")
     arguments = ("--resume", "--max-tokens-per-device", "100", "--threads", "1")

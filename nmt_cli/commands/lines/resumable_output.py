@@ -21,6 +21,7 @@ from nmt_cli.commands.lines.translation_record import (
     Record,
     as_recorded,
     differences,
+    is_finished,
     partial_of,
     read_record,
     record_path,
@@ -255,6 +256,7 @@ def resumable_output(
     """
     refuse_file(path, replace=replace)
     with claimed(path, "--output"):
+        before = _record_of_complete(path)
         record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
         output = ResumableOutput(path, record, keeps_record=arguments is not None)
         try:
@@ -268,6 +270,9 @@ def resumable_output(
             kept = output.progress.num_lines if is_untouched else output.keep()
             if arguments is None or not kept:
                 output.remove()
+                if before is not None:
+                    with suppress(OSError, OutputError):  # the disk is full
+                        write_record(path, before)
                 if arguments is None or not is_stop(error):
                     raise
                 nothing = f"{path} was not written: no window of lines was finished."
@@ -290,6 +295,13 @@ def remove_unfinished(path: Path) -> None:
 def _remove_leftovers(path: Path) -> None:
     """Remove what a killed process left of writing the record of ``path``."""
     remove_leftovers(path.parent, record_path(path).name)
+
+
+def _record_of_complete(path: Path) -> Record | None:
+    """Return the record of the complete output ``path``; None if there is none that can be read."""
+    with suppress(DamagedError):
+        return read_record(path) if is_finished(path) else None
+    return None
 
 
 def _record_to_continue(
