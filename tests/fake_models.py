@@ -88,15 +88,13 @@ class TableModel:
         self.num_rows.append(state.tokens.size)
         rows = []
         for slot, source in enumerate(self.sources):
+            if state.positions[slot] == 0:  # the slot is free, or rests
+                continue
             old = self.prefixes[slot]
             tokens, parents = state.tokens[slot].tolist(), state.parents[slot].tolist()
             self.prefixes[slot] = [
                 (*old[parent], token) for parent, token in zip(parents, tokens, strict=True)
             ]
-            if state.positions[slot] == 0:  # the slot is free
-                assert tokens == [BOS] * self.beam_size
-                self.prefixes[slot] = [()] * self.beam_size
-                continue
             assert all(len(prefix) == state.positions[slot] for prefix in self.prefixes[slot])
             rows += [self.logits(source, prefix) for prefix in self.prefixes[slot]]
         return self._rows(rows)

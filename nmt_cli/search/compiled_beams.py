@@ -55,8 +55,8 @@ class CompiledBeams(Beams):
         assert scores.shape[1] >= self.settings.beam_size, candidates
         return self._replace(arrays, given, ends[:num_ends])
 
-    def advance_by(self, logits: CompiledLogits) -> list[Found] | None:
-        """Continue the hypotheses of all busy slots by the ``logits`` of their next tokens.
+    def advance_by(self, slots: Array, logits: CompiledLogits) -> list[Found] | None:
+        """Continue the hypotheses in busy ``slots`` by the ``logits`` of their next tokens.
 
         Applies ``NeverStart`` and ``LongestOutput``, in place if all logits are in memory, then
         takes the best candidates. Returns the sentences that are done now; or None, and replaces
@@ -64,19 +64,19 @@ class CompiledBeams(Beams):
         """
         self._make_room()
         eos, bos = self.settings.eos_id, self.settings.bos_id
-        busy, beam_size = np.flatnonzero(self.is_busy), self.settings.beam_size
-        self._chosen[0][: len(busy)] = busy
-        self._candidates.B = len(busy)
+        beam_size = self.settings.beam_size
+        self._chosen[0][: len(slots)] = slots
+        self._candidates.B = len(slots)
         both = ctypes.addressof(self._pointers), ctypes.addressof(self._candidates)
         done = 0
         for part in logits.parts(beam_size):
             number = len(part) // beam_size
-            assert done + number <= len(busy), "rows of another search, for which there is no slot"
+            assert done + number <= len(slots), "rows of another search, for which there is no slot"
             given = done, number, part.shape[1], -1 if bos == eos else bos
             if self._functions.find_candidates(*both, *given, part, self._address_of_scratch) < 0:
                 return None
             done += number
-        assert done == len(busy), done
+        assert done == len(slots), done
         num_ends = self._functions.find_ends(*both, _address(self._ends))
         return self._replace(self._chosen, self._candidates, self._ends[:num_ends])
 

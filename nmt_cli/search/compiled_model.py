@@ -79,18 +79,18 @@ class CompiledPast:
         """Find places for an entry of each hypothesis.
 
         It inherits the past of its parent, whose place in the beam is in ``parents`` [S, K]. The
-        entries are at ``positions`` [S]; hypotheses of slots at 0, which are free, have no past.
+        entries are at ``positions`` [S]; slots at 0 rest, and their past stays as it is.
         """
-        is_free = positions == 0
+        rests = positions == 0
         if self._layers.window is not None:
             is_near = self._positions >= positions[:, None] - self._layers.window  # S E
             self.is_past &= is_near[:, None]
         if self.is_past.shape != self._inherited.shape:  # slots came or went, or the room changed
             self._make_arrays()
-        pointers, of_step = self._pointers, (parents, is_free)
+        pointers, of_step = self._pointers, (parents, rests)
         pointers.is_past = self.is_past.ctypes.data
         end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
-        for slot in np.flatnonzero((self._ends > self.rooms) & ~is_free).tolist():
+        for slot in np.flatnonzero((self._ends > self.rooms) & ~rests).tolist():
             old = self._entries[slot]
             assert old is not None, "the slot has a sentence"
             room = room_for(int(self._ends[slot]))
@@ -105,7 +105,8 @@ class CompiledPast:
         if self._layers.window is not None:
             if more := room - self._positions.shape[1]:
                 self._positions = np.pad(self._positions, ((0, 0), (0, max(0, more))))[:, :room]
-            np.put_along_axis(self._positions, self.places, positions[:, None], axis=1)
+            slots = np.flatnonzero(positions)[:, None]
+            self._positions[slots, self.places[slots[:, 0]]] = positions[slots]
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i, with a copy if it is repeated."""
@@ -146,9 +147,9 @@ class CompiledStates:
         self._states[slots] = np.stack(starts)[:, None]
 
     def advance(self, parents: Array, positions: Array) -> None:
-        """Let hypotheses of busy slots have the states of their parents [S, K] in the beam."""
-        busy = np.flatnonzero(positions)[:, None]
-        self._states[busy[:, 0]] = self._states[busy, parents[busy[:, 0]]]
+        """Let hypotheses have the states of their parents [S, K], but not where a slot rests."""
+        slots = np.flatnonzero(positions)[:, None]
+        self._states[slots[:, 0]] = self._states[slots, parents[slots[:, 0]]]
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these; ``slots[i]`` becomes slot i."""
@@ -215,7 +216,7 @@ class CompiledTransformer:
         self._past.start(slots, [each.start for each in encoded])
 
     def step(self, state: StepInput) -> CompiledLogits:
-        """Return the logits [R, V] of the next token of each hypothesis in busy slots.
+        """Return the logits [R, V] of the next tokens in slots that take part.
 
         They are valid until the next step.
         """

@@ -3,17 +3,13 @@
 A sentence that makes a search fail does not affect the others.
 """
 
-import sys
-import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import means_full_memory
 from nmt_cli.search.rules.rule import Choice, Rule
 from nmt_cli.search.search import BeamSearch, Search, StepModel
 from nmt_cli.search.search_size import SearchSize
@@ -24,8 +20,10 @@ from nmt_cli.search.sentences import (
     Outcome,
     SearchSettings,
     Sentence,
+    ends_the_device,
     failure_of,
     outcome_of,
+    warn_of_passed,
 )
 
 # Free slots are refilled when they are this share of all, so that sentences are encoded in batches.
@@ -37,7 +35,9 @@ REFILLED_SHARE = 1 / 16
 # inside, steps take longer in proportion, so newcomers wait for few of them.
 WAITED_SHARE = 1 / 4
 MOST_WAITED = 3
-PASSED_BUG = "several sentences met a bug that halves of them did not meet; please report it"
+# Between two steps of all, urgent sentences take steps alone, which cost at most as much as one of
+# the others. To read the weights costs as much as so many sentences in a step.
+COST_OF_STEP = 2
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes a sentence by
 # Gets the tickets of the sentences inside after a step; may return some that are to leave.
@@ -62,6 +62,7 @@ class _Entry(Generic[Ticket]):
 
     ticket: Ticket
     sentence: Sentence
+    is_urgent: bool = False
     prepared: Any = None
 
 
@@ -76,6 +77,7 @@ class _Supply(NamedTuple):
     # Whether sentences that wait are prepared together, and those that are done completed together,
     # because nobody waits for a single one.
     is_text: bool
+    is_urgent: Callable[[Any], bool] = lambda ticket: False
 
 
 class Driver(Generic[Ticket]):
@@ -122,6 +124,7 @@ class Driver(Generic[Ticket]):
         watch: Watch[Ticket] = lambda inside: None,
         *,
         is_text: bool = False,
+        is_urgent: Callable[[Ticket], bool] = lambda ticket: False,
     ) -> Iterator[tuple[Ticket, Outcome]]:
         """Yield the outcome of each sentence when it is done, until none is left and none comes.
 
@@ -131,9 +134,10 @@ class Driver(Generic[Ticket]):
 
         In a text nobody waits for a single sentence, so more of them are prepared and finished at
         once. Long sentences come first, so that fewer slots are busy with long ones at the end.
+        Sentences that are urgent by their tickets take further steps alone, up to half of the time.
         """
         self.forget_search()  # in a forked process, one of a thread that does not exist there
-        return self._run(deque(), _Supply(take, watch, is_text))
+        return self._run(deque(), _Supply(take, watch, is_text, is_urgent))
 
     def most_like(self, sentence: Sentence) -> int:
         """Return how many sentences as long as ``sentence`` are searched at a time."""
@@ -156,6 +160,7 @@ class Driver(Generic[Ticket]):
         self._tokens_of_slot = 0
         self._admits_no_more = False
         self._num_waited = 0  # steps, of all newcomers that could join
+        self._num_ahead = 0  # steps of urgent sentences since the last one of all
 
     def _run(self, waiting: _Waiting, supply: _Supply) -> Iterator[tuple[Ticket, Outcome]]:
         while True:
@@ -190,7 +195,7 @@ class Driver(Generic[Ticket]):
         for part in (suspects[:half], suspects[half:]):
             # Some may have been withdrawn while the other half was searched.
             unwanted = set(supply.watch(entry.ticket for entry in part) or ())
-            anew = deque(_Entry(e.ticket, e.sentence) for e in part if e.ticket not in unwanted)
+            anew = deque(replace(e, prepared=None) for e in part if e.ticket not in unwanted)
             for ticket, outcome in self._run(anew, supply._replace(take=_none)):
                 all_well = all_well and not isinstance(outcome, Failure)
                 yield ticket, outcome
@@ -212,7 +217,7 @@ class Driver(Generic[Ticket]):
             has_free = len(self._inside) < search.num_slots  # counted faster than what follows
             if has_free and not self._num_waited and search.has_slots_to_drop:
                 self._leave(search.drop_free_slots())
-            self._leave(search.step())
+            self._leave(self._step(search))
             yield from self._finished(search)
             inside = (entry.ticket for entry in self._inside.values())
             if unwanted := self._supply.watch(inside):
@@ -222,6 +227,16 @@ class Driver(Generic[Ticket]):
                 for entry in waiting:
                     entry.prepared = None
                 self.forget_search()
+
+    def _step(self, search: BeamSearch[Any]) -> list[Found]:
+        """Make a step of all sentences, or of the urgent ones."""
+        urgent = [number for number, entry in self._inside.items() if entry.is_urgent]
+        cost = (self._num_ahead + 1) * (len(urgent) + COST_OF_STEP)
+        if urgent and cost <= len(self._inside) - len(urgent):
+            self._num_ahead += 1
+            return search.step_of(urgent)
+        self._num_ahead = 0
+        return search.step()
 
     def _withdraw(
         self, search: BeamSearch[Any], unwanted: Collection[Ticket], waiting: _Waiting
@@ -246,7 +261,7 @@ class Driver(Generic[Ticket]):
         while not self._admits_no_more:
             if not waiting:
                 while len(waiting) < at_once and (taken := supply.take()) is not None:
-                    waiting.append(_Entry(*taken))
+                    waiting.append(_Entry(*taken, supply.is_urgent(taken[0])))
             if not waiting:
                 break
             if not self._has_room(waiting[0].sentence, newcomers):
@@ -257,7 +272,9 @@ class Driver(Generic[Ticket]):
             self._num_waited = 0  # those that waited have left
             return
         self._num_waited += len(newcomers)
-        least_waited = min(MOST_WAITED, WAITED_SHARE * len(self._inside))
+        is_urgent = any(entry.is_urgent for entry in newcomers)  # then those alone count
+        stopped = sum(entry.is_urgent >= is_urgent for entry in self._inside.values())
+        least_waited = min(MOST_WAITED, WAITED_SHARE * stopped)
         if self._num_waited < least_waited and not is_filled and not supply.is_text:
             waiting.extendleft(reversed(newcomers))
         else:
@@ -374,11 +391,6 @@ def beam_search(
     return driver.found_for(sentences)
 
 
-def warn_of_passed(bug: Exception) -> None:
-    """Warn of a bug that did not come back when the sentences were searched in halves."""
-    logs.warning(f"{PASSED_BUG}:\n{''.join(traceback.format_exception(bug))}")
-
-
 def _mean(numbers: Sequence[int]) -> int:
     """Return the mean, rounded up."""
     return -(-sum(numbers) // len(numbers))
@@ -386,10 +398,3 @@ def _mean(numbers: Sequence[int]) -> int:
 
 def _none() -> None:
     """Return no sentence."""
-
-
-def ends_the_device(error: Exception) -> bool:
-    """Return whether every later use of the GPU will fail too."""
-    torch = sys.modules.get("torch")  # without it there is no such error
-    is_of_gpu = torch is not None and isinstance(error, torch.AcceleratorError)
-    return is_of_gpu and not means_full_memory(error)

@@ -212,7 +212,7 @@ class CachedTransformer(IncrementalTransformer):
             sent_to(self._device, each) for each in (state.tokens, state.positions)
         )
         logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
-        if not state.is_free.any():
+        if not state.rests.any():
             return TorchLogits(logits)
         busy = sent_to(self._device, np.flatnonzero(state.positions))
         return TorchLogits(logits.view(*tokens.shape, -1).index_select(0, busy).flatten(0, 1))

@@ -7,7 +7,7 @@ tokens, or drawn ones.
 All hypotheses of a sentence begin with the same start mark. So what follows it is computed once,
 with the encoding of the sentence, and not in a step, which would compute it K times.
 
-Legend: S slots, K beam, R rows, K for each busy slot, V vocabulary, B new sentences.
+Legend: S slots, K beam, R rows, K for each slot in a step, V vocabulary, B new sentences.
 """
 
 from abc import ABC, abstractmethod
@@ -43,11 +43,14 @@ class StepInput(NamedTuple):
 
     tokens: Array  # S K, the newest token of each hypothesis
     parents: Array  # S K, the place in the beam of the hypothesis that this token continued
-    positions: Array  # S, the position of the newest token; 0 where the slot is free
+    positions: Array  # S, the position of the newest token; 0 where the slot takes no part
 
     @property
-    def is_free(self) -> Array:
-        """Which slots [S] hold no sentence; a model returns no logits for them."""
+    def rests(self) -> Array:
+        """Which slots [S] take no part in the step; a model returns no logits for them.
+
+        They are free, or hold a sentence of which the library keeps what it has computed.
+        """
         return np.equal(self.positions, 0)
 
 
@@ -92,7 +95,7 @@ class StepModel(SlotModel, Protocol):
     """A model that computes one step at a time."""
 
     def step(self, state: StepInput) -> Logits:
-        """Return the logits [R, V] of the next tokens: K rows for each busy slot, in their order.
+        """Return the logits [R, V] of the next tokens: K rows for each slot that takes part.
 
         It has read ``state`` when it returns.
         """
@@ -189,6 +192,11 @@ class BeamSearch(ABC, Generic[Model]):
 
         A sentence is also done, with an error, if the model's output for it is not a number.
         """
+
+    def step_of(self, numbers: Sequence[int]) -> list[Found]:
+        """Make a step of the sentences with these numbers, if others can rest; else of all."""
+        del numbers
+        return self.step()
 
     @abstractmethod
     def add_slots(self, number: int, most: int) -> list[Found]:
@@ -311,17 +319,26 @@ class Search(BeamSearch[StepModel]):
 
     def step(self) -> list[Found]:
         """Make all hypotheses one token longer, new ones two; return what is done."""
+        return self._step(None)
+
+    def step_of(self, numbers: Sequence[int]) -> list[Found]:
+        """Make a step of these sentences; only the library computes some and lets others rest."""
+        return self._step(None if self._model.kernels is None else numbers)
+
+    def _step(self, numbers: Sequence[int] | None) -> list[Found]:
         done = self._begin()
         beams = self._beams
-        if not beams.num_busy:
+        takes_part = beams.is_busy if numbers is None else np.isin(beams.numbers, numbers)
+        slots = np.flatnonzero(takes_part)
+        if not len(slots):
             return done
-        logits = self._model.step(StepInput(beams.tokens, beams.parents, beams.lengths))
-        slots = np.flatnonzero(beams.is_busy)
+        positions = np.where(takes_part, beams.lengths, 0)
+        logits = self._model.step(StepInput(beams.tokens, beams.parents, positions))
         sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
         # Whether rules or a choice decide what may follow in any of the sentences.
         are_restricted = self._all_are_restricted or any(each.has_rules for each in sentences)
         if isinstance(beams, CompiledBeams) and not are_restricted:
-            found = beams.advance_by(cast(CompiledLogits, logits))
+            found = beams.advance_by(slots, cast(CompiledLogits, logits))
             if found is not None:
                 return done + found
             # Some logits are not numbers: what follows finds whose, and fails those sentences.

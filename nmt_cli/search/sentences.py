@@ -7,16 +7,21 @@ Legend: N layers, H heads, S source pieces and </s>, T <s> and target pieces.
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import NoTextError, WrongUsageError, means_full_memory
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY, refuse_outside
 from nmt_cli.search.sampling import SAMPLING, Sampling, key_of
+
+PASSED_BUG = "several sentences met a bug that halves of them did not meet; please report it"
 
 
 class SearchSettings(NamedTuple):
@@ -133,6 +138,18 @@ def failure_of(error: Exception) -> Failure | None:
     if means_full_memory(error):
         return NO_MEMORY
     return None
+
+
+def ends_the_device(error: Exception) -> bool:
+    """Return whether every later use of the GPU will fail too."""
+    torch = sys.modules.get("torch")  # without it there is no such error
+    is_of_gpu = torch is not None and isinstance(error, torch.AcceleratorError)
+    return is_of_gpu and not means_full_memory(error)
+
+
+def warn_of_passed(bug: Exception) -> None:
+    """Warn of a bug that did not come back when the sentences were searched in halves."""
+    logs.warning(f"{PASSED_BUG}:\n{''.join(traceback.format_exception(bug))}")
 
 
 class SentencePair(NamedTuple):

@@ -50,6 +50,14 @@ class LineSource(ABC, Generic[LineKey]):
     def take(self) -> tuple[LineKey, Request] | None:
         """Return the next line; None if there is none now."""
 
+    def is_one_of_many(self, line: LineKey) -> bool:
+        """Return whether a line belongs to many that are wanted together.
+
+        Others need not wait for a step of all of these. By default none does.
+        """
+        del line
+        return False
+
     @abstractmethod
     def take_withdrawn(self, inside: Collection[LineKey]) -> Collection[LineKey]:
         """Return the lines that leave the search without an answer; others are ignored.
@@ -116,7 +124,9 @@ class ContinuousSearch(Generic[LineKey]):
             # sentences were in the other half.
             return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
 
-        for ticket, outcome in driver.run(order.take, watch, is_text=is_text):
+        for ticket, outcome in driver.run(
+            order.take, watch, is_text=is_text, is_urgent=self._is_urgent
+        ):
             order.leave(ticket)
             job, place = ticket
             if job not in self._inside:  # it was withdrawn while a search failed
@@ -127,6 +137,12 @@ class ContinuousSearch(Generic[LineKey]):
                     order.add(retried)
                 else:
                     self._answer(job)
+
+    def _is_urgent(self, ticket: Ticket) -> bool:
+        """Return whether a sentence is all that somebody waits for."""
+        job, _ = ticket
+        is_alone = len(job.sentences) == 1 and not self._lines.is_text
+        return is_alone and not self._lines.is_one_of_many(self._inside[job])
 
     def _report(self, job: LineJob, what: str) -> None:
         if job in self._inside:

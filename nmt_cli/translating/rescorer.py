@@ -19,10 +19,16 @@ from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
-from nmt_cli.search.driver import ends_the_device, warn_of_passed
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import Cause, Failure, SentencePair, failure_of
+from nmt_cli.search.sentences import (
+    Cause,
+    Failure,
+    SentencePair,
+    ends_the_device,
+    failure_of,
+    warn_of_passed,
+)
 from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
 from nmt_cli.translating.encoded_texts import KnownText
 

@@ -1,8 +1,11 @@
 """A line has the same translation alone, in batches of any size, and in any order."""
 
 import random
+from collections import deque
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from nmt_cli.model.compiled import layers
@@ -10,7 +13,10 @@ from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.engine import SHORTEST_COUNTED, SHORTEST_OF_LIBRARY
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.translating import request as request_module
+from nmt_cli.translating.continuous_search import LineSource
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.translator import Translator
+from tests.fake_models import BOS
 
 FORMATS = Path(__file__).parents[1] / "formats"
 BEAM = 4
@@ -69,6 +75,52 @@ def test_batches_and_orders_change_no_translation(monkeypatch, request, name, pr
         assert [each.tokens for each in one.ranked] == [each.tokens for each in other.ranked]
         scores = [each.log_probability for each in other.ranked]
         assert [each.log_probability for each in one.ranked] == pytest.approx(scores, abs=1e-4)
+
+
+class Arriving(LineSource[int]):
+    """Lines that come while others are searched; most belong to many."""
+
+    def __init__(self, lines):
+        self.coming, self.here = deque(enumerate(lines)), deque[Any]()
+        self.found = dict[int, Any]()
+        self.take_withdrawn([])
+
+    def take(self):
+        return self.here.popleft() if self.here else None
+
+    def is_one_of_many(self, line):
+        return line % 4 != 0
+
+    def take_withdrawn(self, inside):
+        for _ in range(min(len(self.coming), 0 if len(inside) > 20 else 4)):
+            number, text = self.coming.popleft()
+            self.here.append((number, Request(text, line=number + 1)))
+        return []
+
+    def answer(self, line, answer):
+        self.found[line] = answer
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_steps_between_those_of_all_change_no_translation(monkeypatch, precision):
+    lines, num_resting = lines_of_unlike_length(200), list[int]()
+    step = CompiledTransformer.step
+
+    def recorded(self, state):
+        is_busy = (state.tokens != BOS).any(axis=1)
+        num_resting.append(int(np.count_nonzero(state.rests & is_busy)))
+        return step(self, state)
+
+    monkeypatch.setattr(CompiledTransformer, "step", recorded)
+    options = {"device": "cpu", "precision": precision, "beam_size": BEAM, "n_best": 3}
+    translator = Translator.load(FORMATS / "format_2/whitespace/run/average", **options)
+    expected = list(translator.translate(lines))
+    assert not any(num_resting)
+    source = Arriving(lines)
+    translator.continuous_search(source).run()
+    assert [source.found[number] for number in range(len(lines))] == expected
+    assert sum(number > 5 for number in num_resting) > 50
 
 
 @pytest.mark.usefixtures("kernels")

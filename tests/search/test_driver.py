@@ -2,8 +2,10 @@
 
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,11 +19,21 @@ from tests.table_search import random_table, search, settings
 BEAM = 3
 
 
+class Counted(TableModel):
+    def __init__(self, logits):
+        super().__init__(logits)
+        self.num_slots = list[int]()  # that took part in each step
+
+    def step(self, state):
+        self.num_slots.append(int(np.count_nonzero(state.positions)))
+        return super().step(state)
+
+
 class Line:
     """Sentences that wait for a search, which a test lets arrive, and the outcomes so far."""
 
     def __init__(self, logits, *, max_tokens=1000, chosen=None):
-        self.model, chosen = TableModel(logits), chosen or settings(BEAM)
+        self.model, chosen = Counted(logits), chosen or settings(BEAM)
         self.driver = Driver[Any](
             lambda items, most: Search(self.model, len(items), chosen),
             SearchSize(max_tokens),
@@ -31,6 +43,7 @@ class Line:
         self.outcomes: dict[Any, Any] = {}
         self.inside: list[Any] = []  # after the last step
         self.leaving: list[Any] = []  # without an outcome, after the next step
+        self.is_urgent: Callable[[Any], bool] = lambda ticket: False
 
     def run(self, after_step=lambda: None):
         """Search until no sentence is left; ``after_step`` may add some."""
@@ -43,7 +56,7 @@ class Line:
         def take():
             return self.waiting.popleft() if self.waiting else None
 
-        self.outcomes.update(self.driver.run(take, watch))
+        self.outcomes.update(self.driver.run(take, watch, is_urgent=self.is_urgent))
 
 
 def counts_down(source, prefix):
@@ -111,6 +124,45 @@ def test_newcomers_wait_for_each_other_the_longer_the_more_they_stop(num_inside,
     assert joined[: together + 1] == [0] * together + [together]
     assert line.model.num_started == [num_inside, together]
     assert len(line.outcomes) == num_inside + together
+
+
+@pytest.mark.usefixtures("searched_by")
+@pytest.mark.parametrize(("num_urgent", "num_ahead"), [(1, 8), (6, 3), (23, 0)])
+def test_urgent_sentences_take_steps_between_those_of_all(num_urgent, num_ahead):
+    line = Line(counts_down)
+    line.is_urgent = lambda ticket: isinstance(ticket, str)
+    line.waiting.extend((number, lasting(40)) for number in range(24))
+
+    def after_step():
+        if len(line.model.num_slots) == 2:  # joins at once, although steps of 24 are long
+            line.waiting.extend((f"urgent {number}", lasting(12)) for number in range(num_urgent))
+
+    line.run(after_step)
+    num_all = 24 + num_urgent
+    if line.model.kernels is None:  # torch computes all slots
+        assert line.model.num_slots[2:14] == [num_all] * 12
+        return
+    steps = [*[num_urgent] * num_ahead, num_all]
+    assert line.model.num_slots[:14] == [24, 24, *(12 * steps)[:12]]
+    assert sum(number >= 24 for number in line.model.num_slots) == 40  # as without urgent ones
+    assert list(line.outcomes)[:num_urgent] == [f"urgent {n}" for n in range(num_urgent)]
+
+
+@pytest.mark.parametrize("num_others", [0, 24])
+def test_urgent_sentences_wait_for_each_other_alone(num_others):
+    line, joined = Line(counts_down), list[int]()
+    line.is_urgent = lambda ticket: isinstance(ticket, str)
+    line.waiting.extend((number, lasting(40)) for number in range(num_others))
+    line.waiting.extend((f"urgent {number}", lasting(30)) for number in range(8))
+
+    def after_step():  # one comes after each of the first steps
+        joined.append(len(line.inside))
+        if len(joined) <= 4:
+            line.waiting.append((f"newcomer {len(joined)}", lasting(30)))
+
+    line.run(after_step)
+    first = num_others + 8
+    assert joined[:5] == [first, first, first + 2, first + 2, first + 4]
 
 
 def test_newcomers_that_fill_the_room_wait_for_no_others():

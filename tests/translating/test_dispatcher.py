@@ -14,7 +14,7 @@ from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.batch import Batch
 from nmt_cli.translating.workers.dispatcher import Dispatcher
-from nmt_cli.translating.workers.messages import Ready
+from nmt_cli.translating.workers.messages import OneOfMany, Ready
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_SERVICE
 
@@ -51,6 +51,7 @@ class Workers:
         self.dispatcher = Dispatcher(self.ends, num_workers)
         self.num_workers = num_workers
         self.has: dict[int, dict[int, str]] = {}  # the texts that each worker has, by number
+        self.of_many = set[str]()  # those that came as lines of a large batch
 
     async def all_started(self):
         def is_ready():
@@ -72,7 +73,10 @@ class Workers:
             has = self.has.setdefault(number, {})
             while not end.closed and end.poll():
                 for line, item in end.recv():
-                    if item is not None:
+                    if isinstance(item, OneOfMany):
+                        self.of_many.add(item.line.text)
+                        has[line] = item.line.text
+                    elif item is not None:
                         has[line] = item.text
 
     def answer(self, number, lines=None):
@@ -134,6 +138,7 @@ def test_a_long_request_leaves_room_for_a_short_one_that_comes_later():
             workers.answer(1)
             await workers.until(lambda: long.done.done() or all(map(workers.texts, (0, 1))))
         assert [each.text for each in long.answers] == [f"long {number}" for number in range(600)]
+        assert workers.of_many == {each.text for each in long.answers}
 
     run(test, 2)
 

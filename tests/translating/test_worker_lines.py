@@ -18,12 +18,13 @@ from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import (
     NO_LINE,
     AttentionOf,
+    OneOfMany,
     Ready,
     Shared,
     TextOf,
     WorkerBugError,
 )
-from nmt_cli.translating.workers.worker_main import work
+from nmt_cli.translating.workers.worker_main import WorkerLines, work
 from tests.fake_models import copying
 from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 
@@ -108,6 +109,22 @@ def test_a_withdrawn_line_leaves_the_search(monkeypatch):
         assert (number, translation.text) == (3, "b")
         assert not connection.poll()
     assert len(steps) == 4
+
+
+def test_a_line_is_known_to_be_one_of_many_until_it_is_answered_or_withdrawn(monkeypatch):
+    ours, theirs = Pipe()
+    lines = WorkerLines(theirs, copying(monkeypatch)[0], is_text=False)
+    numbers = range(1, 6)
+    shared = (-2, Shared(Request("", banned=["x"])))
+    ours.send([shared, *((n, OneOfMany(Request("a"))) for n in (1, 3)), (4, Request("a"))])
+    ours.send([(2, OneOfMany(TextOf(-2, "a"))), (5, TextOf(-2, "a"))])
+    assert lines.wait()
+    assert [n for n in numbers if lines.is_one_of_many(n)] == [1, 2, 3]
+    assert [lines.take() is not None for _ in (1, 2)] == [True, True]
+    lines.answer(1, Translation("a"))
+    ours.send([(2, None), (3, None)])
+    lines.take_withdrawn([1, 3])
+    assert not any(map(lines.is_one_of_many, numbers))
 
 
 def test_what_lines_share_is_not_kept_when_it_is_withdrawn(monkeypatch):

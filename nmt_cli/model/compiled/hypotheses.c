@@ -142,8 +142,8 @@ long EXPORTED(find_candidates)(const Beams *beams, Candidates *found, long b, lo
 }
 
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end
-   of each slot; the past of a free slot is empty. Returns the last end. */
-long EXPORTED(find_places)(const Past *past, const int64_t *parents, const uint8_t *is_free) {
+   of each slot; slots with ``rests`` [S] get no entries. Returns the last end. */
+long EXPORTED(find_places)(const Past *past, const int64_t *parents, const uint8_t *rests) {
     long S = past->S, K = past->K, E = past->E;
     const uint8_t *is_past = past->is_past;
     int64_t *places = past->places;
@@ -151,12 +151,12 @@ long EXPORTED(find_places)(const Past *past, const int64_t *parents, const uint8
     for (long s = 0; s < S; s++, is_past += K * E, parents += K, places += K) {
         memset(past->is_used, 0, E + K);
         long last = 0, found = 0;
-        for (long k = 0; !is_free[s] && k < K; k++)
-            for (long e = 0; e < E; e++) past->is_used[e] |= is_past[parents[k] * E + e];
+        for (long k = 0; k < K; k++)
+            for (long e = 0; e < E; e++) past->is_used[e] |= is_past[(rests[s] ? k : parents[k]) * E + e];
         for (long e = 0; e < E; e++) last = past->is_used[e] ? e + 1 : last;
         for (long e = 0; found < K; e++)
             if (!past->is_used[e]) places[found++] = e;
-        last = places[K - 1] + 1 > last ? places[K - 1] + 1 : last;
+        if (!rests[s] && places[K - 1] + 1 > last) last = places[K - 1] + 1;
         past->ends[s] = last;
         end = last > end ? last : end;
     }
@@ -164,14 +164,14 @@ long EXPORTED(find_places)(const Past *past, const int64_t *parents, const uint8
 }
 
 /* writes into ``inherited`` [S, K, room] the past of each hypothesis: that of its parent, and its own
-   place; no entry of it is behind ``room`` */
-void EXPORTED(inherit)(const Past *past, const int64_t *parents, const uint8_t *is_free, long room,
+   place; that of slots with ``rests`` [S] stays as it is; no entry of it is behind ``room`` */
+void EXPORTED(inherit)(const Past *past, const int64_t *parents, const uint8_t *rests, long room,
              uint8_t *inherited) {
     long K = past->K, E = past->E, kept = E < room ? E : room;
     memset(inherited, 0, past->S * K * room);
     for (long sk = 0; sk < past->S * K; sk++, inherited += room) {
-        const uint8_t *own = past->is_past + (sk / K * K + parents[sk]) * E;
-        if (!is_free[sk / K]) memcpy(inherited, own, kept);
-        inherited[past->places[sk]] = 1;
+        long parent = rests[sk / K] ? sk % K : parents[sk];
+        memcpy(inherited, past->is_past + (sk / K * K + parent) * E, kept);
+        if (!rests[sk / K]) inherited[past->places[sk]] = 1;
     }
 }

@@ -10,6 +10,8 @@ from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
 
+MOST_OF_A_SMALL_BATCH = 8  # lines
+
 
 class Batch:
     """The lines of one request or of a part of a text; the longest are translated first."""
@@ -21,6 +23,7 @@ class Batch:
         self.answers: list[Translation | WorkerBugError | None] = [None] * len(requests)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._num_answered = 0
+        self.is_large = len(requests) > MOST_OF_A_SMALL_BATCH
         lines = [BatchLine(self, place) for place in range(len(requests))]
         # Those that no worker has; the next one is the last.
         self._waiting = sorted(lines, key=lambda line: (len(line.text), -line.place))

@@ -46,6 +46,12 @@ class TextOf(NamedTuple):
     line: int | None = None  # its number in a text
 
 
+class OneOfMany(NamedTuple):
+    """A line of a large batch; other lines need not wait for all that a worker has of it."""
+
+    line: Request | TextOf
+
+
 class Loaded(NamedTuple):
     """The starter has loaded the model, unless each worker loads it onto a GPU."""
 
@@ -78,4 +84,5 @@ class WorkerBugError(Exception):
     """A bug that a worker met with a line; the message has its traceback."""
 
 
+ToWorker = Request | AttentionOf | Shared | TextOf | OneOfMany | None  # None: it is withdrawn
 Answer = Translation | WorkerBugError | SlowLine | None  # to a line; None: it is withdrawn

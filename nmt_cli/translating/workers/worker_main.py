@@ -36,10 +36,12 @@ from nmt_cli.translating.workers.messages import (
     Answer,
     AttentionOf,
     Loaded,
+    OneOfMany,
     Ready,
     Shared,
     SlowLine,
     TextOf,
+    ToWorker,
     WorkerBugError,
     WorkerModel,
     refusal,
@@ -78,7 +80,8 @@ class WorkerLines(LineSource[int]):
     """The lines of a worker, and pages, which are drawn while no line is searched.
 
     A message is a list of numbers, each with a request, with what several lines share (``Shared``),
-    or with the text of such a line (``TextOf``); None withdraws what came under the number. The
+    or with the text of such a line (``TextOf``), maybe as ``OneOfMany``; None withdraws what came
+    under the number. The
     answers are lists of numbers, each with a translation, a bug or a report of a slow line; None
     confirms that it is withdrawn. Messages and answers are exchanged in ``wait`` and after each
     step of the search, so that one thread is enough.
@@ -94,6 +97,7 @@ class WorkerLines(LineSource[int]):
         self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
         self._shared: dict[int, Request] = {}
+        self._of_many: set[int] = set()  # without an answer
         self._withdrawn: set[int] = set()  # since the last step
         self._answers: list[tuple[int, Answer]] = []  # that were not sent yet
 
@@ -122,8 +126,13 @@ class WorkerLines(LineSource[int]):
         withdrawn, self._withdrawn = self._withdrawn, set()
         return withdrawn
 
+    def is_one_of_many(self, line: int) -> bool:
+        """Return whether it came as a line of a large batch."""
+        return line in self._of_many
+
     def answer(self, line: int, answer: Translation | BaseException) -> None:
         """Send the translation of a line after this step."""
+        self._of_many.discard(line)
         if isinstance(answer, BaseException):
             report = "".join(traceback.format_exception(answer))
             answer = WorkerBugError(f"in a worker process:\n{report}")
@@ -166,8 +175,11 @@ class WorkerLines(LineSource[int]):
             has_come = self.is_closed = True
         return has_come
 
-    def _receive(self, number: int, item: Request | AttentionOf | Shared | TextOf | None) -> None:
-        if isinstance(item, Shared):
+    def _receive(self, number: int, item: ToWorker) -> None:
+        if isinstance(item, OneOfMany):
+            self._of_many.add(number)
+            self._receive(number, item.line)
+        elif isinstance(item, Shared):
             self._shared[number] = _with_terms(item.request)
         elif isinstance(item, TextOf):
             self._waiting[number] = self._shared[item.shared]._replace(
@@ -179,6 +191,7 @@ class WorkerLines(LineSource[int]):
             known = self._waiting.pop(number, None) or self._shared.pop(number, None)
             if known is None:
                 self._withdrawn.add(number)
+            self._of_many.discard(number)
             self._answers.append((number, None))
 
     def _send_answers(self) -> None:
