@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
@@ -47,3 +51,45 @@ class TranslatorOptions:
     well_formed_trees: bool | None = None
     sampling: Sampling | None = None
     constraints: Constraints = NOTHING
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions(TranslatorOptions):
+    """What ``Translator.load`` takes as keywords."""
+
+    device: str = AUTO
+    ensemble: Sequence[Path | str] = ()
+
+
+Keywords = ParamSpec("Keywords")
+Record = TypeVar("Record")
+Owner = TypeVar("Owner")
+First = TypeVar("First")
+Result = TypeVar("Result")
+
+
+def taking(
+    record: Callable[Keywords, Record],
+) -> Callable[
+    [Callable[[Owner, First, Record], Result]],
+    Callable[Concatenate[Owner, First, Keywords], Result],
+]:
+    """Return a decorator by which a method takes the fields of its ``record`` as keywords."""
+    fields = inspect.signature(record)
+
+    def decorate(
+        method: Callable[[Owner, First, Record], Result],
+    ) -> Callable[Concatenate[Owner, First, Keywords], Result]:
+        @wraps(method)
+        def taking_keywords(
+            owner: Owner, first: First, /, *none: Keywords.args, **keywords: Keywords.kwargs
+        ) -> Result:
+            fields.bind(*none, **keywords)  # its errors do not name the record
+            return method(owner, first, record(*none, **keywords))
+
+        *own, _ = inspect.signature(method).parameters.values()
+        shown = inspect.Signature([*own, *fields.parameters.values()])
+        taking_keywords.__signature__ = shown  # type: ignore[attr-defined]
+        return taking_keywords
+
+    return decorate

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -91,19 +91,26 @@ class Rescorer:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
+        length_penalty: float = RESCORING_PENALTY.default,
+        max_tokens_per_device: int | None = None,
         precision: str = AUTO,
-        **options: Any,
     ) -> Rescorer:
         """Return a rescorer with the model of ``path``, and those of ``ensemble``.
 
-        The ``options`` are those of a new rescorer. Raises UserError if there is no model, if the
-        models do not fit together, or if ``device`` or an option is wrong, and DamagedError if a
-        file of a model is damaged.
+        Raises UserError if there is no model, if the models do not fit together, or if ``device``
+        or an option is wrong, and DamagedError if a file of a model is damaged.
         """
         models = load_models(path, ensemble, device, precision)
-        options["precision"] = models.precision
         first, *others = models.members
-        return cls(first.settings, models.tokenizer, first.model, ensemble=others, **options)
+        return cls(
+            first.settings,
+            models.tokenizer,
+            first.model,
+            length_penalty=length_penalty,
+            max_tokens_per_device=max_tokens_per_device,
+            precision=models.precision,
+            ensemble=others,
+        )
 
     def rescore(self, pairs: Iterable[tuple[str, str]]) -> Iterator[Rescored]:
         """Yield the score of each pair of a source and its translation, in order.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.choices import AUTO, Computing
+from nmt_cli.hardware.choices import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import MOST_SAMPLES
@@ -23,7 +22,7 @@ from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.options import TranslatorOptions
+from nmt_cli.translating.options import LoadOptions, TranslatorOptions, taking
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
@@ -136,25 +135,19 @@ class Translator:
         self._settings, self._tokenizer = settings, tokenizer
 
     @classmethod
-    def load(
-        cls,
-        path: Path | str,
-        *,
-        device: str = AUTO,
-        ensemble: Sequence[Path | str] = (),
-        **keywords: Any,
-    ) -> Translator:
+    @taking(LoadOptions)
+    def load(cls, path: Path | str, options: LoadOptions) -> Translator:
         """Return a translator with the model of ``path``: a model, a checkpoint or a run.
 
-        The keywords are the fields of ``TranslatorOptions``. The models of ``ensemble`` search
-        together with it. Raises UserError if there is no model, if the models do not fit together,
-        or if ``device`` or an option is wrong, and DamagedError if a file of a model is damaged.
+        The keywords are the fields of ``LoadOptions``. The models of ``ensemble`` search together
+        with it. Raises UserError if there is no model, if the models do not fit together, or if
+        ``device`` or an option is wrong, and DamagedError if a file of a model is damaged.
         """
-        options = TranslatorOptions(**keywords)
-        models = load_models(path, ensemble, device, options.precision)
-        options = replace(options, precision=models.precision)
+        models = load_models(path, options.ensemble, options.device, options.precision)
         (first, *others), tokenizer = models.members, models.tokenizer
-        translator = cls(first.settings, tokenizer, first.model, ensemble=others, **vars(options))
+        own = {**vars(options), "ensemble": others, "precision": models.precision}
+        del own["device"]
+        translator = cls(first.settings, tokenizer, first.model, **own)
         translator.chosen["model"] = " ".join(member.fingerprint for member in models.members)
         return translator
 

@@ -10,7 +10,7 @@ from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standar
 from nmt_cli.commands.lines.resumable_output import ResumableOutput, resumable_output, stopped
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
-from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader, is_stream, reader_of
@@ -45,12 +45,13 @@ def refuse_to_replace(
 ) -> None:
     """Raise UserError if a file of ``output`` is one of ``texts``, also under another name.
 
-    An output that ``is_resumable`` has further files beside it.
+    An output that ``is_resumable`` has further files beside it, so it must have a name.
     """
     if output is None:
         return
     of_output = [output]
     if is_resumable:
+        refuse_nameless(output)
         of_output += [partial_of(output), record_path(output)]
     written = [path for path in of_output if path.is_file()]
     for path in texts:
