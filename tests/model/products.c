@@ -50,13 +50,13 @@ static float *chances(long count) {
     return found;
 }
 
-/* attention of K queries of one head to E entries, or, if it is causal, to the first ones */
-static int attention_differs(long K, long E, long W, long X, int is_causal) {
+/* attention of K queries of one head to E entries, of which query k sees those from k - back to k + ahead */
+static int attention_differs(long K, long E, long W, long X, long back, long ahead) {
     float *queries = chances(K * W), *keys = chances(W * E), *values = chances(E * X);
     float *scores = malloc(QUERIES_AT_ONCE * (E + LANES) * sizeof(float));
     float *output = malloc(K * X * sizeof(float)), *weights = malloc(K * E * sizeof(float));
     Head head = {.keys = keys, .values = values, .W = W, .X = X, .E = E, .used = E};
-    head.is_causal = is_causal, head.weights = weights;
+    head.back = back, head.ahead = ahead, head.weights = weights;
     attend_head(&head, queries, W, K, scores, output, X);
     long wrong = 0;
     for (long k = 0; k < K; k++) {
@@ -64,7 +64,7 @@ static int attention_differs(long K, long E, long W, long X, int is_causal) {
         for (long e = 0; e < E; e++) {
             double product = 0.;
             for (long w = 0; w < W; w++) product += (double)queries[k * W + w] * keys[w * E + e];
-            total += right[e] = is_causal && e > k ? 0. : exp(product / sqrt((double)W));
+            total += right[e] = e < k - back || e > k + ahead ? 0. : exp(product / sqrt((double)W));
         }
         for (long e = 0; e < E; e++) wrong += !(fabs(weights[k * E + e] - right[e] / total) < 1e-6);
         for (long x = 0; x < X; x++) {
@@ -106,12 +106,14 @@ static int scores_differ(long R, long I, long V, long most) {
 
 int main(void) {
     int found = 0;
-    for (int is_causal = 0; is_causal <= 1; is_causal++)
+    long windows[][2] = {{ALL, ALL}, {ALL, 0}, {2, 2}, {3, 0}};
+    for (int w = 0; w < 4; w++)
         for (long K = 1; K < 12; K += 2) {
-            found |= attention_differs(K, K, 3, 9, is_causal) | attention_differs(K, K, 16, 64, is_causal);
-            found |= attention_differs(K, 37, 8, 33, is_causal);
+            long back = windows[w][0], ahead = windows[w][1];
+            found |= attention_differs(K, K, 3, 9, back, ahead) | attention_differs(K, K, 16, 64, back, ahead);
+            found |= attention_differs(K, 37, 8, 33, back, ahead);
         }
-    found |= attention_differs(300, 300, 64, 64, 1);
+    found |= attention_differs(300, 300, 64, 64, ALL, 0);
     found |= scores_differ(1, 7, 1, 1) | scores_differ(9, 20, 37, 4) | scores_differ(40, 64, 8000, 16);
     long sizes[] = {1, 2, 3, 4, 7, 16, 33, 100}, large[] = {64, 256, 2048};
     for (int type = FP32; type <= INT8; type += INT8 - FP32)
