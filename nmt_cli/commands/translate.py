@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -50,6 +50,7 @@ from nmt_cli.commands.lines.translation_record import (
 )
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.files.lines import Line, read_lines
+from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import is_stream
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import usable_cores
@@ -101,6 +102,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     counts = device, threads, workers, devices
     asked = as_asked(device, options)
     if resume and not force and output_path is not None and is_finished(output_path):
+        with suppress(UnwritableOutputError), claimed(output_path, "--output"):
+            pass  # removes the lock of a process that was killed after it had finished
         with _source(input_path, shard) as source:
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
             refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
