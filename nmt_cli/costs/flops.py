@@ -76,7 +76,7 @@ def forward_flops(config: ModelShape, vocabulary_size: int, lengths: LengthSums)
     )
     half = _half_of_attention(decoder, d_model)
     compared, of_past = lengths.target_squared + lengths.product, 2 * half
-    if config.decoder == "ssru":
+    if config.is_recurrent:
         compared, of_past = lengths.product, 4 * d_model**2
     of_decoder = StackFlops(
         self_attention=decoder.num_layers * target * of_past,

@@ -71,7 +71,7 @@ def parameter_shapes(config: ModelShape, vocabulary_size: int) -> Shapes:
 def _layer(name: str, config: ModelShape, shape: StackShape, has_memory: bool) -> Shapes:
     width, has_bias = config.d_model, config.attention_biases
     keys, values = (shape.num_heads * each for each in (shape.key_width, shape.value_width))
-    if has_memory and config.decoder == "ssru":
+    if has_memory and config.is_recurrent:
         unit = f"{name}.recurrence"
         shapes = _linear(f"{unit}.candidates", width, width, has_bias=False)
         shapes |= _linear(f"{unit}.forget_gates", width, width, has_bias=True)

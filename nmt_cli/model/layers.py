@@ -203,7 +203,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelShape) -> None:
         super().__init__()
-        if config.decoder == "ssru":
+        self.is_recurrent = config.is_recurrent
+        if self.is_recurrent:
             self.recurrence = RecurrentUnit(config.d_model)
             self.recurrence_residual = _residual(config)
         else:
@@ -213,7 +214,6 @@ class DecoderLayer(nn.Module):
         self.memory_attention_residual = _residual(config)
         self.feed_forward = _feed_forward(config, config.decoder_shape)
         self.feed_forward_residual = _residual(config)
-        self.is_recurrent = config.decoder == "ssru"
 
     @property
     def first(self) -> nn.Module:

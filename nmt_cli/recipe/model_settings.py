@@ -61,13 +61,12 @@ class ModelSettings(NamedTuple):
     def format_version(self) -> int:
         """The format version of a folder with these settings."""
         has_options = self.architecture.options or self.text.normalization.fold
-        is_recurrent = self.architecture.decoder == "ssru"
         has_window = self.architecture.attention_window is not None
         return max(
             PLAIN,
             WITH_TREES if self.trees is not None else PLAIN,
             WITH_OPTIONS if has_options else PLAIN,
-            WITH_OTHER_PASTS if is_recurrent or has_window else PLAIN,
+            WITH_OTHER_PASTS if self.architecture.is_recurrent or has_window else PLAIN,
         )
 
     @property

@@ -76,6 +76,11 @@ class ModelShape:
         source_vocabulary_size: int | None
 
     @property
+    def is_recurrent(self) -> bool:
+        """Whether recurrent units take the place of the decoder's self-attention."""
+        return self.decoder == "ssru"
+
+    @property
     def key_width(self) -> int:
         """The width of one head's queries and keys."""
         return self.d_k if self.d_k is not None else self.d_model // self.num_heads

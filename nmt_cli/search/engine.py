@@ -92,7 +92,7 @@ class SearchEngine:
             if not isinstance(models[0], PackedModel):
                 device = models[0].output_weight.device
                 self._computing = partial(torch_models.without_gradients, device)
-                is_graphed = computing.cuda_graphs and models[0].config.decoder == "attention"
+                is_graphed = computing.cuda_graphs and not models[0].config.is_recurrent
                 if is_graphed and len(models) == 1 and device.type == "cuda":
                     from nmt_cli.search.graphed.model import GraphedTransformer
 
@@ -244,7 +244,7 @@ def step_model(model: PackedModel | Transformer) -> StepModel:
 def default_max_tokens(config: ModelShape, device: str, precision: str) -> int:
     """Return how many tokens of hypotheses a model of ``config`` searches at a time."""
     most = MOST_TOKENS[device]
-    if device != "cpu" or config.decoder == "ssru":  # whose states do not grow
+    if device != "cpu" or config.is_recurrent:  # whose states do not grow
         return most
     if precision != "fp32":
         most = MOST_TOKENS_OF_SMALL_WEIGHTS

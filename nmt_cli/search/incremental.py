@@ -181,9 +181,9 @@ class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
     def __init__(self, model: Transformer) -> None:
-        self._kind: type[GrowingPast | RecurrentPast] = GrowingPast
-        if model.config.decoder == "ssru":
-            self._kind = RecurrentPast
+        is_recurrent = model.config.is_recurrent
+        self._kind: type[GrowingPast | RecurrentPast]
+        self._kind = RecurrentPast if is_recurrent else GrowingPast
         super().__init__(model, self._kind.first)
         self.reset(0, 1)
 

@@ -71,7 +71,7 @@ class CompiledForcing:
         encoder, decoder = self._model.config.encoder_shape, self._model.config.decoder_shape
         computing, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
         within_sources = Weights(encoder, layers, sources.lengths, sources.lengths)
-        of_decoder = [] if self._model.config.decoder == "ssru" else layers
+        of_decoder = [] if self._model.config.is_recurrent else layers
         within = Weights(decoder, of_decoder, targets.lengths, targets.lengths)
         to_memory = Weights(decoder, layers, targets.lengths, sources.lengths)
         memories = computing.encode(sources, within_sources)

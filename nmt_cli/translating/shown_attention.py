@@ -48,7 +48,7 @@ class Shown(NamedTuple):
 
 def kinds_of(architecture: ModelShape) -> tuple[str, ...]:
     """Return the names of KINDS that a model has: recurrent units replace one of them."""
-    return tuple(kind for kind in KINDS if kind != "decoder" or architecture.decoder != "ssru")
+    return tuple(kind for kind in KINDS if kind != "decoder" or not architecture.is_recurrent)
 
 
 def common_counts(architecture: ModelShape, kinds: Sequence[str]) -> tuple[int, int]:

@@ -130,7 +130,7 @@ class CompiledLayers:
         self._source = _Embedder(packed, "source", packed.source)
         self._target = _Embedder(packed, "target", packed.target)
         self._width = self._decoder.H * (self._decoder.W + self._decoder.X)  # of an entry
-        self.is_recurrent = packed.config.decoder == "ssru"
+        self.is_recurrent = packed.config.is_recurrent
         self.window = packed.config.attention_window
         self.state_shape = self._decoder.N, self._decoder.D if self.is_recurrent else self._width
         self.free_memory()
