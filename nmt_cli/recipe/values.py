@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -154,17 +154,19 @@ def descriptions(section: type[Section]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for owner in (each for each in reversed(section.__mro__) if issubclass(each, Section)):
-        module = ast.parse(inspect.getsource(sys.modules[owner.__module__]))
-        bodies = (
-            node.body
-            for node in module.body
-            if isinstance(node, ast.ClassDef) and node.name == owner.__name__
-        )
-        for pair in chain.from_iterable(map(pairwise, bodies)):
+        # A class that ``create_model`` made has no statements.
+        for pair in pairwise(_class_bodies(owner.__module__).get(owner.__name__, [])):
             match pair:
                 case ast.AnnAssign(target=ast.Name(key)), ast.Expr(ast.Constant(str(text))):
                     found[key] = " ".join(text.split())
     return found
+
+
+@cache
+def _class_bodies(module: str) -> dict[str, list[ast.stmt]]:
+    """Return the statements of each class of ``module``, which is parsed once for all of them."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 class Interval(Section):
