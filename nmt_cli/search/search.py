@@ -49,7 +49,7 @@ class StepInput(NamedTuple):
     def rests(self) -> Array:
         """Which slots [S] take no part in the step; a model returns no logits for them.
 
-        They are free, or hold a sentence of which the library keeps what it has computed.
+        Such a slot is free, or holds a sentence that stays as it is in this step.
         """
         return np.equal(self.positions, 0)
 

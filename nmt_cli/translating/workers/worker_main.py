@@ -81,10 +81,9 @@ class WorkerLines(LineSource[int]):
 
     A message is a list of numbers, each with a request, with what several lines share (``Shared``),
     or with the text of such a line (``TextOf``), maybe as ``OneOfMany``; None withdraws what came
-    under the number. The
-    answers are lists of numbers, each with a translation, a bug or a report of a slow line; None
-    confirms that it is withdrawn. Messages and answers are exchanged in ``wait`` and after each
-    step of the search, so that one thread is enough.
+    under the number. The answers are lists of numbers, each with a translation, a bug or a report
+    of a slow line; None confirms that it is withdrawn. Messages and answers are exchanged in
+    ``wait`` and after each step of the search, so that one thread is enough.
     """
 
     def __init__(self, connection: Connection, translator: Translator, *, is_text: bool) -> None:
