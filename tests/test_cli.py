@@ -90,7 +90,8 @@ OPTIONS = {
     "rescore": DECODING_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}
-    | {"--terms", "--source", "--paper", "--ter", "--compare", "--test", "--samples", "--seed"},
+    | {"--terms", "--source", "--paper", "--ter", "--compare", "--test", "--samples", "--seed"}
+    | {"--chrf-word-order", "--num-refs", "--documents", "--by-line", "--worst"},
     "export": {"--format", "--output", "--quantization", "--verify", "--sentences", "--force"}
     | {"--threads", "--quiet"},
     "import": {"--from", "--output", "--source-language", "--target-language"}

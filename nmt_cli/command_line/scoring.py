@@ -38,6 +38,12 @@ from nmt_cli.metrics.tokenization import Tokenization
     metavar="[en-de|en-fr]",
     help="Also print the paper's BLEU: Moses tokens, for en-de with compounds split.",
 )
+@click.option(
+    "--chrf-word-order",
+    type=click.IntRange(0, 2),
+    default=0,
+    help="Longest n-gram of words that chrF counts beside those of characters; 2 is chrF++.",
+)
 @click.option("--ter", is_flag=True, help="Also print TER, the translation edit rate.")
 @click.option(
     "--terms",
@@ -45,7 +51,31 @@ from nmt_cli.metrics.tokenization import Tokenization
     metavar="FILE",
     help="Also print how many of the terms of a --glossary that occur in --source were rendered.",
 )
-@click.option("--source", type=PATH, help="The text that was translated; for --terms.")
+@click.option("--source", type=PATH, help="The text that was translated; for --terms and --worst.")
+@click.option(
+    "--num-refs",
+    type=click.IntRange(min=1),
+    default=1,
+    help="REFERENCES is one file with this many references on each line, separated by tabs.",
+)
+@click.option(
+    "--documents",
+    type=PATH,
+    metavar="FILE",
+    help="Score documents as one segment each: d-BLEU, d-chrF. FILE has the id of the document of "
+    "each line.",
+)
+@click.option(
+    "--by-line",
+    is_flag=True,
+    help="Print the scores of each line, or document, as TSV; those of the text go to stderr.",
+)
+@click.option(
+    "--worst",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Also print the N lines, or documents, of the lowest chrF, with all their texts.",
+)
 @click.option(
     "--compare",
     "compared",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
 from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
+from nmt_cli.commands.score_segments import Segments, SegmentScores, documents_of
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.messages import logs
@@ -54,10 +55,15 @@ class ScoreOptions:
 
     tokenize: Tokenization | None = None
     lowercase: bool = False
+    chrf_word_order: int = 0
     paper: str | None = None
     ter: bool = False
     terms: Path | None = None
     source: Path | None = None
+    num_refs: int = 1
+    documents: Path | None = None
+    by_line: bool = False
+    worst: int | None = None
     compared: Sequence[Path] = ()
     test: Method | None = None
     samples: int | None = None
@@ -75,43 +81,44 @@ def run(hypotheses: Path, references: Sequence[Path], **keywords: Any) -> None:
     options = ScoreOptions(**keywords)
     resampling = _resampling(options)
     _check_paper(options)
+    _check_segment_options(options)
     _check_that_systems_differ([hypotheses, *options.compared])
     glossary = _glossary(options)
-    sources = [options.source] if options.source is not None else []
-    texts = _read_texts([hypotheses, *references, *options.compared, *sources])
-    source_lines = texts.pop().lines if sources else []
-    _warn_of_odd_text(
-        texts,
-        may_be_tokenized=options.tokenize == "none",
-        is_tokenized_next=options.paper is not None,
-    )
-    if options.ter:
-        _warn_of_long_segments(texts)
-    baseline, *others = texts
-    reference_texts, compared = others[: len(references)], others[len(references) :]
-    reference_lines = [text.lines for text in reference_texts]
-    scorers = _scorers(options, reference_texts)
-    scores = {scorer.key: scorer.score(baseline.lines, reference_lines) for scorer in scorers}
-    comparison = terms = None
-    if compared:
-        comparison = compare([baseline, *compared], reference_lines, scorers, resampling)
-    if glossary is not None:
-        terms = rendered_terms(glossary, source_lines, baseline.lines)
+    segments, documents = _read_segments(hypotheses, references, options)
+    _warn_of_odd_segments(segments, options)
+    scorers = _scorers(options, segments.references)
+    terms = comparison = each = None
+    if glossary is not None and segments.source is not None:
+        terms = rendered_terms(glossary, segments.source.lines, segments.hypotheses.lines)
+    num_lines = len(segments.hypotheses.lines)
+    if documents is not None:
+        segments = segments.joined(documents)
+    reference_lines = [text.lines for text in segments.references]
+    scores = {
+        scorer.key: scorer.score(segments.hypotheses.lines, reference_lines) for scorer in scorers
+    }
+    if segments.compared:
+        systems = [segments.hypotheses, *segments.compared]
+        comparison = compare(systems, reference_lines, scorers, resampling)
+    if options.by_line or options.worst:
+        each = SegmentScores.of(segments, scorers, options.worst)
     if options.output_format == "json":
-        output = _as_json(len(baseline.lines), scores, terms, comparison)
+        output = _as_json(num_lines, segments.documents, scores, terms, comparison, each)
     else:
-        output = _as_text(scores, terms, comparison)
+        output = _as_text(scores, terms, comparison, each)
     StandardOutput().write(f"{output}\n".encode())
 
 
 def _glossary(options: ScoreOptions) -> Glossary | None:
-    """Return the terms to look for. Raises WrongUsageError if one of the options is missing."""
-    if (options.terms is None) != (options.source is None):
+    """Return the terms to look for. Raises WrongUsageError if they have no source."""
+    if options.terms is None:
+        return None
+    if options.source is None:
         raise WrongUsageError(
             "--terms and --source go together: --source is the text that was translated, where "
             "the terms of --terms occur."
         )
-    return None if options.terms is None else Glossary.read(options.terms)
+    return Glossary.read(options.terms)
 
 
 def rendered_terms(
@@ -138,10 +145,12 @@ def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Sco
     scorers: list[Scorer] = [bleu_scorer(options.tokenize or fitting, lowercase=options.lowercase)]
     if options.paper is not None:
         scorers.append(paper_bleu_scorer(PAPER_PAIRS[options.paper]))
-    scorers.append(chrf_scorer(lowercase=options.lowercase))
+    scorers.append(
+        chrf_scorer(lowercase=options.lowercase, word_order=options.chrf_word_order),
+    )
     if options.ter:
         scorers.append(ter_scorer())
-    return scorers
+    return [replace(each, of_documents=options.documents is not None) for each in scorers]
 
 
 def _check_paper(options: ScoreOptions) -> None:
@@ -164,6 +173,23 @@ def _check_paper(options: ScoreOptions) -> None:
         raise WrongUsageError("the paper's BLEU is cased; leave --lowercase or --paper out.")
 
 
+def _check_segment_options(options: ScoreOptions) -> None:
+    """Raise WrongUsageError if the options about lines and documents contradict others."""
+    of_segments = "--by-line" if options.by_line else "--worst" if options.worst else None
+    if options.by_line and options.worst:
+        raise WrongUsageError("--by-line has all lines, --worst some of them; leave one out.")
+    if of_segments and options.compared:
+        raise WrongUsageError(
+            f"{of_segments} is about HYPOTHESES alone; leave it or --compare out."
+        )
+    if options.source is not None and options.terms is None and options.worst is None:
+        raise WrongUsageError(
+            "--source is read for --terms and --worst only; add one of them, or leave it out."
+        )
+    if options.documents is not None and options.paper is not None:
+        raise WrongUsageError("the paper's BLEU is of sentences; leave --documents or --paper out.")
+
+
 def _resampling(options: ScoreOptions) -> Resampling:
     for name in ("test", "samples", "seed"):
         if getattr(options, name) is not None and not options.compared:
@@ -179,6 +205,43 @@ def _check_that_systems_differ(paths: Sequence[Path]) -> None:
             raise WrongUsageError(
                 f"{path} is given twice; --compare needs another system's output."
             )
+
+
+def _read_segments(
+    hypotheses: Path, references: Sequence[Path], options: ScoreOptions
+) -> tuple[Segments, dict[str, list[int]] | None]:
+    """Return the lines of all texts, and the indices of the lines of each document.
+
+    Raises UserError as ``_read_texts`` does, or for a line without its references or its document.
+    """
+    if options.num_refs > 1 and len(references) > 1:
+        raise WrongUsageError(
+            f"--num-refs {options.num_refs} is for one file with all references, separated by "
+            f"tabs; {len(references)} files are given."
+        )
+    extra = [path for path in (options.source, options.documents) if path is not None]
+    first, *texts = _read_texts([hypotheses, *references, *options.compared, *extra])
+    documents = None if options.documents is None else documents_of(texts.pop())
+    source = None if options.source is None else texts.pop()
+    reference_texts, compared = texts[: len(references)], texts[len(references) :]
+    if options.num_refs > 1:
+        reference_texts = _columns(reference_texts[0], options.num_refs)
+    return Segments(first, reference_texts, compared, source), documents
+
+
+def _columns(text: NamedText, number: int) -> list[NamedText]:
+    """Return the columns of a text with tabs. Raises UserError if a line has another number."""
+    rows = [line.split("\t") for line in text.lines]
+    for line_number, row in enumerate(rows, 1):
+        if len(row) != number:
+            raise UserError(
+                f"{text.name}:{line_number} has {counted(len(row), 'column')}, --num-refs is "
+                f"{number}; a line has each reference once, with tabs in between."
+            )
+    return [
+        NamedText(f"{text.name}, column {place}", column)
+        for place, column in enumerate(zip(*rows, strict=True), 1)
+    ]
 
 
 def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
@@ -204,20 +267,22 @@ def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
     return texts
 
 
-def _warn_of_odd_text(
-    texts: Sequence[NamedText], *, may_be_tokenized: bool, is_tokenized_next: bool
-) -> None:
-    """Warn of text in pieces, and of tokenized text unless it may be tokenized."""
+def _warn_of_odd_segments(segments: Segments, options: ScoreOptions) -> None:
+    """Warn of text in pieces, of tokenized text unless it may be, and of what slows TER down."""
     advice = "Detokenize it, or use --tokenize none if both sides must stay tokenized."
-    if is_tokenized_next:
+    if options.paper is not None:
         advice = "Detokenize it; --paper would tokenize it again."
+    texts = [segments.hypotheses, *segments.references, *segments.compared]
     for name, lines in texts:
         if looks_in_pieces(lines):
             logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
-        elif looks_tokenized(lines) and not may_be_tokenized:
+        elif looks_tokenized(lines) and options.tokenize != "none":
             logs.warning(
                 f"{name} looks tokenized; BLEU is comparable on detokenized text only. {advice}"
             )
+
+    if options.ter:
+        _warn_of_long_segments(texts)
 
 
 def _warn_of_long_segments(texts: Sequence[NamedText]) -> None:
@@ -235,21 +300,37 @@ def _warn_of_long_segments(texts: Sequence[NamedText]) -> None:
 
 def _as_json(
     num_lines: int,
+    documents: Sequence[str] | None,
     scores: Mapping[str, Score],
     terms: RenderedTerms | None,
     comparison: Comparison | None,
+    each: SegmentScores | None,
 ) -> str:
     figures: dict[str, Any] = {"lines": num_lines}
+    if documents is not None:
+        figures["documents"] = len(documents)
     figures.update((key, score.figures()) for key, score in scores.items())
     if terms is not None:
         figures["terms"] = {"score": terms.share, **terms._asdict()}
     if comparison:
         figures["comparison"] = comparison.as_figures()
+    if each is not None:
+        figures["segments"] = each.as_figures()
     return json.dumps(figures, indent=2)
 
 
 def _as_text(
-    scores: Mapping[str, Score], terms: RenderedTerms | None, comparison: Comparison | None
+    scores: Mapping[str, Score],
+    terms: RenderedTerms | None,
+    comparison: Comparison | None,
+    each: SegmentScores | None,
 ) -> str:
-    text = "\n".join(map(str, (*scores.values(), *([] if terms is None else [terms]))))
-    return f"{text}\n\n{comparison.as_table()}" if comparison else text
+    """Return what goes to stdout; if that is the TSV of --by-line, all else goes to stderr."""
+    lines = [*map(str, scores.values()), *([] if terms is None else [str(terms)])]
+    if each is not None and each.worst is None:
+        signatures = (f"{key}: {signature}" for key, signature in each.signatures.items())
+        for line in (*lines, "The columns of each line or document:", *signatures):
+            logs.info(line)
+        return each.as_text()
+    more = [comparison.as_table()] if comparison else [each.as_text()] if each else []
+    return "\n\n".join(["\n".join(lines), *more])

@@ -121,7 +121,8 @@ def compare(
     Raises UserError if the test would need too much memory.
     """
     num_segments = len(systems[0].lines)
-    needed = memory_needed(resampling, num_segments)
+    word_order = max(getattr(scorer.metric, "word_order", 0) for scorer in scorers)
+    needed = memory_needed(resampling, num_segments, word_order)
     if needed > MOST_MEMORY:
         raise UserError(
             f"{resampling.num_samples:,} samples of {num_segments:,} segments need about "

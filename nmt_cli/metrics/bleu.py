@@ -87,9 +87,9 @@ def tokenizer_in(signature: str) -> str:
     return signature.partition("|tok:")[2].partition("|")[0]
 
 
-def chrf_scorer(*, lowercase: bool = False) -> Scorer:
-    """Return sacrebleu's chrF2."""
-    return Scorer("chrf", CHRF(lowercase=lowercase))
+def chrf_scorer(*, lowercase: bool = False, word_order: int = 0) -> Scorer:
+    """Return sacrebleu's chrF2; a ``word_order`` of 2 makes it chrF2++ (Popović, 2017)."""
+    return Scorer("chrf", CHRF(lowercase=lowercase, word_order=word_order))
 
 
 def looks_tokenized(lines: Sequence[str]) -> bool:

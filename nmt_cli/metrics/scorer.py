@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -44,11 +45,13 @@ class Scorer:
     metric: Metric  # for the paired tests of sacrebleu
     details_of: Callable[[Any], Details] = lambda _: Details({}, "")  # of sacrebleu's score
     higher_is_better: bool = True
+    of_documents: bool = False
 
     @property
     def name(self) -> str:
-        """The name in text."""
-        return NAMES[self.key]
+        """The name in text: d-BLEU of documents, chrF2++ with pairs of words."""
+        prefix = "d-" if self.of_documents else ""
+        return f"{prefix}{NAMES[self.key]}{'+' * getattr(self.metric, 'word_order', 0)}"
 
     def score(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
         """Return the score of ``hypotheses`` against one or several sets of ``references``.
@@ -65,6 +68,22 @@ class Scorer:
         details, words = self.details_of(found)
         text = "  ".join(filter(None, [f"{self.name} {found.score:.2f}", words, signature]))
         return Score(found.score, signature, details, text)
+
+    def scores_of_each(
+        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+    ) -> tuple[list[float], str]:
+        """Return the score of each hypothesis alone, and the signature of these scores.
+
+        Sentence BLEU has an effective order: n-grams longer than the sentence do not count.
+        """
+        metric = copy(self.metric)
+        if hasattr(metric, "effective_order"):
+            metric.effective_order = True
+        scores = [
+            float(metric.sentence_score(hypothesis, of_it).score)
+            for hypothesis, *of_it in zip(hypotheses, *references, strict=True)
+        ]
+        return scores, str(metric.get_signature())
 
 
 Method = Literal["bootstrap", "randomization"]

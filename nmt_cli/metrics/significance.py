@@ -14,8 +14,8 @@ Verdict = Literal["better", "worse", "not significant"]
 SACREBLEU_METHODS: dict[Method, str] = {"bootstrap": "bs", "randomization": "ar"}
 SEED_VARIABLE = "SACREBLEU_SEED"
 # sacrebleu holds all samples at once. Of chrF, which has the most statistics, a bootstrap holds 18
-# float32 and an index of 8 bytes for each segment of each sample; randomization holds two booleans
-# and a copy of one as int64.
+# float32 (three more for each order of words) and an index of 8 bytes for each segment of each
+# sample; randomization holds two booleans and a copy of one as int64.
 BYTES_PER_SAMPLED_SEGMENT: dict[Method, int] = {"bootstrap": 80, "randomization": 10}
 
 
@@ -37,9 +37,14 @@ class MetricFigures(NamedTuple):
     systems: list[SystemFigures]  # the baseline first
 
 
-def memory_needed(resampling: Resampling, num_segments: int) -> int:
-    """Return about how many bytes a paired test of a text takes at most."""
-    return BYTES_PER_SAMPLED_SEGMENT[resampling.method] * resampling.num_samples * num_segments
+BYTES_PER_WORD_ORDER: dict[Method, int] = {"bootstrap": 12, "randomization": 0}
+
+
+def memory_needed(resampling: Resampling, num_segments: int, word_order: int = 0) -> int:
+    """Return about how many bytes a paired test of a text takes at most; the order is chrF's."""
+    method, num_samples, _ = resampling
+    each = BYTES_PER_SAMPLED_SEGMENT[method] + word_order * BYTES_PER_WORD_ORDER[method]
+    return each * num_samples * num_segments
 
 
 def paired_test(

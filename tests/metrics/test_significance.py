@@ -134,3 +134,4 @@ def test_the_better_system_is_better_in_each_metric(make_scorer, method):
 
 def test_memory_grows_with_samples_and_segments():
     assert memory_needed(Resampling("bootstrap", 1_000, SEED), 3_003) == 1_000 * 3_003 * 80
+    assert memory_needed(Resampling("bootstrap", 100, SEED), 10, 2) == 100 * 10 * (8 * 3 * 4 + 8)
