@@ -4,6 +4,7 @@ Legend: T tokens of all sentences, D d_model.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +63,8 @@ class LearnedPositions(nn.Module):
 class Embedding(nn.Module):
     """Token vectors times a scale, plus positions, with dropout (sections 3.4 and 5.4)."""
 
+    rounded: Callable[[Tensor], Tensor] | None = None  # of learned vectors; None: not rounded
+
     def __init__(
         self, weight: nn.Parameter, config: ModelShape, *, starts_with_zeros: bool = False
     ) -> None:
@@ -95,7 +98,11 @@ class Embedding(nn.Module):
     def embed(self, tokens: Tensor, positions: Tensor, num_positions: int) -> Tensor:
         """Return the vectors of ``tokens`` at ``positions``, all below ``num_positions``."""
         vectors = F.embedding(tokens, self.weight)
+        of_positions = F.embedding(positions, self.positions(num_positions))
+        if self.rounded is not None:
+            vectors = self.rounded(vectors)
+            if isinstance(self.positions, LearnedPositions):
+                of_positions = self.rounded(of_positions)
         if self.starts_with_zeros:
             vectors = vectors.masked_fill((positions == 0)[:, None], 0.0)
-        of_positions = F.embedding(positions, self.positions(num_positions))
         return self.norm(torch.add(of_positions, vectors, alpha=self.scale))

@@ -3,7 +3,7 @@
 Legend: S source rows, T target rows, D d_model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +38,8 @@ class Transformer(nn.Module):
 
     ``vocabulary_size`` is that of the target, and of the source if they share a vocabulary.
     """
+
+    rounded: Callable[[Tensor], Tensor] | None = None  # of factors; see ``int8_rounding``
 
     def __init__(self, config: ModelShape, vocabulary_size: int) -> None:
         super().__init__()
@@ -101,7 +103,13 @@ class Transformer(nn.Module):
 
     def project(self, rows: Tensor) -> Tensor:
         """Return the logits [T, vocabulary] of the decoder's output [T, D]."""
-        return F.linear(rows, self.output_weight, self.output_bias)
+        return F.linear(*self.factors(rows, self.output_weight), self.output_bias)
+
+    def factors(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the factors of a product of ``rows`` and a ``weight``, rounded if it rounds."""
+        if self.rounded is None:
+            return rows, weight
+        return self.rounded(rows), self.rounded(weight)
 
 
 def build_transformer(

@@ -97,6 +97,11 @@ class TrainingConfig(Section):
     """Decay of an exponential moving average of the weights: the share that it keeps at each step,
     such as 0.999. The average is then validated and saved instead of the weights. Null keeps no
     average."""
+    quantization_aware: Annotated[Literal["int8"] | None, STEPS | QUALITY] = None
+    """int8 rounds weights and activations in training and validation as translate --precision int8
+    and models stored in int8 do, so that the weights learn to be rounded; the gradient ignores the
+    rounding (straight-through). For the last few hundred steps of a training, or a finished model
+    (model.from, --init-from). Null does not round."""
     guided_alignment: Annotated[GuidedAlignmentConfig | None, STEPS] = None
     """If given, a head of the decoder learns the links of data.train.0.alignments, and translate
     --alignments uses it."""

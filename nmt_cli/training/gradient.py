@@ -301,7 +301,7 @@ class Objective(NamedTuple):
 
     def losses(self, tensors: MicroBatch) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
-        is_bf16 = self.machine.precision == "bf16"
+        is_bf16, is_int8 = self.machine.precision == "bf16", self.model.rounded is not None
         # Validation measures weights that were not rounded for a step.
         rounded = self.rounded if torch.is_grad_enabled() else None
         guidance, links, alignment = self.guidance, tensors.links, None
@@ -318,13 +318,14 @@ class Objective(NamedTuple):
                 alignment = guidance.loss(self.model, entered[0], entered[1], links)
         if is_bf16:
             rows = rows.bfloat16()
+        rows, output_weight = self.model.factors(rows, self.model.output_weight)
         losses = label_smoothed_cross_entropy(
             rows,
-            self.model.output_weight,
+            output_weight,
             tensors.target_output,
             self.smoothing,
             self.model.output_bias,
-            None if rounded is None else rounded.output_weight,
+            None if rounded is None or is_int8 else rounded.output_weight,
         )
         return losses._replace(alignment=alignment)
 

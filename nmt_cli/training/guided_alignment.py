@@ -89,8 +89,8 @@ class Guidance(NamedTuple):
         ``rows`` [T, D] and ``memory`` [S, D] are those that enter its attention.
         """
         attention = self._attention(model)
-        queries = self._projected(rows, attention.queries, attention.d_k)
-        keys = self._projected(memory, attention.keys_values, attention.d_k)
+        queries = self._projected(model, rows, attention.queries, attention.d_k)
+        keys = self._projected(model, memory, attention.keys_values, attention.d_k)
         padded, groups = links.padded, links.padded.groups
         query_sizes = [group.num_sentences * group.query_length for group in groups]
         key_sizes = [group.num_sentences * group.key_length for group in groups]
@@ -115,11 +115,11 @@ class Guidance(NamedTuple):
     def _attention(self, model: Transformer) -> MemoryAttention:
         return cast(DecoderLayer, model.decoder_layers[self.head.layer]).memory_attention
 
-    def _projected(self, rows: Tensor, linear: nn.Linear, width: int) -> Tensor:
+    def _projected(self, model: Transformer, rows: Tensor, linear: nn.Linear, width: int) -> Tensor:
         """Return the queries or keys of the head [.., K], at least in fp32."""
         part = slice(self.head.head * width, (self.head.head + 1) * width)
         bias = None if linear.bias is None else linear.bias[part]
-        projected = F.linear(rows, linear.weight[part], bias)
+        projected = F.linear(*model.factors(rows, linear.weight[part]), bias)
         return projected.to(torch.promote_types(projected.dtype, torch.float32))
 
 

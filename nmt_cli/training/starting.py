@@ -26,6 +26,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.metrics.tokenization import TOKENIZATION
+from nmt_cli.model.int8_rounding import round_to_int8
 from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, new_optimizer
@@ -105,6 +106,8 @@ def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> Trai
     training = recipe.training
     torch.manual_seed(training.seed)
     model = Transformer(recipe.model, corpus.tokenizer.size).to(machine.device)
+    if training.quantization_aware is not None:
+        round_to_int8(model)
     if machine.is_compiled:
         compile_residuals(model)
     optimizer = new_optimizer(model, training)

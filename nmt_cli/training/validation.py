@@ -218,12 +218,15 @@ class Validator:
         """
         model, machine = self._objective.model, self._objective.machine
         beam_size = 1 if search == "greedy" else None
+        precision = machine.precision
+        if model.rounded is not None and kernels_for(machine.device.type) is not None:
+            precision = "int8"  # without the library, the model itself rounds
         translator = Translator(
             settings_of(self._recipe, self._corpus.tokenizer.size, self._corpus.labels),
             self._corpus.tokenizer,
             model,
             beam_size=beam_size,
-            precision=machine.precision,
+            precision=precision,
         )
         return [self._translations(translator, each, stop) for each in self._sets]
 

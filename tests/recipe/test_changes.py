@@ -112,6 +112,7 @@ DECLARED = [
     "training.adam_betas",
     "training.adam_epsilon",
     "training.clip_norm",
+    "training.quantization_aware",
     "training.guided_alignment.weight",
     "training.guided_alignment.decay_steps",
     "training.guided_alignment.layer",

@@ -19,6 +19,7 @@ OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
     *("tokenizer.joiner", "tokenizer.sampling", "model.d_k", "model.d_v", "training.max_epochs"),
     *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
+    "training.quantization_aware",
     *("training.stable_steps", "training.decay_steps", "data.normalization.fold"),
     *(
         "model.source_vocabulary_size",
