@@ -5,6 +5,7 @@ tokenizer.model    or vocabulary.txt
 model.safetensors  the weights
 manifest.json      checksums, and what the model was made of
 recipe.yaml        a record of how it was trained; loading does not read it
+lexicon            the pieces of a shortlist (``corpus.lexicon``); only if one was made
 """
 
 from __future__ import annotations
@@ -18,14 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nmt_cli.checkpoints import Checkpoint, average_command, best_checkpoint, list_checkpoints
+from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from nmt_cli.costs.parameters import parameter_shapes
-from nmt_cli.files.atomic_files import Partial, read_manifest, verify
+from nmt_cli.files.atomic_files import (
+    Partial,
+    add_to_manifest,
+    file_appearing_whole,
+    read_manifest,
+    rewrite_manifest_without,
+    verify,
+)
 from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINTS,
     CONFIG,
     FURTHER_TOKENIZER_FILES,
+    LEXICON,
     MANIFEST,
     RECIPE,
     TOKENIZER_FILES,
@@ -49,6 +59,8 @@ from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
+
+USES_SHORTLIST = "uses_shortlist"  # key of a manifest
 
 Used = TypeVar("Used")
 
@@ -82,6 +94,19 @@ class Model:
         """The weights that the settings require; each is read when it is taken."""
         wanted = parameter_shapes(self.settings.architecture, self.settings.vocabulary_size)
         return StoredWeights(self.path / WEIGHTS, wanted)
+
+    @cached_property
+    def lexicon(self) -> Lexicon | None:
+        """The lexicon of a shortlist; None if the model has none."""
+        if LEXICON not in self.manifest["files"]:
+            return None
+        sizes = self.tokenizer.source_size or self.tokenizer.size, self.tokenizer.size
+        return Lexicon.read(self.path / LEXICON, *sizes)
+
+    @property
+    def uses_shortlist(self) -> bool:
+        """Whether a shortlist is the default, because the model was trained for it."""
+        return self.lexicon is not None and self.manifest.get(USES_SHORTLIST) is True
 
     @property
     def weights_sha256(self) -> str:
@@ -199,7 +224,7 @@ def verified(directory: Path) -> Model:
     for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
         if not any(name in model.manifest["files"] for name in names):
             raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
-    settings, tokenizer = model.settings, model.tokenizer
+    settings, tokenizer, _ = model.settings, model.tokenizer, model.lexicon
     if settings.vocabulary_size != tokenizer.size:
         raise DamagedError(
             f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "
@@ -248,3 +273,17 @@ def save_model(
     tokenizer.save(partial.path)
     with (partial.path / WEIGHTS).open("wb") as stream:  # a stream's errors have an errno
         stream.write(as_bytes(weights, in_int8=precision == "int8"))
+
+
+def save_lexicon(directory: Path, lexicon: Lexicon, *, uses_shortlist: bool) -> None:
+    """Write a lexicon beside the model in ``directory``, in place of one that is there.
+
+    ``uses_shortlist`` is whether the model was trained for a shortlist, which is the default then.
+    Whenever this is interrupted, the model is complete, with a lexicon or without. Raises
+    DamagedError if the manifest is damaged, OutputError if the disk is full.
+    """
+    if LEXICON in read_manifest(directory)["files"]:
+        rewrite_manifest_without(directory, LEXICON)
+    with file_appearing_whole(directory / LEXICON, replace=True) as stream:
+        stream.write(lexicon.as_bytes())
+    add_to_manifest(directory, LEXICON, {USES_SHORTLIST: uses_shortlist})

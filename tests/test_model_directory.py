@@ -9,13 +9,14 @@ import torch
 
 from nmt_cli import checkpoints, model_directory
 from nmt_cli.checkpoints import list_checkpoints
+from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, verify, write_manifest
-from nmt_cli.files.file_names import CONFIG, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
+from nmt_cli.files.file_names import CONFIG, LEXICON, MANIFEST, RECIPE, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import find_model, load_model
+from nmt_cli.model_directory import find_model, load_model, save_lexicon, verified
 from nmt_cli.recipe.model_settings import AlignmentHead, as_json, read_config, settings_of
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
@@ -316,3 +317,25 @@ def test_the_sources_own_vocabulary_is_saved_and_its_size_is_checked(tmp_path):
     assert (loaded.pieces([3, 4], "source"), loaded.pieces([3])) == (["cat", "ant"], ["bee"])
     with pytest.raises(DamagedError, match="own vocabulary has 6 pieces, "):
         load_model(tmp_path / "6")
+
+
+def test_a_model_may_have_a_lexicon(toy, tmp_path):
+    directory = tmp_path / "model"
+    write_model(toy, directory)
+    without = verified(directory)
+    assert (without.lexicon, without.uses_shortlist) == (None, False)
+    size = toy.corpus.tokenizer.size
+    for frequent, uses_shortlist in ((3, False), (4, True)):
+        lexicon = Lexicon.of([frequent], [[]] * size, size)
+        save_lexicon(directory, lexicon, uses_shortlist=uses_shortlist)
+        found = verified(directory)
+        assert found.lexicon is not None
+        assert found.lexicon.frequent.tolist() == [frequent]
+        assert found.uses_shortlist is uses_shortlist
+        assert found.fingerprint != without.fingerprint
+    save_lexicon(directory, Lexicon.of([3], [[]], size), uses_shortlist=True)
+    with pytest.raises(DamagedError, match="3 numbers, which are not lists for"):
+        verified(directory)
+    (directory / LEXICON).unlink()
+    with pytest.raises(DamagedError, match="lexicon is missing or not a plain file"):
+        verified(directory)

@@ -25,6 +25,7 @@ from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text.links import Links, pharaoh
 
 MOST_CELLS = 1 << 22  # of a chunk, which needs about 200 MB while a process works on it
+PAIRS_WORTH_A_WORKER = 5_000  # aligning them takes about as long as starting a process
 NO_WORD = 0.08  # probability that a word comes from no word
 CONCENTRATION = 0.01  # of the Dirichlet prior
 TENSION, LEAST_TENSION, MOST_TENSION = 4.0, 0.1, 14.0
@@ -48,6 +49,14 @@ class Weights(NamedTuple):
         firsts = np.searchsorted(self.words[order], np.arange(len(self.of_no_word)))
         best = order[firsts]
         return best[self.of_cells[best] > self.of_no_word]
+
+
+class Translations(NamedTuple):
+    """How probable the K pairs are that occur together."""
+
+    sources: Array  # K
+    targets: Array  # K
+    probabilities: Array  # K, of the target word, given the source word
 
 
 class Expected(NamedTuple):
@@ -172,7 +181,8 @@ class Direction:
 
         ``lengths`` are those of a predicted and a given sentence, and how often they occur.
         """
-        self._given, self._num_pairs = given, np.bincount(given)
+        self.given = given
+        self._num_pairs = np.bincount(given).clip(min=1)  # 0 of words that never occur
         self.table = np.ones(len(given), np.float32)  # K, probability of the predicted word
         self.no_word = np.ones(num_predicted, np.float32)  # V, the same if it comes from no word
         self.tension = TENSION
@@ -202,11 +212,11 @@ class Direction:
 
     def estimate(self) -> None:
         """Set the probabilities by what was counted (the M step)."""
-        sums = np.bincount(self._given, self._counts)
+        sums = np.bincount(self.given, self._counts)
         logs_of_sums = digamma(sums + CONCENTRATION * self._num_pairs)
         for first in range(0, len(self.table), MOST_CELLS):
             part = slice(first, first + MOST_CELLS)
-            logs = digamma(self._counts[part] + CONCENTRATION) - logs_of_sums[self._given[part]]
+            logs = digamma(self._counts[part] + CONCENTRATION) - logs_of_sums[self.given[part]]
             self.table[part] = np.exp(logs).clip(min=LEAST_PROBABILITY)
         counts = self._no_word_counts + CONCENTRATION
         logs = digamma(counts) - digamma(counts.sum(keepdims=True))
@@ -286,6 +296,19 @@ class WordAligner:
     def tensions(self) -> tuple[float, ...]:
         """The tension of each direction."""
         return tuple(each.tension for each in self._directions)
+
+    @property
+    def translations(self) -> Translations:
+        """What was estimated for each pair of words."""
+        forward, backward = self._directions
+        return Translations(forward.given, backward.given, forward.table)
+
+    def estimate(self, iterations: int, advance: Advance) -> None:
+        """Make all iterations of EM; ``advance`` counts the chunks, and once those of reading."""
+        self.find_word_pairs(advance)
+        for iteration in range(iterations):
+            # Before the first iteration has related words, only the prior places the links.
+            self.iterate(advance, fits_tension=iteration > 0)
 
     def find_word_pairs(self, advance: Advance) -> None:
         """Number the words that occur together; ``advance`` counts the chunks."""

@@ -4,7 +4,7 @@ Legend: P sentence pairs, S source words of all pairs, T target words, C cells. 
 follow each other, all source words of its first target word first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,23 @@ class NumberedPairs(NamedTuple):
             *(np.array([word for words in side for word in words], np.int32) for side in sides),
             *(np.array([len(words) for words in side], np.int64) for side in sides),
         )
+
+    @classmethod
+    def in_chunks(
+        cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], most_cells: int
+    ) -> "Iterator[NumberedPairs]":
+        """Yield ``pairs`` in chunks of at most so many cells; no pair has more."""
+        held: list[tuple[Sequence[int], Sequence[int]]] = []
+        num_cells = 0
+        for source, target in pairs:
+            size = len(source) * len(target)
+            if num_cells + size > most_cells:
+                yield cls.of(held)
+                held, num_cells = [], 0
+            held.append((source, target))
+            num_cells += size
+        if held:
+            yield cls.of(held)
 
 
 class Cells(NamedTuple):

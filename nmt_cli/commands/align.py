@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nmt_cli.alignment.ibm_model2 import MOST_CELLS, WordAligner, write_pairs
+from nmt_cli.alignment.ibm_model2 import (
+    MOST_CELLS,
+    PAIRS_WORTH_A_WORKER,
+    WordAligner,
+    write_pairs,
+)
 from nmt_cli.alignment.pair_cells import NumberedPairs
 from nmt_cli.commands.lines.opened_texts import opened_stream, refuse_to_replace
 from nmt_cli.corpus.chunk_pool import ChunkPool
@@ -15,8 +20,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.corpora_config import ParallelFiles
-
-PAIRS_WORTH_A_WORKER = 5_000  # aligning them takes about as long as starting a process
 
 
 def run(  # noqa: PLR0913 - the options of a command are its parameters
@@ -45,7 +48,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     ):
         text = _WordText(ParallelText(ParallelFiles(source=source, target=target)), lowercase)
         with logs.progress("Reading", "pairs") as counter:
-            for number, pairs in enumerate(_in_chunks(text)):
+            for number, pairs in enumerate(NumberedPairs.in_chunks(text, MOST_CELLS)):
                 write_pairs(Path(name), number, pairs)
                 counter.advance(len(pairs.source_lengths))
         if not text.lengths:
@@ -55,10 +58,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         aligner = WordAligner(Path(name), text.lengths, text.num_words, pool, num_processes)
         with logs.progress("Aligning", "chunks") as counter:
             counter.expect((iterations + 2) * aligner.num_chunks, False)
-            aligner.find_word_pairs(counter.advance)
-            for iteration in range(iterations):
-                # Before the first iteration has related words, only the prior places the links.
-                aligner.iterate(counter.advance, fits_tension=iteration > 0)
+            aligner.estimate(iterations, counter.advance)
             links = _all_lines(aligner.links(symmetrization), counter.advance)
             for has_links in text.are_aligned:
                 output.write(f"{next(links) if has_links else ''}\n".encode())
@@ -112,21 +112,6 @@ class _WordText:
                 f"{self._too_long[0]:,}: the product of the words of both sides is over "
                 f"{MOST_CELLS:,}."
             )
-
-
-def _in_chunks(pairs: Iterable[tuple[list[int], list[int]]]) -> Iterator[NumberedPairs]:
-    """Yield the pairs in chunks of at most ``MOST_CELLS``."""
-    held: list[tuple[list[int], list[int]]] = []
-    num_cells = 0
-    for source, target in pairs:
-        size = len(source) * len(target)
-        if num_cells + size > MOST_CELLS:
-            yield NumberedPairs.of(held)
-            held, num_cells = [], 0
-        held.append((source, target))
-        num_cells += size
-    if held:
-        yield NumberedPairs.of(held)
 
 
 def _all_lines(chunks: Iterable[list[str]], advance: Callable[[int], None]) -> Iterator[str]:

@@ -152,6 +152,17 @@ def rewrite_manifest_without(directory: Path, name: str) -> None:
     (directory / name).unlink(missing_ok=True)
 
 
+def add_to_manifest(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
+    """Let the manifest name a file that was written after it, and have more ``facts``.
+
+    Raises DamagedError if the manifest is missing or damaged, OutputError if the disk is full.
+    """
+    manifest, path = {**read_manifest(directory), **facts}, directory / name
+    manifest["files"][name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+    with file_appearing_whole(directory / MANIFEST, replace=True) as stream:
+        stream.write(_as_json(manifest))
+
+
 def write_manifest(directory: Path, facts: Mapping[str, Any], threads: int = 1) -> None:
     """Write ``manifest.json``: the facts, and size and sha256 of every file beside it."""
     paths = [path for path in sorted(directory.iterdir()) if path.name != MANIFEST]

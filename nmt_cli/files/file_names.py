@@ -6,6 +6,7 @@ MANIFEST = "manifest.json"  # the folder's kind and format version; size and che
 # In a model, which is a checkpoint or an average of checkpoints.
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"  # the settings with which the model is rebuilt
+LEXICON = "lexicon"  # which target pieces may translate each source piece; only for a shortlist
 TRAINING_STATE = "training_state.pt"  # optimizer and progress; only in checkpoints to resume from
 SENTENCEPIECE_MODEL = "tokenizer.model"
 VOCABULARY = "vocabulary.txt"
