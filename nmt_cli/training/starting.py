@@ -36,11 +36,11 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
 from nmt_cli.runs.warm_start import start_from
-from nmt_cli.training.attention_choice import choose_attention
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of
 from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
+from nmt_cli.training.ways import choose_ways
 
 
 def prepare_training(
@@ -90,7 +90,7 @@ def prepare_training(
     if not training.is_complete():
         training.glossaries = _glossaries(recipe, ranks)
         first = state.progress.batch_index
-        machine = choose_attention(objective, corpus, plan, first, cut, facts)
+        machine = choose_ways(objective, corpus, plan, first, cut, facts)
         training.objective = objective._replace(machine=machine)
     if facts is not None:
         log_changes(facts, machine.facts())

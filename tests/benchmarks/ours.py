@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
-from nmt_cli.corpus.loader import Batch, load_batches
+from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import choose_device, sent_together
 from nmt_cli.hardware.flops import peak_flops
@@ -114,6 +114,14 @@ class OurLoop:
             objective = Objective(self._model, BOS_ID, smoothing, seed, machine)
             self._objectives[machine] = objective.with_buffers()
         return self._objectives[machine]
+
+    def objective(self, precision: str) -> Objective:
+        """Return the objective of the training, to time it in other ways."""
+        return self._objective(Machine(self._device, precision))
+
+    def pairs(self, number: int) -> list[SentencePairs]:
+        """Return the first batches, each of which is a micro-batch."""
+        return [self._next_batch("pairs", index).micro_batches[0] for index in range(number)]
 
     def _train(self, batch: Batch, objective: Objective) -> float:
         """Train; return the loss, or that of the step before if this reads late."""

@@ -19,6 +19,13 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.training.ways import (
+    CHOICES,
+    NUM_BATCHES,
+    computing,
+    seconds_of_gradient,
+    suited_ways,
+)
 from nmt_cli.translating.translator import Translator
 from tests import conftest
 from tests.benchmarks.cpu_time import with_children
@@ -28,6 +35,11 @@ from tests.benchmarks.shapes import SHAPES, Setup, Shape
 
 WARM_UP, COUNTED = 15, 15  # steps; the first ones load kernels and allocate memory
 TOKENS_OF_A_GPU = 25_000 // 8  # of a step on the paper's eight GPUs
+TRAINED = (
+    ("base", SHAPES["base-25k"]._replace(tokens=TOKENS_OF_A_GPU)),
+    ("base", SHAPES["base-25k"]),
+    ("big", SHAPES["big-25k"]),
+)
 PAIRS = 40_000  # random ones, enough for many batches of 25,000 tokens
 LINES = 3_000
 SECONDS_TO_START, SECONDS_TO_NOTICE = 60, 40  # of the killed rank's training
@@ -46,12 +58,7 @@ def _loop(shape: Shape, folder: str) -> OurLoop:
 
 def training() -> None:
     """Target tokens a second, and the share of the device's peak."""
-    base, big = SHAPES["base-25k"], SHAPES["big-25k"]
-    for name, shape in (
-        ("base", base._replace(tokens=TOKENS_OF_A_GPU)),
-        ("base", base),
-        ("big", big),
-    ):
+    for name, shape in TRAINED:
         with tempfile.TemporaryDirectory() as folder:
             loop = _loop(shape, folder)
             if torch.cuda.is_available():
@@ -71,6 +78,27 @@ def training() -> None:
             memory = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0
             steps = f"{name}, steps of {shape.tokens:,} tokens"
             _say(f"{steps}: {rate:,.0f} target tokens/s, {utilization}, {memory:.1f} GiB at most")
+
+
+def ways() -> None:
+    """Milliseconds of a gradient by each way that training chooses from, and the fastest ways."""
+    _say("| steps | part | way | ms of a gradient | of the first way |")
+    _say("| --- | --- | --- | --- | --- |")
+    for name, shape in TRAINED:
+        with tempfile.TemporaryDirectory() as folder:
+            loop = _loop(shape, folder)
+            objective, pairs = loop.objective("bf16"), loop.pairs(NUM_BATCHES)
+            steps, fastest = f"{name}, {shape.tokens:,} tokens", list[str]()
+            for choice in CHOICES:
+                suited = suited_ways(objective, choice)
+                seconds = seconds_of_gradient(objective, choice, suited, pairs)
+                for way in suited:
+                    share = seconds[way] / seconds[suited[0]]
+                    cells = (steps, choice.name, way, f"{1_000 * seconds[way]:.2f}", f"{share:.2f}")
+                    _say(f"| {' | '.join(cells)} |")
+                fastest.append(f"{choice.name} {(way := min(suited, key=seconds.__getitem__))}")
+                objective = computing(objective, choice, way)
+            _say(f"| {steps} | | recommended: {', '.join(fastest)} | | |")
 
 
 def decoding() -> None:
@@ -172,6 +200,5 @@ def _toy(folder: Path) -> tuple[Recipe, PreparedCorpus]:
 if __name__ == "__main__":
     logs.configure(quiet=True)
     keep_freed_memory()
-    {"training": training, "decoding": decoding, "profile": profile, "killed_rank": killed_rank}[
-        sys.argv[1]
-    ]()
+    parts = (training, ways, decoding, profile, killed_rank)
+    {part.__name__: part for part in parts}[sys.argv[1]]()

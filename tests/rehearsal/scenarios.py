@@ -39,7 +39,7 @@ from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.members import Member
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
-from nmt_cli.training import attention_choice, gradient, starting, trainer
+from nmt_cli.training import gradient, starting, trainer, ways
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
@@ -53,6 +53,7 @@ from tests.benchmarks.data import NEWS, random_corpus, write_batches
 from tests.benchmarks.ours import OurLoop
 from tests.benchmarks.shapes import Setup, Shape
 from tests.fake_models import save_as_model
+from tests.gpu import measure as timed
 from tests.interchange.test_verification import Imitation
 from tests.rehearsal import faults
 from tests.rehearsal.driver import be_the_driver
@@ -196,8 +197,8 @@ def train(
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
     _marked(mode, Trainer, "_step", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
-    untimed: Any = attention_choice
-    untimed._faster = lambda *_: "varlen"
+    untimed: Any = ways
+    untimed._fastest = lambda objective, choice, suited, *_: suited[0]
     cut = BatchCut(80, ranks)  # two micro-batches a step
     if only_a_step:
         unprobed: Any = starting
@@ -238,7 +239,7 @@ def choose_attention(
     The session ``forgets`` saves a checkpoint as older versions did, which does not name a way.
     """
     lines: list[str] = []
-    replaced: Any = attention_choice
+    replaced: Any = ways
     replaced.perf_counter = lambda: mode.seconds
     replaced.logs = SimpleNamespace(info=lines.append)
     replaced.NUM_BATCHES = replaced.TURNS = 2
@@ -276,7 +277,13 @@ def measure(
     for index in range(STEPS):
         loop.step("bf16", index)
     loop.finish()
-    return {}
+    cast(Any, ways).TURNS = 2
+    lines: list[str] = []
+    replaced: Any = timed
+    replaced.TRAINED, replaced.PAIRS, replaced._say = [("toy", shape)], 60, lines.append
+    replaced.NUM_BATCHES = 1
+    timed.ways()
+    return {"lines": lines}
 
 
 def lose_a_rank(

@@ -163,9 +163,13 @@ def test_a_rank_that_dies_in_an_exchange_is_noticed_and_the_step_before_is_saved
     assert report.result["checkpoints"] == kept(2)
 
 
-def test_what_make_gpu_measures_reads_figures_as_late_as_training(rehearse):
+def test_make_gpu_reads_figures_as_late_as_training_and_times_each_way(rehearse):
     report = rehearse("measure")
     assert (report.illegal, report.error) == ([], None)
     steps = report.between("step begins", "step ends")
     waits = [{event.where for event in step if blocks(event)} for step in steps]
     assert waits == [set(), {"hardware/cuda_graphs.py: read"}]
+
+    table = [line.strip("| ").split(" | ") for line in report.result["lines"]]
+    assert [row[1:3] for row in table[2:4]] == [["attention", "varlen"], ["attention", "padded"]]
+    assert table[-1][-1].startswith("| recommended: attention ")
