@@ -205,6 +205,7 @@ setup(
             "libretranslatepy>=2.1",
             "lxml>=5",
             "mypy>=1.15",
+            "polib>=1.2",
             "pre-commit>=4",
             "pytest>=8.3",
             "pytest-timeout>=2.3",

@@ -274,7 +274,11 @@ def _pieces_of_tags(recipe: Recipe) -> list[str]:
     to_piece = str if recipe.tokenizer.type == "whitespace" else piece_of_word
     declared = recipe.tokenizer.user_defined_symbols
     tags = dict.fromkeys(corpus.tag for corpus in recipe.data.train)
-    return [to_piece(tag) for tag in tags if tag is not None and tag not in declared]
+    inline_tags = dict.fromkeys(corpus.inline_tags for corpus in recipe.data.train)
+    return [
+        *(to_piece(tag) for tag in tags if tag is not None and tag not in declared),
+        *(tag for tag in inline_tags if tag is not None and tag not in declared),
+    ]
 
 
 def _refuse_unknown_tags(recipe: Recipe, tokenizer: Tokenizer) -> None:

@@ -12,6 +12,7 @@ from nmt_cli.files.file_names import (
     TOKENIZER_FILES,
     validation_part,
 )
+from nmt_cli.recipe.corpora_config import FORMS_OF_ROWS
 
 
 def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[Path]:
@@ -72,7 +73,7 @@ def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     return {validation_part(one.get("name")): one for one in each}
 
 
-KINDS_OF_FILES = ("source", "target", "tsv", "jsonl", "scores", "alignments")
+KINDS_OF_FILES = ("source", "target", *FORMS_OF_ROWS, "scores", "alignments")
 
 
 def files_in(facts: Mapping[str, Any]) -> list[Path]:

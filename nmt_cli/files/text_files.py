@@ -54,9 +54,13 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 
 
 def bytes_read(stream: BinaryIO) -> int:
-    """Return how many bytes a stream of ``open_text`` has read from its file, still compressed."""
-    named = cast(io.BufferedReader, stream).raw
-    return named.bytes_read[1] if isinstance(named, _Named) else 0
+    """Return how many bytes a stream of ``open_text`` has read from its file, still compressed.
+
+    Streams that are made of such a stream have its number as ``raw.bytes_read``.
+    """
+    raw = cast(io.BufferedReader, stream).raw
+    bytes_read: tuple[int, int] = getattr(raw, "bytes_read", (0, 0))
+    return bytes_read[1]
 
 
 class TextSize:

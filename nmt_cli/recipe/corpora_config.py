@@ -25,7 +25,9 @@ FORMS: list[JsonValue] = [
     {"required": ["source", "target"]},
     {"required": ["tsv"]},
     {"required": ["jsonl"]},
+    {"required": ["memory"]},
 ]
+FORMS_OF_ROWS = ("tsv", "jsonl", "memory")  # of one file with both sides
 ColumnName = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -37,9 +39,10 @@ class ParallelFiles(Section):
     """
 
     alternatives = (
-        frozenset({"source", "tsv", "jsonl"}),
-        frozenset({"target", "tsv", "jsonl"}),
+        frozenset({"source", "tsv", "jsonl", "memory"}),
+        frozenset({"target", "tsv", "jsonl", "memory"}),
         frozenset({"source", "columns"}),
+        frozenset({"source", "inline_tags"}),
     )
 
     source: Annotated[DataPath | None, TEXT] = None
@@ -52,10 +55,17 @@ class ParallelFiles(Section):
     jsonl: Annotated[DataPath | None, TEXT] = None
     """In place of source and target: a file with both in each line, as texts of a JSON object; also
     .gz, .xz or .zst. A line break in a text becomes a space."""
+    memory: Annotated[DataPath | None, TEXT] = None
+    """In place of source and target: a translation memory (TMX) or a translators' file (XLIFF 1.2
+    or 2, PO); also .gz, .xz or .zst. A line break in a text becomes a space."""
     columns: Annotated[tuple[ColumnName, ColumnName] | None, TEXT] = None
     """Where source and target are. In tsv: their columns, by number from 1 (by default 1 and 2), or
     by their names in the first line. In jsonl: their keys (by default source and target);
-    translation.en is the key en in the object translation."""
+    translation.en is the key en in the object translation. In memory: their languages (by default
+    those of data); en matches en-GB, too."""
+    inline_tags: Annotated[Word | None, TEXT] = None
+    """Piece in place of each inline tag of memory, such as <ph>; null removes them. A tokenizer
+    that preprocess makes gets this piece; any other must have it."""
     tag: Annotated[Word | None, TEXT] = None
     """Piece in front of the source of every pair, such as <2de> or <bt>; translate takes it from
     --tag or from the line. A tokenizer that preprocess makes gets this piece; any other must have
@@ -64,12 +74,12 @@ class ParallelFiles(Section):
     @property
     def rows(self) -> Path | None:
         """The file of rows that holds both sides, if there is one."""
-        return self.tsv or self.jsonl
+        return self.tsv or self.jsonl or self.memory
 
     @property
     def paths(self) -> dict[str, Path]:
         """The files with the pairs, by their keys: source and target, or the file of rows."""
-        keys = ("source", "target", "tsv", "jsonl")
+        keys = ("source", "target", *FORMS_OF_ROWS)
         return {key: path for key in keys if (path := getattr(self, key)) is not None}
 
     @property
@@ -79,20 +89,28 @@ class ParallelFiles(Section):
         assert self.target is not None
         return self.source, self.target
 
+    def with_languages(self, languages: tuple[str, str]) -> "ParallelFiles":
+        """Return the files with the ``languages`` of a memory, unless columns names others."""
+        if self.memory is None or self.columns is not None:
+            return self
+        return self.model_copy(update={"columns": languages})
+
     def __str__(self) -> str:
         """Return the names of the files for messages."""
         return " and ".join(dict.fromkeys(map(str, self.paths.values())))
 
     def problems(self) -> Iterator[Problem]:
         """Yield files that are missing or given twice, and columns of no file of rows."""
-        given = [key for key in ("tsv", "jsonl") if getattr(self, key) is not None]
+        given = [key for key in FORMS_OF_ROWS if getattr(self, key) is not None]
+        if self.inline_tags is not None and self.memory is None:
+            yield Problem("inline_tags", "needs memory, whose tags it replaces")
         if not given:
             for key in ("source", "target"):
                 if getattr(self, key) is None:
                     meaning = descriptions(type(self))[key]
                     yield Problem(key, f"is missing, a required key: {meaning}")
             if self.columns is not None:
-                yield Problem("columns", "needs tsv or jsonl, whose columns it names")
+                yield Problem("columns", "needs tsv, jsonl or memory, whose columns it names")
             return
         for key in ("source", "target", *given[1:]):
             if getattr(self, key) is not None:

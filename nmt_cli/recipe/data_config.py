@@ -165,6 +165,11 @@ class DataConfig(Section):
     """Folder that preprocess writes and train reads; by default prepared/NAME."""
 
     @property
+    def languages(self) -> tuple[str, str]:
+        """The codes of both languages, the source first."""
+        return self.source_language, self.target_language
+
+    @property
     def validation_sets(self) -> tuple[HeldOutFiles, ...]:
         """The validation sets; one without a name is the only one."""
         return tuple(sets_by_key("validation", self.validation).values())
@@ -185,9 +190,16 @@ class DataConfig(Section):
 
     @property
     def tags(self) -> dict[str, str]:
-        """The tags of corpora, validation and test sets, each by its key: train.0.tag."""
-        corpora = self.corpora.items()
-        return {f"{key}.tag": each.tag for key, each in corpora if each.tag is not None}
+        """The tags of corpora, validation and test sets, each by its key: train.0.tag.
+
+        With the pieces that stand for inline tags: train.0.inline_tags.
+        """
+        found = {
+            f"{key}.{name}": getattr(files, name)
+            for key, files in self.corpora.items()
+            for name in ("tag", "inline_tags")
+        }
+        return {key: tag for key, tag in found.items() if tag is not None}
 
     def weights(self, sizes: Sequence[int], stage: int = 0) -> list[float]:
         """Return how often each corpus appears in an epoch; ``sizes`` are their pairs."""

@@ -72,12 +72,12 @@ def test_the_sets_of_validation_decide_what_is_prepared_and_those_of_tests_do_no
         (
             ["data.validation=[x]"],
             "data.validation.0: must be a section with keys of source, target, tsv, jsonl, "
-            "columns, tag, name, but is x",
+            "memory, columns, inline_tags, tag, name, but is x",
         ),
         (
             ["data.test=x"],
-            "data.test: must be a section with keys of source, target, tsv, jsonl, columns, "
-            "tag, name, but is x",
+            "data.test: must be a section with keys of source, target, tsv, jsonl, memory, "
+            "columns, inline_tags, tag, name, but is x",
         ),
         (
             ["data.test.name=../x"],
@@ -123,7 +123,7 @@ def test_a_set_without_a_name_cannot_decide():
         ("{tsv: a, jsonl: b}", "validation.jsonl: must be null beside tsv, which holds both sides"),
         (
             "{source: a, target: b, columns: [1, 2]}",
-            "validation.columns: needs tsv or jsonl, whose",
+            "validation.columns: needs tsv, jsonl or memory, whose",
         ),
         ("{tsv: a, columns: [2, 2]}", "validation.columns: must name two columns, but both are 2"),
         (

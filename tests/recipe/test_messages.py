@@ -38,6 +38,8 @@ OPTIONAL_KEYS = {
     *("data.validation.tag", "data.test.tag", "data.mixing.temperature"),
     *("data.validation.tsv", "data.validation.jsonl", "data.validation.columns"),
     *("data.test.tsv", "data.test.jsonl", "data.test.columns"),
+    *("data.validation.memory", "data.test.memory"),
+    *("data.validation.inline_tags", "data.test.inline_tags"),
 }
 NAMES_OF_SETS = {"data.validation.name", "data.test.name"}
 MAY_BE_ZERO = {
@@ -52,6 +54,7 @@ TAKES_ANY_TEXT = {
     *("data.test.source", "data.test.target", "tokenizer.model"),
     *("data.validation.tag", "data.test.tag"),
     *("data.validation.tsv", "data.validation.jsonl", "data.test.tsv", "data.test.jsonl"),
+    *("data.validation.memory", "data.test.memory"),
 }
 WRONG_VALUES = {
     "x y": TAKES_ANY_TEXT - {"data.validation.tag", "data.test.tag"},

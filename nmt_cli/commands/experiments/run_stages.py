@@ -49,7 +49,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
 from nmt_cli.recipe.changes import needs_training
-from nmt_cli.recipe.corpora_config import HeldOutFiles
+from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import record_changes, remove_run
 
@@ -146,8 +146,9 @@ def _translate(experiment: Experiment, _: bool) -> None:
                 source = test.text_files[0]
             else:
                 source = partial.path / name_of("sentences", test, "txt")
+                files = test.with_languages(recipe.data.languages)
                 reference = partial.path / experiment.reference(test).name
-                write_sides(test, recipe.data.treebank, source, reference)
+                write_sides(files, recipe.data.treebank, source, reference)
             status = translate.run(
                 experiment.run_dir / AVERAGE,
                 input_path=source,
@@ -169,11 +170,14 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
     """Return what the translations of the test sets depend on."""
     treebank = experiment.recipe.data.treebank
 
-    def facts_of(test: HeldOutFiles) -> dict[str, Any]:
+    def facts_of(test: ParallelFiles) -> dict[str, Any]:
         key, path = next(iter(test.paths.items()))
         facts: dict[str, Any] = {key: sha256(path)}
+        test = test.with_languages(experiment.recipe.data.languages)
         if test.columns is not None:
             facts["columns"] = list(test.columns)
+        if test.inline_tags is not None:
+            facts["inline_tags"] = test.inline_tags
         if test.tag is not None:
             facts["tag"] = test.tag
         if treebank is None:

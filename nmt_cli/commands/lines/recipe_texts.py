@@ -12,7 +12,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import most_pieces
 from nmt_cli.files.text_forms import why_rows, wrong_lines
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.corpora_config import FORMS_OF_ROWS, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.schema import Recipe
 
@@ -28,24 +28,24 @@ def wrong_texts(data: DataConfig) -> Iterator[tuple[str, str]]:
     Only the first lines are read. Files that are empty or cannot be read are left out.
     """
     for name, files in data.corpora.items():
-        found = {key: wrong_lines(path) for key, path in files.paths.items()}
+        found = {key: wrong_lines(path) for key, path in files.paths.items() if key != "memory"}
         if not any(found.values()) and data.treebank is None:
             found |= _wrong_forms(files, data)
         yield from ((f"{name}.{key}", problem) for key, problem in found.items() if problem)
 
 
 def _wrong_forms(files: ParallelFiles, data: DataConfig) -> Iterator[tuple[str, str | None]]:
-    languages = (data.source_language, data.target_language)
     for side, (key, path) in enumerate(files.paths.items()):
         if files.rows is not None:
-            yield key, _wrong_row(files) if path.is_file() and path.stat().st_size else None
+            has_text = path.is_file() and path.stat().st_size
+            yield key, _wrong_row(files.with_languages(data.languages)) if has_text else None
         elif side == 0 or path != files.source:
-            yield key, why_rows(path, side, languages)
+            yield key, why_rows(path, side, data.languages)
 
 
 def _wrong_row(files: ParallelFiles) -> str | None:
     """Return why the first rows of a file cannot be read."""
-    plain = ParallelFiles(tsv=files.tsv, jsonl=files.jsonl, columns=files.columns)
+    plain = ParallelFiles(**files.model_dump(include={*FORMS_OF_ROWS, "columns", "inline_tags"}))
     try:
         for chunk in islice(ParallelText(plain).chunks(), 1):
             chunk.texts()
@@ -64,7 +64,8 @@ def why_too_many_pieces(recipe: Recipe) -> str | None:
         return None
     symbols = (*config.user_defined_symbols, *data.tags.values())
     config = config.model_copy(update={"user_defined_symbols": symbols})
-    most = most_pieces(config, data, lambda: chain.from_iterable(map(ParallelText, data.train)))
+    texts = [ParallelText(corpus.with_languages(data.languages)) for corpus in data.train]
+    most = most_pieces(config, data, lambda: chain.from_iterable(texts))
     if most is None:
         return None
     return (

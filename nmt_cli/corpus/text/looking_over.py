@@ -26,6 +26,12 @@ from nmt_cli.files.lines import VISIBLE
 from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.data_config import DataConfig, Filters
 
+# The filters that remove pairs that repeat others, by their rules.
+REMOVING = {
+    DUPLICATE: "remove_duplicates",
+    SAME_SOURCE: "remove_duplicate_sources",
+    SAME_TARGET: "remove_duplicate_targets",
+}
 IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
 
 
@@ -104,7 +110,7 @@ class Cleaner:
     def __init__(self, data: DataConfig) -> None:
         """Raises UserError if a filter lacks a language, or if the package of one is missing."""
         self._data, self._filters = data, TextFilters(data)
-        self._duplicates = rules_of_duplicates(data.filters)
+        self._duplicates = rules_of_duplicates(data)
         self._has_scores = compares_scores(data)
 
     def clean(
@@ -134,23 +140,30 @@ class Cleaner:
         records = [
             hash_records(rule, left.sources, left.targets, indices, compared)
             for rule in self._duplicates
+            if corpus.memory is not None or removes(rule, self._data.filters)
         ]
         return None if is_left.all() else broken, records
 
 
-def rules_of_duplicates(filters: Filters) -> list[str]:
-    """Return the rules in use that compare each pair with all others."""
-    rules = {
-        DUPLICATE: filters.remove_duplicates,
-        SAME_SOURCE: filters.remove_duplicate_sources,
-        SAME_TARGET: filters.remove_duplicate_targets,
-    }
-    return [rule for rule, is_used in rules.items() if is_used]
+def rules_of_duplicates(data: DataConfig) -> list[str]:
+    """Return the rules in use that compare each pair with others.
+
+    Equal pairs of memories are counted even if they are not removed; then that rule is the last.
+    """
+    rules = [rule for rule in REMOVING if removes(rule, data.filters)]
+    counts = any(corpus.memory is not None for corpus in data.train)
+    return [*rules, *([DUPLICATE] if counts and DUPLICATE not in rules else [])]
+
+
+def removes(rule: str, filters: Filters) -> bool:
+    """Return whether the pairs that repeat others by ``rule`` are left out."""
+    is_used: bool = getattr(filters, REMOVING[rule])
+    return is_used
 
 
 def compares_scores(data: DataConfig) -> bool:
     """Return whether the scores of a corpus decide which of repeated pairs stays."""
-    return bool(rules_of_duplicates(data.filters)) and any(corpus.scores for corpus in data.train)
+    return bool(rules_of_duplicates(data)) and any(corpus.scores for corpus in data.train)
 
 
 def _scores(corpus: Corpus, lines: LineChunk) -> npt.NDArray[np.float64]:

@@ -33,6 +33,7 @@ from nmt_cli.corpus.text.looking_over import (
     CorpusChunk,
     compares_scores,
     look_over,
+    removes,
     rules_of_duplicates,
 )
 from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
@@ -205,7 +206,8 @@ class ParallelCorpora:
             if found.broken is not None:
                 places = np.flatnonzero(found.broken != KEPT)
                 self._left_out.setdefault(COUNTED, Marks()).add(chunk.first_index + places)
-            for finder, records in zip(finders.values(), found.records, strict=True):
+            # Only those of a memory have records of a rule that only counts, the last one.
+            for finder, records in zip(finders.values(), found.records, strict=False):
                 finder.add(records)
             advance(chunk.lines.num_lines, chunk.lines.num_bytes - bytes_read[chunk.corpus])
             bytes_read[chunk.corpus] = chunk.lines.num_bytes
@@ -297,12 +299,14 @@ class ParallelCorpora:
         if self._data is None:
             return {}
         dtype, finders = SCORED_RECORD if compares_scores(self._data) else RECORD, {}
-        for rule in rules_of_duplicates(self._data.filters):
+        for rule in rules_of_duplicates(self._data):
             (directory / rule).mkdir()
             finders[rule] = DuplicateFinder(directory / rule, dtype=dtype)
         return finders
 
     def _mark_repeated(self, rule: str, finder: DuplicateFinder) -> None:
+        assert self._data is not None
+        leaves_out = removes(rule, self._data.filters)
         ends = np.cumsum([report.pairs_read for report in self.reports])
         marks = Marks(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
@@ -315,10 +319,11 @@ class ParallelCorpora:
             marks.add(indices)
             corpora = np.searchsorted(ends, indices, side="right")
             counts += np.bincount(corpora, minlength=len(self.reports))
-        self._left_out[RULES.index(rule)] = marks
+        if leaves_out:
+            self._left_out[RULES.index(rule)] = marks
         for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
-            report.repeated += num_repeated
-            if rule == DUPLICATE:
+            report.repeated += num_repeated * leaves_out
+            if rule == DUPLICATE and (leaves_out or report.files.memory is not None):
                 report.duplicates = num_repeated
 
 

@@ -2,13 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from nmt_cli.corpus.text.memories import open_pairs
 from nmt_cli.corpus.text.rows import RowReader
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import HeldLines, texts_in
@@ -122,7 +123,7 @@ class ParallelText:
         for path in paths.values():
             refuse_pipes(path)
         with ExitStack() as stack:
-            streams = [stack.enter_context(open_text(path)) for path in paths.values()]
+            streams = [stack.enter_context(self._open(path)) for path in paths.values()]
             held = {name: HeldLines(stream) for name, stream in zip(paths, streams, strict=True)}
             rows = None
             if self._files.rows is not None:
@@ -139,6 +140,12 @@ class ParallelText:
         if rows is not None:
             totals["source"] -= rows.has_header
         self._refuse_unequal(paths, totals)
+
+    def _open(self, path: Path) -> AbstractContextManager[BinaryIO]:
+        if path != self._files.memory:
+            return open_text(path)
+        assert self._files.columns is not None, "call with_languages first"
+        return open_pairs(path, self._files.columns, self._files.inline_tags)
 
     def _paths(self) -> dict[str, Path]:
         """Return the files to read; a file of rows, which holds both sides, is the source."""

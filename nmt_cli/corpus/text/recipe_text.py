@@ -24,19 +24,23 @@ NO_LABELS = Labels(frozenset(), frozenset())
 
 
 class RecipeText:
-    """The corpora of a recipe as parallel text; here they are text files, used as they are."""
+    """The corpora of a recipe as parallel text; here their files are used as they are."""
+
+    def __init__(self, languages: tuple[str, str]) -> None:
+        """``languages`` are those to take from memories."""
+        self._languages = languages
 
     def plain(self, files: ParallelFiles) -> ParallelFiles:
-        """Return the two text files with the pairs of a corpus for training or validation."""
-        return files
+        """Return the files with the pairs of a corpus for training or validation."""
+        return files.with_languages(self._languages)
 
     def measured(self, files: ParallelFiles) -> ParallelFiles:
-        """Return two text files: the validation lines, and the references for its outputs."""
-        return files
+        """Return the files of the validation lines, and of the references for its outputs."""
+        return self.plain(files)
 
     def pairs(self, files: ParallelFiles) -> Iterable[tuple[str, str]]:
         """Return the pairs of any corpus, such as the test text."""
-        return ParallelText(files)
+        return ParallelText(files.with_languages(self._languages))
 
     def symbols(self) -> Sequence[str]:
         """Return the texts that shall be one piece each."""
@@ -157,7 +161,7 @@ def text_of(recipe: Recipe, folder: Path) -> RecipeText:
     """
     data, is_whitespace = recipe.data, recipe.tokenizer.type == "whitespace"
     if data.treebank is None:
-        return RecipeText()
+        return RecipeText(data.languages)
     to_piece = str if is_whitespace else piece_of_word
     return LinearizedText(data, data.treebank, folder, spaced=is_whitespace, to_piece=to_piece)
 

@@ -29,6 +29,8 @@ class RowReader(NamedTuple):
         """
         if files.jsonl is not None:
             return cls(files.jsonl, files.columns or DEFAULT_KEYS, None)
+        if files.memory is not None:  # read by memories.open_pairs, which writes such lines
+            return cls(files.memory, FIRST_COLUMNS, (0, 1))
         assert files.tsv is not None
         keys = files.columns or FIRST_COLUMNS
         if all(key.isdecimal() and int(key) > 0 for key in keys):

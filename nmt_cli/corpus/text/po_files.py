@@ -1,0 +1,167 @@
+"""PO files of gettext: their entries, and in which lines the texts of an entry are."""
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt_cli.files.lines import BYTE_ORDER_MARK
+from nmt_cli.messages.errors import UserError
+
+CHARSET = re.compile(rb'Content-Type:[^"\n]*charset=([\w.:-]+)')
+HEADER_FIELD = re.compile(r"^([\w-]+): *(.*)$", re.MULTILINE)
+STRING = r'"((?:[^"\\]|\\.)*)"[ \t]*'
+KEYWORD = re.compile(rf"(msgctxt|msgid|msgid_plural|msgstr(?:\[\d{{1,2}}\])?)[ \t]*{STRING}")
+CONTINUATION = re.compile(rf"[ \t]*{STRING}")
+ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
+ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+FUZZY = re.compile(r"#,.*\bfuzzy\b")
+LONGEST_TEXT = 1_000_000  # characters; adding lines to longer ones would take long
+LONGEST_SHOWN = 40  # characters of a wrong line
+
+
+class PoText(NamedTuple):
+    """A text of an entry."""
+
+    text: str
+    begin: int  # its first line, counted from 1
+    end: int  # behind its last line
+
+
+class PoEntry(NamedTuple):
+    """An entry: its texts by their keywords, such as msgid and msgstr[0], in their order."""
+
+    line: int  # of its first comment or text
+    texts: dict[str, PoText]
+    is_fuzzy: bool
+    is_obsolete: bool
+
+    @property
+    def is_header(self) -> bool:
+        """Whether its translation is the header of the file."""
+        return not self.texts["msgid"].text and "msgctxt" not in self.texts
+
+    def pairs(self) -> Iterator[tuple[PoText, PoText]]:
+        """Yield source and translation; the forms for several things translate the plural."""
+        forms = [text for key, text in self.texts.items() if key.startswith("msgstr")]
+        for number, form in enumerate(forms):
+            is_plural = "msgid_plural" in self.texts and (number > 0 or len(forms) == 1)
+            yield self.texts["msgid_plural" if is_plural else "msgid"], form
+
+
+def header_fields(entry: PoEntry) -> dict[str, str]:
+    """Return the fields of the header by their names."""
+    text = next(text.text for key, text in entry.texts.items() if key.startswith("msgstr"))
+    return dict(HEADER_FIELD.findall(text))
+
+
+def po_language(header: PoEntry) -> str | None:
+    """Return the language of the translations, if the header names it."""
+    return header_fields(header).get("Language", "").partition("@")[0].strip() or None
+
+
+def po_charset(start: bytes, path: Path) -> str:
+    """Return the encoding that the header in ``start`` names, else UTF-8.
+
+    Raises UserError if Python does not have it.
+    """
+    match = CHARSET.search(start)
+    if match is None or match[1] == b"CHARSET":  # that of a template
+        return "utf-8"
+    try:
+        return codecs.lookup(match[1].decode()).name
+    except LookupError:
+        line = start.count(b"\n", 0, match.start()) + 1
+        raise UserError(f"{path}:{line}: the charset {match[1].decode()} is unknown.") from None
+
+
+def po_entries(lines: Iterable[bytes], path: Path, encoding: str) -> Iterator[PoEntry]:
+    """Yield the entries of a PO file. Raises UserError for the first line that is wrong."""
+    reader = _Reader(path, encoding)
+    for line in lines:
+        yield from reader.take(line)
+    yield from reader.end()
+
+
+class _Reader:
+    """Takes the lines of a PO file, and makes entries of them."""
+
+    def __init__(self, path: Path, encoding: str) -> None:
+        self._path, self._number, self._encoding = path, 0, encoding
+        self._texts: dict[str, PoText] = {}
+        self._key = ""  # of the text that the line before belongs to
+        self._first_line = 0
+        self._is_fuzzy = self._is_obsolete = False
+
+    def take(self, raw: bytes) -> Iterator[PoEntry]:
+        """Yield the entry before ``raw``, the next line, if it ends there."""
+        self._number += 1
+        if self._number == 1:
+            raw = raw.removeprefix(BYTE_ORDER_MARK)
+        line = self._decoded(raw).strip()
+        is_obsolete = line.startswith("#~")
+        if is_obsolete:
+            line = line[2:].lstrip()
+        if line.startswith("#") or (is_obsolete and line.startswith("|")):
+            yield from self._comment(line)
+        elif (match := CONTINUATION.fullmatch(line)) is not None and self._key:
+            before = self._texts[self._key]
+            text = before.text + _unescaped(match[1])
+            if len(text) > LONGEST_TEXT:
+                raise self._wrong(f"a text has more than {LONGEST_TEXT:,} characters")
+            self._texts[self._key] = PoText(text, before.begin, self._number + 1)
+        elif (match := KEYWORD.fullmatch(line)) is not None:
+            yield from self._keyword(match[1], match[2], is_obsolete)
+        elif line:
+            shown = line[:LONGEST_SHOWN]
+            raise self._wrong(f"{shown!r} is no line of a PO file")
+        else:
+            self._key = ""
+
+    def end(self) -> Iterator[PoEntry]:
+        """Yield the entry that the lines so far end with, if there is one."""
+        if not self._texts:
+            return
+        if "msgid" not in self._texts or not any(key.startswith("msgstr") for key in self._texts):
+            raise self._wrong("an entry ends here that has no msgid and msgstr")
+        yield PoEntry(self._first_line, self._texts, self._is_fuzzy, self._is_obsolete)
+        self._texts, self._key, self._is_fuzzy, self._first_line = {}, "", False, 0
+
+    def _comment(self, line: str) -> Iterator[PoEntry]:
+        if self._has_translation:
+            yield from self.end()
+        self._key = ""
+        self._first_line = self._first_line or self._number
+        self._is_fuzzy = self._is_fuzzy or FUZZY.match(line) is not None
+
+    def _keyword(self, key: str, text: str, is_obsolete: bool) -> Iterator[PoEntry]:
+        if self._has_translation and not key.startswith("msgstr"):
+            yield from self.end()
+        if key in self._texts:
+            raise self._wrong(f"{key} is given twice in an entry")
+        self._first_line = self._first_line or self._number
+        self._is_obsolete, self._key = is_obsolete, key
+        self._texts[key] = PoText(_unescaped(text), self._number, self._number + 1)
+
+    @property
+    def _has_translation(self) -> bool:
+        return any(key.startswith("msgstr") for key in self._texts)
+
+    def _decoded(self, raw: bytes) -> str:
+        try:
+            return raw.decode(self._encoding)
+        except UnicodeDecodeError:
+            raise self._wrong(f"the line is not {self._encoding}") from None
+
+    def _wrong(self, what: str) -> UserError:
+        return UserError(f"{self._path}:{self._number}: {what}.")
+
+
+def _unescaped(text: str) -> str:
+    def meaning(match: re.Match[str]) -> str:
+        if match[1] or match[2]:
+            return chr(int(match[1], 8) if match[1] else int(match[2], 16))
+        return ESCAPED.get(match[3], match[3])
+
+    return ESCAPE.sub(meaning, text)
