@@ -19,6 +19,7 @@ from setuptools.errors import CompileError
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 DATA = ["requests>=2.31"]
 DIST = ["build>=1.2", "click-man>=0.5"]
+DOCUMENTS = ["markdown-it-py>=3,<5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
 PARSING = ["nltk>=3.8"]
@@ -185,6 +186,7 @@ setup(
         "data": DATA,
         "dist": DIST,
         "docs": DOCS,
+        "documents": DOCUMENTS,
         "huggingface": HUGGINGFACE,
         "langid": listed("serve", "py3langid"),
         "parsing": PARSING,
@@ -194,6 +196,7 @@ setup(
         "text": listed("serve", "sentencex"),
         "dev": [
             *DATA,
+            *DOCUMENTS,
             *PARSING,
             *REPORT,
             *listed("serve"),

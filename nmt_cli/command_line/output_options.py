@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line.options import PATH, number, together, whole_number
+from nmt_cli.documents.formats import ENDINGS, chosen_format
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.search_ranges import (
     MAX_LENGTH,
@@ -26,12 +27,12 @@ from nmt_cli.recipe.search_ranges import (
 output_options = together(
     click.option(
         "--input-format",
-        type=click.Choice(["text", "jsonl"]),
-        default="text",
+        type=click.Choice(["text", "jsonl", *ENDINGS]),
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
         "n_best, beam_size, length_penalty, no_repeat_ngram, required, banned, split, markup, "
         "glossary, protect, protect_strict and alignments; --format jsonl gives back other keys, "
-        "such as id.",
+        "such as id. The others are documents, whose texts are translated and all else is kept.  "
+        "[default: by the ending of --input, such as .html; else text]",
     ),
     click.option(
         "--sample",
@@ -159,6 +160,9 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
     others, term_tags = dict(options), options["term_tags"]
     del others["term_tags"]
+    others["input_format"] = chosen_format(
+        others["input_format"], others["input_path"], others["output_path"], others["markup"]
+    )
     sampling, constraints = (
         {name: value for name in names if (value := others.pop(name)) is not None}
         for names in (SAMPLING, Constraints._fields)
@@ -182,12 +186,14 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) -> None:
     """Raise WrongUsageError for an option that needs another one, or for a blank phrase."""
-    is_for_lines = others["input_format"] == "jsonl"  # a line may ask for the other option
+    form, splits = others["input_format"], others["split_sentences"]
+    is_for_lines = form == "jsonl"  # a line may ask for the other option
+    splits = form in ENDINGS if splits is None else splits
     if constraints["protect_strict"] and not (constraints["protect"] or is_for_lines):
         raise WrongUsageError(
             "--protect-strict has an effect only with --protect; add --protect or omit it."
         )
-    if others["source_language"] is not None and not (others["split_sentences"] or is_for_lines):
+    if others["source_language"] is not None and not (splits or is_for_lines):
         raise WrongUsageError(
             "--source-language has an effect only with --split-sentences; add --split-sentences or "
             "omit it."

@@ -39,7 +39,10 @@ from nmt_cli.recipe.search_ranges import (
 @click.argument("model", type=PATH, shell_complete=completion.runs)
 @ensemble_option
 @click.option(
-    "--input", "input_path", type=PATH, help="Text to translate; - is stdin.  [default: -]"
+    "--input",
+    "input_path",
+    type=PATH,
+    help="Text or document to translate; - is stdin.  [default: -]",
 )
 @click.option(
     "--shard",
@@ -97,9 +100,10 @@ from nmt_cli.recipe.search_ranges import (
 )
 @output_options
 @click.option(
-    "--split-sentences",
-    is_flag=True,
-    help="Translate each sentence of a line by itself, and keep the white space between them.",
+    "--split-sentences/--no-split-sentences",
+    default=None,
+    help="Translate each sentence of a line by itself, and keep the white space between them.  "
+    "[default: only in documents]",
 )
 @click.option(
     "--source-language",

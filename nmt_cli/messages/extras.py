@@ -13,12 +13,21 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 
 Extra = Literal[
-    "ctranslate2", "data", "huggingface", "langid", "parsing", "report", "serve", "text"
+    "ctranslate2",
+    "data",
+    "documents",
+    "huggingface",
+    "langid",
+    "parsing",
+    "report",
+    "serve",
+    "text",
 ]
 # The packages of each extra that are imported here; messages name the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
     "data": ("requests",),
+    "documents": ("markdown_it",),
     "huggingface": ("transformers",),
     "langid": ("py3langid",),
     "parsing": ("nltk",),

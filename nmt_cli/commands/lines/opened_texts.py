@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
-from nmt_cli.commands.lines.resumable_output import ResumableOutput, resumable_output, stopped
+from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput, resumable_output
+from nmt_cli.commands.lines.stopped_translation import stopped
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
@@ -115,20 +116,33 @@ def _write_at_once(stream: BinaryIO, data: bytes) -> None:
 
 @contextmanager
 def opened_output(
-    path: Path | None, *, force: bool, resume: bool, arguments: Sequence[str] | None
+    path: Path | None,
+    *,
+    force: bool,
+    resume: bool,
+    arguments: Sequence[str] | None,
+    compose: Composer | None = None,
 ) -> Iterator[Stream | ResumableOutput]:
     """Yield what writes to ``path`` or, if that is None, to stdout; a file can be continued.
 
-    Raises OutputError if it cannot be written, and StoppedTranslationError if the command is
-    stopped before anything was written.
+    With ``compose``, what it makes of all that was written is the output. Raises OutputError if it
+    cannot be written, and StoppedTranslationError if the command is stopped before anything was
+    written.
     """
     if path is not None and not is_stream(path):
-        with resumable_output(path, replace=force, resume=resume, arguments=arguments) as resumable:
+        with resumable_output(
+            path, replace=force, resume=resume, arguments=arguments, compose=compose
+        ) as resumable:
             yield resumable
         return
     with opened_stream(path, force=force) as stream:
         try:
-            yield stream
+            if compose is None:
+                yield stream
+            else:
+                written = list[bytes]()
+                yield Stream(written.append, "none")
+                stream.write(compose(b"".join(written)))
         except (KeyboardInterrupt, SystemExit) as stop:
             if not stream.is_empty:
                 raise

@@ -10,12 +10,12 @@ import hashlib
 import io
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT
+from nmt_cli.commands.lines.stopped_translation import is_stop, stopped, with_advice
 from nmt_cli.commands.lines.translation_record import (
     FinishedLines,
     Record,
@@ -30,9 +30,11 @@ from nmt_cli.commands.lines.translation_record import (
 )
 from nmt_cli.files.atomic_files import (
     HASHED_AT_ONCE,
+    file_appearing_whole,
     naming_failed_writes,
     publish_file,
     refuse_file,
+    sha256,
 )
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
@@ -40,21 +42,12 @@ from nmt_cli.files.output_streams import OutputReader
 from nmt_cli.files.temporary_names import remove_leftovers
 from nmt_cli.files.text_files import compressed
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import (
-    STATUS_INTERRUPTED,
-    DamagedError,
-    LinesFailedError,
-    OutputError,
-    UserError,
-)
+from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
 
+Composer = Callable[[bytes], bytes]  # makes a file of what was written to the unfinished one
 SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
-
-
-class StoppedTranslationError(UserError):
-    """Translation was interrupted or terminated; its message has the command that goes on."""
 
 
 class ResumableOutput:
@@ -66,12 +59,19 @@ class ResumableOutput:
     is_file = True
     reader: OutputReader = "none"
 
-    def __init__(self, path: Path, record: Record | None, *, keeps_record: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        record: Record | None,
+        *,
+        keeps_record: bool = True,
+        compose: Composer | None = None,
+    ) -> None:
         """``record`` is that of the unfinished output to continue; None to start anew.
 
         ``keeps_record`` is whether a record stays beside the complete output.
         """
-        self._keeps_record = keeps_record
+        self._keeps_record, self._compose = keeps_record, compose
         self.made_with = record.made_with if record else {}
         self.machine = record.machine if record else {}
         self.progress = record.progress if record else FinishedLines()
@@ -191,6 +191,9 @@ class ResumableOutput:
     def finish(self, *, replace: bool) -> None:
         """Give the file its name."""
         stream = self._begun()
+        if self._compose is not None:
+            self._publish_composed(self._compose, replace=replace)
+            return
         if not stream.tell():
             self._append(b"")  # also an empty file must be one that can be decompressed
         # The record comes first, so that no complete output is without one.
@@ -199,6 +202,25 @@ class ResumableOutput:
         )
         self._save()
         publish_file(stream, self._path, replace=replace)
+        self._clear()
+
+    def _publish_composed(self, compose: Composer, *, replace: bool) -> None:
+        stream = self._begun()
+        stream.flush()
+        with (
+            file_appearing_whole(self._path, replace=replace) as whole,
+            compressed(whole, self._path) as packed,
+        ):
+            packed.write(compose(Path(stream.name).read_bytes()))
+        self.progress = self.progress._replace(
+            num_bytes=self._path.stat().st_size, output_sha256=sha256(self._path)
+        )
+        self._save()
+        partial_of(self._path).unlink()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Remove what is not needed beside the complete output."""
         if not self._keeps_record:
             record_path(self._path).unlink(missing_ok=True)
         _remove_leftovers(self._path)
@@ -224,7 +246,8 @@ class ResumableOutput:
     def _append(self, data: bytes) -> None:
         """Write ``data`` at the end; in a compressed file as a member of its own."""
         member = io.BytesIO()
-        with compressed(member, self._path) as packed:
+        suffix = self._path if self._compose is None else Path()
+        with compressed(member, suffix) as packed:
             packed.write(data)
         self._output.update(member.getvalue())
         self._begun().write(member.getvalue())
@@ -245,9 +268,16 @@ class ResumableOutput:
 
 @contextmanager
 def resumable_output(
-    path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
+    path: Path,
+    *,
+    replace: bool,
+    resume: bool,
+    arguments: Sequence[str] | None,
+    compose: Composer | None = None,
 ) -> Iterator[ResumableOutput]:
     """Yield an output file that becomes ``path`` if the block ends without an error.
+
+    With ``compose``, what it makes of the file becomes ``path``.
 
     After any other end, what is finished is kept for ``--resume``, and the error has the command
     that goes on. ``arguments`` are those of the command; without them nothing is kept, and no
@@ -258,7 +288,7 @@ def resumable_output(
     with claimed(path, "--output"):
         before = _record_of_complete(path)
         record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
-        output = ResumableOutput(path, record, keeps_record=arguments is not None)
+        output = ResumableOutput(path, record, keeps_record=arguments is not None, compose=compose)
         try:
             with naming_failed_writes(path, leaves_nothing=False):
                 yield output
@@ -277,7 +307,7 @@ def resumable_output(
                     raise
                 nothing = f"{path} was not written: no window of lines was finished."
                 raise stopped(error, nothing) from None
-            advised = _with_advice(error, path, kept, arguments)
+            advised = with_advice(error, path, kept, arguments)
             if advised is error:
                 raise
             raise advised from None
@@ -332,54 +362,3 @@ def _record_to_continue(
             f"unfinished translation. Add --resume to go on{go_on}\nOr add --force to start anew."
         )
     return record
-
-
-def _with_advice(
-    error: BaseException, path: Path, num_lines: int, arguments: Sequence[str]
-) -> BaseException:
-    """Return ``error`` with the command that goes on; an interrupt becomes a UserError."""
-    again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
-    when = ""
-    if isinstance(error, LinesFailedError):
-        when = ", when the bug is fixed or that line of the input is changed,"
-    advice = (
-        f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. "
-        f"To go on{when} run: "
-        f"{command('nmt-cli', *again)}{_redirection(arguments)}"
-    )
-    if is_stop(error):
-        return stopped(error, advice)
-    if isinstance(error, UserError):
-        error.args = (f"{error} {advice}",)
-        return error
-    logs.warning(advice)
-    return error
-
-
-def is_stop(error: BaseException) -> bool:
-    """Return whether ``error`` is an interrupt or a signal that ends the command."""
-    return isinstance(error, KeyboardInterrupt | SystemExit)
-
-
-def stopped(stop: BaseException, message: str) -> StoppedTranslationError:
-    """Return an error with ``message`` that ends the command with the exit status of ``stop``."""
-    if not isinstance(stop, SystemExit):
-        error = StoppedTranslationError(f"interrupted. {message}")
-        error.exit_status = STATUS_INTERRUPTED
-        return error
-    error = StoppedTranslationError(f"terminated. {message}")
-    error.exit_status = stop.code if isinstance(stop.code, int) else 1
-    return error
-
-
-def _redirection(arguments: Sequence[str]) -> str:
-    """Return the redirection of stdin with which the command was started, or a reminder of it."""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, equals, value = argument.partition("=")
-        if name == "--input" and (value if equals else following) != str(STANDARD_INPUT):
-            return ""
-    with suppress(OSError):
-        path = Path("/proc/self/fd/0").resolve()
-        if path.is_file():
-            return f" < {command(path)}"
-    return "   (with the same text on stdin)"

@@ -12,7 +12,9 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from nmt_cli.commands.lines.document_text import as_segment
 from nmt_cli.corpus.text.links import pharaoh
+from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
@@ -163,9 +165,13 @@ FORMATS: dict[str, Formatter] = {
 WITH_TOKEN_SCORES = ("jsonl", "fairseq")
 
 
-def options_for(output_format: str, options: TranslatorOptions) -> TranslatorOptions:
-    """Return ``options`` with what the format needs. Raises WrongUsageError if it cannot."""
-    if output_format == "text" and options.n_best > 1:
+def options_for(
+    input_format: str, output_format: str, options: TranslatorOptions
+) -> TranslatorOptions:
+    """Return ``options`` with what the formats need. Raises WrongUsageError if they cannot."""
+    if input_format in ENDINGS:
+        _refuse_for_document(input_format, output_format, options)
+    elif output_format == "text" and options.n_best > 1:
         raise WrongUsageError(
             f"--n-best {options.n_best} needs --format tsv, jsonl, moses or fairseq; text is one "
             "line for each line."
@@ -180,18 +186,35 @@ def options_for(output_format: str, options: TranslatorOptions) -> TranslatorOpt
     return options
 
 
+def _refuse_for_document(form: str, output_format: str, options: TranslatorOptions) -> None:
+    """Raise WrongUsageError for an option that a document has no place for."""
+    advice = "leave it out, or translate the lines of the file with --input-format text"
+    for option, is_given in (
+        (f"--format {output_format}", output_format != "text"),
+        (f"--n-best {options.n_best}", options.n_best > 1),
+        ("--alignments", options.alignments),
+        ("--keep-pieces", options.keep_pieces),
+        (f"--markup {options.markup}", options.markup is not None),
+        ("--soft-glossary", options.constraints.soft_glossary is not None),
+    ):
+        if is_given:
+            raise WrongUsageError(f"{option} is for lines, but the input is {form}; {advice}.")
+
+
 Reader = Callable[[int, Line], Request]
 
 
 def reader(input_format: str, output_format: str) -> Reader:
     """Return the function that makes a request of a line and its number."""
-    if input_format == "jsonl":
-        return partial(as_record, holds_n_best=output_format != "text")
-    return as_plain
+    if input_format == "text":
+        return as_plain
+    return partial(as_record, holds_n_best=input_format in ENDINGS or output_format != "text")
 
 
 def formatter(input_format: str, output_format: str) -> Formatter:
     """Return the function that writes the translation of a line, which may be a JSON object."""
+    if input_format in ENDINGS:
+        return as_segment
     if input_format == "jsonl":
         of_records = {"fairseq": showing_the_text, "jsonl": with_kept_keys}
         return of_records.get(output_format, FORMATS[output_format])

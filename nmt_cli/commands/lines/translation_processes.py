@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from nmt_cli.commands.lines.document_text import DocumentText
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.hardware.choices import AUTO, device_name, visible_gpus
@@ -123,6 +124,8 @@ def coming_from(source: BinaryIO | ShardText) -> Coming:
     """Return what is known of a text: the size of a file, and of a pipe what waits in it."""
     if isinstance(source, ShardText):
         return Coming(source.expected(), True)
+    if isinstance(source, DocumentText):
+        return Coming(source.num_bytes, True)
     name = getattr(source, "name", None)  # the number of a descriptor if it is stdin
     if name is None or source.isatty():
         return Coming(0, True)  # one who types, or a test

@@ -92,9 +92,10 @@ class Inline:
 
 
 class Block:
-    """A text with inline elements."""
+    """A text with inline elements, whose source is ``raw``."""
 
-    def __init__(self) -> None:
+    def __init__(self, raw: str) -> None:
+        self.raw = raw
         self.raw_of: dict[int, tuple[str, int]] = {}  # references: their source and their end
         self._references: dict[str, str] = {}
         self._plain = set[str]()
@@ -271,7 +272,7 @@ def _run(run: Sequence[Element | Token]) -> Iterator[str | Block]:
     if not any(map(_has_text, run)):
         yield from map(_raw, run)
         return
-    block = Block()
+    block = Block("".join(map(_raw, run)))
     for node in run:
         block.add(node, block.root)
     block.root.end = len(block.text)

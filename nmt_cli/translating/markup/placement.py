@@ -218,17 +218,17 @@ class _Writer:
         """Yield a child without words; a visible one has spaces around it as in the source."""
         begins, ends = point.begin, point.end
         is_after_space = self._text[max(0, begins - 1) : begins].isspace()
+        is_before_space = self._text[ends : ends + 1].isspace()
         if is_after_space and place > 0 and not self._cells[place - 1].raw[-1:].isspace():
             following = self._cells[place].raw if place < len(self._cells) else ""
-            if len(following) > 1 and following.isspace():
+            if following.isspace() and (len(following) > 1 or not is_before_space):
                 yield following[0]
                 self._cells[place] = _Cell(following[1:])
             elif point.is_visible:
                 yield " "
         yield from _without_words(point)
-        is_before_space = point.is_visible and self._text[ends : ends + 1].isspace()
-        if is_before_space and place < len(self._cells):
-            yield "" if self._cells[place].raw[0].isspace() else " "
+        if point.is_visible and is_before_space and place < len(self._cells):
+            yield "" if self._cells[place].raw[:1].isspace() else " "
 
 
 def _without_words(inline: Inline) -> Iterator[str]:

@@ -1,0 +1,97 @@
+"""A document as ``translate`` reads and writes it: its segments are lines of JSON.
+
+So they go the way of all lines: in windows, through one process or many, and to an unfinished
+output that ``--resume`` continues. At the end, the document is made of that output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
+from nmt_cli.documents.document import Document, DocumentError
+from nmt_cli.documents.formats import read_document
+from nmt_cli.files.lines import Line
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages.errors import UserError
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Alternative, Translation
+
+MOST_BYTES = 1 << 30  # of a document; it is held in memory
+
+
+class DocumentText(io.BytesIO):
+    """A stream with a line for each different segment of a document.
+
+    ``sha256`` is that of the document.
+    """
+
+    def __init__(self, document: Document, sha256: str) -> None:
+        rows = [_row(segment) for segment in document.segments]
+        places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
+        super().__init__(b"".join(row.encode() + b"\n" for row in places))
+        self.sha256, self._document, self._places = sha256, document, [places[row] for row in rows]
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all lines."""
+        return len(self.getbuffer())
+
+    def composed(self, rows: bytes) -> bytes:
+        """Return the document with the translations in ``rows``, lines of ``as_segment``."""
+        found = [_translation(row) for row in rows.splitlines()]
+        segments = self._document.segments
+        translations = [found[place] for place in self._places]
+        return self._document.filled(
+            [
+                each._replace(text=segment.text) if each.error is not None else each
+                for segment, each in zip(segments, translations, strict=True)
+            ]
+        )
+
+
+def read_document_text(path: Path | None, form: str) -> DocumentText:
+    """Return the segments of a document in the file ``path``; None and ``-`` are stdin.
+
+    Raises UserError if it cannot be read.
+    """
+    if path is None or path == STANDARD_INPUT:
+        name, data = "standard input", standard_input().read(MOST_BYTES + 1)
+    else:
+        name = str(path)
+        with open_text(path) as stream:
+            data = stream.read(MOST_BYTES + 1)
+    try:
+        if len(data) > MOST_BYTES:
+            raise DocumentError(f"it has more than {MOST_BYTES >> 20:,} MB")
+        return DocumentText(read_document(data, form), hashlib.sha256(data).hexdigest())
+    except DocumentError as error:
+        raise UserError(f"{name} cannot be read as {form}: {error}.") from None
+
+
+def _row(segment: Request) -> str:
+    """Return the line of JSON that asks for the translation of ``segment``."""
+    usual = Request("")._asdict()
+    asked = {key: value for key, value in segment._asdict().items() if value != usual[key]}
+    return json.dumps({"text": segment.text, **asked}, ensure_ascii=False)
+
+
+def as_segment(number: int, line: Line, translation: Translation) -> str:
+    """Return the line of JSON with what a document needs of the translation of a segment."""
+    found = {
+        "text": translation.text,
+        "score": translation.score,
+        "others": [(each.text, each.score) for each in translation.alternatives],
+        "error": translation.error,
+    }
+    return json.dumps(found) + "\n"
+
+
+def _translation(row: bytes) -> Translation:
+    record = json.loads(row)
+    others = tuple(Alternative(text, score, ()) for text, score in record["others"])
+    text, score, error = (record[key] for key in ("text", "score", "error"))
+    return Translation(text, score, alternatives=others, error=error)

@@ -1,0 +1,147 @@
+"""What happened to the lines of a text that is translated, or to the segments of a document."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nmt_cli.files.lines import Line
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import counted
+from nmt_cli.translating.translation import Translation
+
+SHOWN_NUMBERS = 10
+
+
+class Tally:
+    """Counts what happened to the lines; its memory does not grow with their number."""
+
+    _OF_THIS_RUN = ("_started", "_num_before", "_num_elsewhere", "_unit")
+
+    def __init__(self, num_elsewhere: int, unit: str = "line") -> None:
+        """``num_elsewhere`` lines of the text, before those counted here, are not translated.
+
+        ``unit`` is what messages call a line.
+        """
+        self._num_elsewhere, self._unit = num_elsewhere, unit
+        self.num_lines = 0
+        self.num_failed = 0
+        self._in_parts = Numbers()
+        self._truncated = Numbers()
+        self._lacking = Numbers()
+        self._with_invisible = Numbers()
+        self._with_bad_bytes = Numbers()
+        self._num_replaced = 0  # byte sequences
+        self._not_copied = Numbers()
+        self._repaired_trees = Numbers()
+        self._num_trees, self._repairs = 0, Counter[str]()
+        self._started, self._num_before = time.monotonic(), 0
+
+    @property
+    def line_number(self) -> int:
+        """The number, in the whole text, of the line that was counted last."""
+        return self._num_elsewhere + self.num_lines
+
+    def count(self, line: Line, translation: Translation) -> None:
+        """Count the next line; warn at once if it failed."""
+        self.num_lines += 1
+        number = self.line_number
+        if translation.error is not None:
+            self.num_failed += 1
+            logs.warning(f"{self._unit} {number:,} could not be translated: {translation.error}.")
+        for numbers, is_one in (
+            (self._in_parts, translation.num_parts > 1),
+            (self._truncated, translation.truncated),
+            (self._lacking, translation.lacks_sentences),
+            (self._with_invisible, translation.drops_invisible),
+            (self._not_copied, translation.not_copied),
+        ):
+            if is_one:
+                numbers.add(number)
+        if translation.repairs is not None:
+            self._num_trees += 1
+            self._repairs.update(vars(translation.repairs))
+            if translation.repairs.total():
+                self._repaired_trees.add(number)
+        if line.replaced:
+            self._with_bad_bytes.add(number)
+            self._num_replaced += line.replaced
+        if line.byte_order_mark:
+            logs.info("Cut a byte order mark before the first line.")
+
+    def state(self) -> dict[str, Any]:
+        """Return the counts as they can be written to a file."""
+        counts = vars(self).items()
+        return {name: _state_of(value) for name, value in counts if name not in self._OF_THIS_RUN}
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """Go on from the counts that ``state()`` returned; from none if that is None."""
+        for name, value in (state or {}).items():
+            if name in vars(self):
+                kind = type(vars(self)[name])
+                setattr(self, name, kind(**value) if isinstance(value, dict) else value)
+        self._num_before = self.num_lines
+
+    def report(self) -> None:
+        """Log how many lines were translated, and warn about those in parts, cut or repaired."""
+
+        def at(numbers: Numbers) -> str:
+            return numbers.shown(self._unit)
+
+        if self._in_parts.count:
+            logs.warning(f"too long for the model, translated in parts: {at(self._in_parts)}.")
+        if self._truncated.count:
+            logs.warning(f"too long for the model, end cut off: {at(self._truncated)}.")
+        if self._lacking.count:
+            logs.warning(
+                f"most sentences have no translation: {at(self._lacking)}; --split-sentences "
+                "translates each sentence of a line by itself."
+            )
+        if self._not_copied.count:
+            logs.warning(f"protected text not copied exactly once: {at(self._not_copied)}.")
+        if self._with_invisible.count:
+            logs.info(f"Left out characters that nobody sees in {at(self._with_invisible)}.")
+        if self._with_bad_bytes.count:
+            sequences = counted(self._num_replaced, "byte sequence")
+            logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {at(self._with_bad_bytes)}.")
+        if self._num_trees:
+            from nmt_cli.parsing.repair import Repairs  # only for models that parse
+
+            repaired, repairs = self._repaired_trees, Repairs(**self._repairs)
+            what = f" in {at(repaired)}: {repairs.described()}" if repaired.count else ""
+            trees = counted(self._num_trees, "tree")
+            logs.info(f"Repaired {repaired.count:,} of {trees}{what}.")
+        seconds = time.monotonic() - self._started
+        in_all = f" ({self.num_lines:,} in all)" if self._num_before else ""
+        lines = counted(self.num_lines - self._num_before, self._unit)
+        logs.info(f"Translated {lines} in {seconds:.1f} s{in_all}.")
+
+
+class Numbers:
+    """The count of some lines, and the line numbers of the first ones."""
+
+    def __init__(self, count: int = 0, first: Sequence[int] = ()) -> None:
+        self.count = count
+        self.first = list(first)
+
+    def add(self, number: int) -> None:
+        """Count the line of this number."""
+        self.count += 1
+        if len(self.first) < SHOWN_NUMBERS:
+            self.first.append(number)
+
+    def shown(self, unit: str) -> str:
+        """Return the count and the numbers; ``unit`` is what they number."""
+        shown = ", ".join(f"{number:,}" for number in self.first)
+        if self.count == 1:
+            return f"{unit} {shown}"
+        more = " ..." if self.count > SHOWN_NUMBERS else ""
+        return f"{self.count:,} {unit}s ({shown}{more})"
+
+
+def _state_of(value: Any) -> Any:
+    if isinstance(value, Counter):
+        return dict(value)
+    return dict(vars(value)) if isinstance(value, Numbers) else value

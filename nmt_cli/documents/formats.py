@@ -1,0 +1,67 @@
+"""The formats of documents, and the endings of their names.
+
+A format is a module of this folder with a function that makes a ``Document`` of bytes, and an entry
+in ``ENDINGS`` and in ``read_document``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from nmt_cli.messages.errors import WrongUsageError
+
+if TYPE_CHECKING:
+    from nmt_cli.documents.document import Document
+
+ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "html": (".html", ".htm"),
+    "xml": (".xml", ".xhtml"),
+    "markdown": (".md", ".markdown"),
+}
+
+
+def format_of(name: str | PurePath) -> str | None:
+    """Return the format of a document of this name; None if its ending is that of no format."""
+    ending = PurePath(name).suffix.lower()
+    return next((each for each, endings in ENDINGS.items() if ending in endings), None)
+
+
+def chosen_format(
+    given: str | None, source: PurePath | None, output: PurePath | None, markup: str | None
+) -> str:
+    """Return the format of an input: as it is ``given``, or by the ending of ``source``.
+
+    It is text if the lines are ``markup``. Raises WrongUsageError if ``output`` has the ending of
+    another format.
+    """
+    if given is not None:
+        return given
+    found = None if source is None or markup is not None else format_of(source)
+    if found is None or source is None:
+        return "text"
+    wanted = None if output is None else format_of(output)
+    if wanted not in {None, found}:
+        raise WrongUsageError(
+            f"{source} is {found}, and so is its translation, but the name {output} is that of "
+            f"{wanted}; give an --output that ends in {source.suffix}."
+        )
+    return found
+
+
+def read_document(data: bytes, form: str) -> Document:
+    """Return the document of the format ``form`` in ``data``.
+
+    Raises DocumentError if it is damaged, and UserError if a package is missing.
+    """
+    # These imports take time; help texts and lines of text do not need them.
+    from nmt_cli.documents import markup
+    from nmt_cli.documents.markdown import read as read_markdown
+
+    readers: Mapping[str, Callable[[bytes], Document]] = {
+        "html": markup.read_html,
+        "xml": markup.read_xml,
+        "markdown": read_markdown,
+    }
+    return readers[form](data)

@@ -1,0 +1,127 @@
+"""Text with inline codes, such as runs and links, as XML that the translator's markup code takes.
+
+A code becomes ``<span id="1">`` around its text, or ``<img id="2"/>`` or ``<wbr id="3"/>`` if it
+has no text: those are the names of inline elements, visible and invisible ones. So the codes are
+placed around the translations of their words like the inline elements of a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
+from html import escape, unescape
+from typing import Any, NamedTuple
+
+from nmt_cli.files.lines import is_blank
+from nmt_cli.translating.request import Request
+
+TOKEN = re.compile(r'<(span|img|wbr) id="(\d+)"/?>|</span>|&[^;]*;|[^<&]+')
+
+
+class Kind(Enum):
+    """The kinds of parts."""
+
+    TEXT = auto()
+    OPEN = auto()  # a code that has text begins
+    CLOSE = auto()  # the innermost one ends
+    POINT = auto()  # a code without text
+
+
+class Part(NamedTuple):
+    """A part of a text: characters, or a code or one end of it."""
+
+    kind: Kind
+    text: str = ""  # its characters
+    code: Any = None  # what the code stands for; of a text, how its only character is written
+    is_visible: bool = True
+
+
+def text_part(text: str) -> Part:
+    """Return the part of these characters."""
+    return Part(Kind.TEXT, text)
+
+
+CLOSE = Part(Kind.CLOSE)
+
+
+class InlineText:
+    """A segment with inline codes, whose ``request`` asks for its translation."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        """``parts`` are balanced. Codes at the begin and the end are not sent with the text."""
+        first, last = _core(parts)
+        self._before, self._after = parts[:first], parts[last:]
+        self._codes, self._written = list[Part](), dict[str, Part]()
+        self.parts = parts
+        self.request = Request("".join(map(self._as_xml, parts[first:last])), markup="xml")
+
+    def _as_xml(self, part: Part) -> str:
+        if part.kind is Kind.TEXT and part.code is None:
+            return escape(part.text, quote=False)
+        if part.kind is Kind.TEXT:
+            reference = "".join(f"&#{ord(character)};" for character in part.text)
+            self._written.setdefault(reference, part)
+            return reference
+        if part.kind is Kind.CLOSE:
+            return "</span>"
+        self._codes.append(part)
+        number = len(self._codes)
+        if part.kind is Kind.OPEN:
+            return f'<span id="{number}">'
+        return f'<{"img" if part.is_visible else "wbr"} id="{number}"/>'
+
+    def translated(self, text: str) -> Iterator[Part]:
+        """Yield the parts of a translation, with all codes."""
+        yield from self._before
+        for token in TOKEN.finditer(text):
+            if token[1]:
+                yield self._codes[int(token[2]) - 1]
+            elif token[0] == "</span>":
+                yield CLOSE
+            else:
+                yield self._written.get(token[0]) or text_part(unescape(token[0]))
+        yield from self._after
+
+
+def has_text(parts: Sequence[Part]) -> bool:
+    """Return whether there is text to translate in ``parts``."""
+    return not all(is_blank(part.text) for part in parts if part.kind is Kind.TEXT)
+
+
+def _core(parts: Sequence[Part]) -> tuple[int, int]:
+    """Return where the text in ``parts`` begins and ends, without white space and codes around it.
+
+    A code that begins before the text and ends within it, or the reverse, is part of it.
+    """
+    partner = _partners(parts)
+    first, last = 0, len(parts)
+    while True:
+        if first < last and _is_outside(parts[first]):
+            first += 1
+        elif first < last and _is_outside(parts[last - 1]):
+            last -= 1
+        elif first < last and partner.get(first) == last - 1:
+            first, last = first + 1, last - 1
+        elif first < last and partner.get(first) == first + 1:
+            first += 2
+        elif first < last and partner.get(last - 1) == last - 2:
+            last -= 2
+        else:
+            return first, last
+
+
+def _is_outside(part: Part) -> bool:
+    return part.kind is Kind.POINT or (part.kind is Kind.TEXT and part.text.isspace())
+
+
+def _partners(parts: Sequence[Part]) -> Mapping[int, int]:
+    """Return the place of the other end for each end of a code."""
+    found, opened = dict[int, int](), list[int]()
+    for place, part in enumerate(parts):
+        if part.kind is Kind.OPEN:
+            opened.append(place)
+        elif part.kind is Kind.CLOSE:
+            begin = opened.pop()
+            found[begin], found[place] = place, begin
+    return found

@@ -1,0 +1,300 @@
+"""Documents of Markdown: CommonMark, with tables, and strikethrough as in GitHub's.
+
+Paragraphs, headings and cells of tables are segments; line breaks that Markdown keeps divide them.
+Code, links, HTML and front matter stay as they are. A paragraph that is translated becomes a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nmt_cli.documents.document import Decoded, decoded
+from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, text_part
+from nmt_cli.messages.extras import importing
+from nmt_cli.translating.markup.blocks import VOID
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
+
+FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^(?:\1|\.\.\.)[ \t]*\r?$", re.DOTALL | re.M)
+LINE_END = re.compile(r"\r\n?|\n")
+# What paragraphs begin with that is no text: labels of footnotes, boxes to tick, notes of MkDocs.
+BEFORE_TEXT = re.compile(r'\[\^[^\]\s]+\]:[ \t]*|\[[ xX]\][ \t]+|(?:!!!|\?\?\?\+?|:::)[^"]*"?')
+# In text: footnotes, templates, attributes, addresses, and characters that XML excludes.
+KEPT = re.compile(
+    r"\[\^[^\]\s]+\]|\{\{.*?\}\}|\{%.*?%\}|\{[#.:][^{}]*\}|https?://[^\s<>]*[^\s<>.,;:!?)*_]"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
+)
+DELIMITERS = ("emphasis", "strikethrough")
+HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
+# A text must not become the mark of a list, a heading or a quotation.
+MARK = re.compile(r"(\d{1,9})[.)](?=\s|$)|(?:#{1,6}|[>+-])(?=\s|$)")
+
+
+SPECIAL = "\\`*_[<|"  # escaped in translations of texts without them
+BREAK = "\\\n"
+MOST_BRACKETS = 2_000  # of a block; the time for them is quadratic, and no text has so many
+
+
+class _Segment(NamedTuple):
+    begin: int  # in the document
+    end: int
+    text: InlineText
+
+
+class MarkdownDocument:
+    """A document of Markdown."""
+
+    def __init__(self, found: Decoded) -> None:
+        self._decoded = found
+        front = FRONT_MATTER.match(found.text)
+        start = front.end() if front else 0
+        parser, environment = _parser(), dict[str, Any]()
+        tokens = parser.parse(found.text[start:], environment)
+        self._segments = [
+            segment
+            for block in _blocks(found.text, start, tokens)
+            for segment in _segments(block, parser, environment)
+        ]
+        self.segments: Sequence[Request] = [each.text.request for each in self._segments]
+
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the document with the translation of each segment in its place."""
+        source, written, place = self._decoded.text, list[str](), 0
+        for segment, translation in zip(self._segments, translations, strict=True):
+            if translation.text != segment.text.request.text:
+                written += [source[place : segment.begin], _written(segment.text, translation.text)]
+                place = segment.end
+        return self._decoded.encoded("".join([*written, source[place:]]))
+
+
+def read(data: bytes) -> MarkdownDocument:
+    """Return a document of Markdown.
+
+    Raises DocumentError if it cannot be read, and UserError if markdown-it-py is not installed.
+    """
+    return MarkdownDocument(decoded(data))
+
+
+def _parser() -> MarkdownIt:
+    """Return a parser that notes in ``meta`` of each inline token where it begins and ends."""
+    with importing("documents", "Markdown is read"):
+        from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    # The text of blocks is parsed here. Joined tokens would have no place.
+    parser.disable(["inline", "text_join", "fragments_join"])
+    rules = parser.inline.ruler
+    for name, rule in zip(rules.get_active_rules(), rules.getRules(""), strict=True):
+        rules.at(name, _placing(name, rule))
+    return parser
+
+
+def _placing(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
+    """Return ``rule``, which then notes the places of the tokens that it adds."""
+
+    def placing(state: StateInline, silent: bool) -> bool:
+        begin, count = state.pos, len(state.tokens)
+        is_link = name == "link" and not silent and state.src[begin] == "["
+        label = state.md.helpers.parseLinkLabel(state, begin, True) if is_link else begin
+        found = rule(state, silent)
+        added, end = [] if silent or not found else state.tokens[count:], state.pos
+        own = [token for token in added if token.type != "text"]
+        if name in DELIMITERS:  # a token for each, before which there may be one of text
+            place = end
+            for token in reversed(added):
+                if place > begin:
+                    token.meta["place"] = place - len(token.content), place
+                    place -= len(token.content)
+        elif len(own) > 1:  # a link: its begin, what is in it, its end
+            own[0].meta["place"], own[-1].meta["place"] = (begin, begin + 1), (label, end)
+            # The text of these is their address, or the name of it.
+            own[0].meta["is_kept"] = name == "autolink" or state.src[label:end] in {"]", "][]"}
+        elif own:
+            own[0].meta["place"] = begin, end
+        return found
+
+    return placing
+
+
+class _Block(NamedTuple):
+    """A text of several lines, without what is before each in the document, such as "> "."""
+
+    text: str
+    places: Sequence[tuple[int, int]]  # where each line begins in the text and in the document
+
+    def place(self, in_text: int) -> int:
+        """Return the place in the document of a place in the text."""
+        begin, found = next(each for each in reversed(self.places) if each[0] <= in_text)
+        return found + in_text - begin
+
+
+def _blocks(source: str, start: int, tokens: Sequence[Token]) -> Iterator[_Block]:
+    """Yield the blocks of text that ``tokens`` have, which are those of ``source[start:]``."""
+    ends = [start, *(start + each.end() for each in LINE_END.finditer(source[start:]))]
+    ends += [len(source)] * 2
+    last_end = start
+    for token, before in zip(tokens[1:], tokens, strict=False):
+        if token.type != "inline" or token.map is None:
+            continue
+        is_cell = before.type in {"th_open", "td_open"}
+        lines, places, length = list[str](), list[tuple[int, int]](), 0
+        for number, content in enumerate(token.content.split("\n"), token.map[0]):
+            line = content.lstrip()
+            if is_cell:
+                line = line.replace("|", "\\|")
+                place = source.find(line, max(ends[number], last_end), ends[number + 1])
+            else:
+                place = source.rfind(line, ends[number], ends[number + 1])
+            if place < 0:
+                break  # a tab that is partly an indent, or NUL; the text stays as it is
+            lines.append(line)
+            places.append((length, place))
+            length, last_end = length + len(line) + 1, place + len(line)
+        else:
+            yield _Block("\n".join(lines), places)
+
+
+def _segments(block: _Block, parser: MarkdownIt, environment: dict[str, Any]) -> Iterator[_Segment]:
+    """Yield the segments of a block, between the line breaks that Markdown keeps."""
+    mark = BEFORE_TEXT.match(block.text)
+    begin = mark.end() if mark else 0
+    parts, depth = list[Part](), 0
+    found = list(_parts(block.text, begin, parser, environment))
+    last = len(block.text), len(block.text), Part(Kind.POINT, code=BREAK)
+    for place, end, part in [*found, last]:
+        depth += (part.kind is Kind.OPEN) - (part.kind is Kind.CLOSE)
+        if part.code != BREAK or depth:
+            parts.append(part)
+            continue
+        if has_text(parts):
+            length = len(block.text[begin:place].rstrip())  # two spaces may be part of the break
+            last_place = block.place(begin + length - 1) + 1
+            yield _Segment(block.place(begin), last_place, InlineText(parts))
+        begin, parts = end, []
+
+
+def _parts(
+    text: str, begin: int, parser: MarkdownIt, environment: dict[str, Any]
+) -> Iterator[tuple[int, int, Part]]:
+    """Yield the parts of a text, and where each begins and ends.
+
+    They are balanced. A text whose tokens are not in order is one part, without codes.
+    """
+    if text.count("[") > MOST_BRACKETS:
+        yield begin, len(text), text_part(text[begin:])
+        return
+    found, place = list[tuple[int, int, Part]](), begin
+    for first, end, token in _placed(text, begin, parser, environment):
+        if first < place:
+            yield begin, len(text), text_part(text[begin:])
+            return
+        is_break = token is not None and token.type in {"softbreak", "hardbreak"}
+        between = text[place:first].rstrip() if is_break else text[place:first]
+        found += _kept(between, place)
+        if token is not None:
+            found.append((first, end, _part(text[first:end], token)))
+        place = end
+    yield from _paired(found)
+
+
+def _placed(
+    text: str, begin: int, parser: MarkdownIt, environment: dict[str, Any]
+) -> Iterator[tuple[int, int, Token | None]]:
+    """Yield the tokens that are more than text, and where each begins and ends; None is the end."""
+    from markdown_it.rules_inline import StateInline
+
+    state = StateInline(text[begin:], parser, environment, [])
+    parser.inline.tokenize(state)
+    for rule in parser.inline.ruler2.getRules(""):
+        rule(state)
+    kept, level = None, 0  # the link that is one part, and how deep its tokens are
+    for token in state.tokens:
+        level += token.nesting
+        if kept is not None:
+            if level == 0 and token.type == "link_close":
+                yield begin + kept.meta["place"][0], begin + token.meta["place"][1], kept
+                kept = None
+        elif token.meta.get("is_kept"):
+            kept, level = token, 1
+        elif token.type != "text":
+            first, end = token.meta["place"]
+            # Each character of these is a token.
+            first -= token.type == "strong_open"
+            end += token.type == "strong_close"
+            yield begin + first, begin + end, token
+    yield len(text), len(text), None
+
+
+def _part(raw: str, token: Token) -> Part:
+    """Return the part of a token that is more than text."""
+    if token.type == "softbreak":
+        return text_part(" ")
+    if token.type == "hardbreak":
+        return Part(Kind.POINT, code=BREAK)
+    if token.type == "text_special":
+        return Part(Kind.TEXT, token.content, raw)
+    if token.nesting == 0 or token.meta.get("is_kept"):
+        return Part(Kind.POINT, code=raw, is_visible=token.type != "html_inline")
+    return Part(Kind.OPEN if token.nesting > 0 else Kind.CLOSE, code=raw)
+
+
+def _kept(text: str, begin: int) -> Iterator[tuple[int, int, Part]]:
+    """Yield the parts of a text, and where they are, if it begins at ``begin``."""
+    ends = [0, *(place for match in KEPT.finditer(text) for place in match.span()), len(text)]
+    for number, (first, end) in enumerate(pairwise(ends)):
+        raw = text[first:end]
+        part = Part(Kind.POINT, code=raw) if number % 2 else text_part(raw)
+        if raw:
+            yield begin + first, begin + end, part
+
+
+def _paired(found: list[tuple[int, int, Part]]) -> Iterator[tuple[int, int, Part]]:
+    """Yield parts in which balanced tags of HTML are ends of codes; OPEN has both ends."""
+    opened = list[tuple[int, str]]()  # places of begins, and the names of tags
+    for place, (begin, end, part) in enumerate(found):
+        tag = HTML_TAG.fullmatch(part.code) if part.kind is Kind.POINT else None
+        name = tag[2].lower() if tag else ""
+        is_end = part.kind is Kind.CLOSE
+        if part.kind is Kind.OPEN:
+            opened.append((place, ""))
+        elif is_end:
+            while opened[-1][1]:  # tags without an end
+                opened.pop()
+        elif tag and not tag[1] and not tag[3] and name not in VOID:
+            opened.append((place, name))
+        elif tag and tag[1]:
+            is_end = bool(opened) and opened[-1][1] == name
+        if is_end:
+            first, _ = opened.pop()
+            both = found[first][2].code, part.code
+            found[first] = (*found[first][:2], Part(Kind.OPEN, code=both))
+            found[place] = (begin, end, CLOSE)
+    yield from found
+
+
+def _written(segment: InlineText, text: str) -> str:
+    """Return the translation ``text`` of a segment as Markdown."""
+    source = "".join(part.text for part in segment.parts if part.code is None)
+    escaped = str.maketrans({c: f"\\{c}" for c in SPECIAL if c not in source})
+    written, ends = list[str](), list[str]()
+    for part in segment.translated(text):
+        if part.kind is Kind.CLOSE:
+            written.append(ends.pop())
+        elif part.kind is Kind.OPEN:
+            written.append(part.code[0])
+            ends.append(part.code[1])
+        elif part.code is not None:
+            written.append(part.code)
+        else:
+            written.append(part.text.translate(escaped))
+    whole = "".join(written)
+    mark = None if MARK.match(source) else MARK.match(whole)
+    return whole if mark is None else f"{mark[1] or ''}\\{whole[len(mark[1] or '') :]}"

@@ -1,0 +1,150 @@
+"""The command with documents: their segments go the way of lines, and the document comes back."""
+
+import gzip
+from typing import ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import translate
+from nmt_cli.commands.lines import translation_record
+from nmt_cli.commands.lines.translation_record import partial_of, record_path
+from nmt_cli.files.lines import is_blank
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
+from tests.fake_models import copying, tiny_recipe
+from tests.folders_in_memory import tmp_path as tmp_path
+from tests.tagging import StandIn
+
+PAGE = b"<h1>a cat</h1>\r\n<p>a <b>dog</b> ran</p><p>a cat</p><hr>\n<p>bad one</p>\n"
+
+
+class Shouting(StandIn):
+    """Answers each segment in capitals, without its tags; one fails, and one may end the run."""
+
+    chosen: ClassVar = {"model": "a" * 64, "precision": "fp32"}
+    ends_at: str | None = None
+
+    def __init__(self):
+        self.texts = []
+
+    def translate_window(self, lines):
+        self.texts += [line.text for line in lines]
+        if self.ends_at in self.texts:
+            raise KeyboardInterrupt
+        return [self.answer(line.text) for line in lines]
+
+    def answer(self, text):
+        if is_blank(text) or "bad" in text:
+            return Translation(error="it is bad") if "bad" in text else Translation()
+        return Translation(text.upper().replace("<B>", "<b>").replace("</B>", "</b>"), -1.0)
+
+
+@pytest.fixture
+def shouting(monkeypatch, tmp_path):
+    translator = Shouting()
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    monkeypatch.setattr(translation_record, "fingerprints", lambda _: "a" * 64)
+    monkeypatch.chdir(tmp_path)
+    return translator
+
+
+def run(*arguments, data=b""):
+    given = ["translate", "model", "--workers", "1", *map(str, arguments)]
+    return CliRunner().invoke(cli.main, given, input=data)
+
+
+def test_the_ending_decides_and_equal_segments_are_translated_once(shouting, tmp_path):
+    (tmp_path / "page.html").write_bytes(PAGE)
+    done = run("--input", "page.html", "--output", "out.html")
+    assert done.exit_code == 3
+    assert "segment 3 could not be translated: it is bad." in done.stderr
+    assert "Translated 3 segments" in done.stderr
+    assert (tmp_path / "out.html").read_bytes() == (
+        b"<h1>A CAT</h1>\r\n<p>A <b>DOG</b> RAN</p><p>A CAT</p><hr>\n<p>bad one</p>\n"
+    )
+    assert shouting.texts == ["a cat", "a <b>dog</b> ran", "bad one"]
+    assert not partial_of(tmp_path / "out.html").exists()
+
+
+def test_a_document_goes_from_stdin_to_stdout(shouting):
+    done = run("--input-format", "markdown", data=b"# a cat\n\n* a dog\n")
+    assert (done.exit_code, done.stdout_bytes) == (0, b"# A CAT\n\n* A DOG\n")
+
+
+def test_lines_of_a_page_are_asked_for(shouting, tmp_path):
+    (tmp_path / "page.html").write_bytes(b"<p>a cat</p>\n<p>a dog</p>\n")
+    for options in (["--input-format", "text"], ["--markup", "html"]):
+        done = run("--input", "page.html", *options)
+        assert done.stdout_bytes == b"<P>A CAT</P>\n<P>A DOG</P>\n"
+
+
+def test_an_interrupted_document_goes_on(shouting, tmp_path, monkeypatch):
+    monkeypatch.setattr(translate, "STEADY_WINDOW", {"cpu": 3, "cuda": 3})
+    page = "".join(f"<p>text {number} of <i>many</i></p>\n" for number in range(10)).encode()
+    (tmp_path / "page.html").write_bytes(page)
+    shouting.ends_at = "text 7 of <i>many</i>"
+    given = ["--input", "page.html", "--output", "out.html"]
+    done = run(*given)
+    assert done.exit_code == 130
+    assert not (tmp_path / "out.html").exists()
+    shouting.ends_at, shouting.texts = None, []
+    assert run(*given).exit_code == 1  # --resume or --force is missing
+    assert shouting.texts == []
+    done = run(*given, "--resume")
+    assert (done.exit_code, shouting.texts[0]) == (0, "text 6 of <i>many</i>")
+    assert (tmp_path / "out.html").read_bytes() == page.upper().replace(b"P>", b"p>")
+    again = run(*given, "--resume")
+    assert (again.exit_code, "nothing to do" in again.stderr) == (0, True)
+    # The same segments in another document are not that document.
+    (tmp_path / "page.html").write_bytes(page.replace(b"<p>", b"<p >"))
+    other = run(*given, "--resume")
+    assert (other.exit_code, "document: " in other.stderr) == (1, True)
+
+
+def test_compressed_output(shouting, tmp_path):
+    (tmp_path / "page.html.gz").write_bytes(gzip.compress(PAGE))
+    given = ["--input", "page.html.gz", "--input-format", "html", "--output", "out.html.gz"]
+    assert run(*given).exit_code == 3
+    assert b"<h1>A CAT</h1>" in gzip.decompress((tmp_path / "out.html.gz").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-best", "2"], "--n-best 2 is for lines, but the input is html; leave it out, or"),
+        (["--format", "jsonl"], "--format jsonl is for lines, but the input is html"),
+        (["--alignments"], "--alignments is for lines, but the input is html"),
+        (["--shard", "1/2"], "--shard cuts texts of lines; a document has none."),
+        (["--output", "out.md"], "page.html is html, and so is its translation, but the name out"),
+    ],
+)
+def test_options_that_a_document_has_no_place_for(shouting, tmp_path, options, message):
+    (tmp_path / "page.html").write_bytes(PAGE)
+    done = run("--input", "page.html", *options)
+    assert (done.exit_code, shouting.texts) == (2, [])
+    assert message in done.stderr
+
+
+def test_a_damaged_document_leaves_nothing(shouting, tmp_path):
+    (tmp_path / "a.xml").write_bytes(b"<a><b></a>")
+    done = run("--input", "a.xml", "--output", "b.xml")
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "Error: a.xml cannot be read as xml: it is not XML: mismatched tag at character 9.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["a.xml"]
+
+
+def test_a_model_that_copies_gives_the_document_back(monkeypatch, tmp_path):
+    translator = copying(
+        monkeypatch, recipe=tiny_recipe(data={"max_length": 200}), split_sentences=False
+    )[0]
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    page = "<h1>Eine Überschrift</h1>\n<p>猫が好きです。<br>مرحبا &amp; <hr>\n<p>ไทย</p>".encode()
+    (tmp_path / "page.html").write_bytes(page)
+    output = tmp_path / "out.html"
+    assert run("--input", tmp_path / "page.html", "--output", output).exit_code == 0
+    assert output.read_bytes() == page
+    assert record_path(output).exists()

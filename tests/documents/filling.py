@@ -1,0 +1,41 @@
+"""Translations of documents without a model: copies, and texts in capitals."""
+
+import re
+
+from nmt_cli.documents.document import Document
+from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.markup.placement import MarkupSegments
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.segments import Output, Span, whole
+from nmt_cli.translating.translation import Translation
+
+
+def texts_of(document: Document) -> list[str]:
+    return [segment.text for segment in document.segments]
+
+
+def copied(data: bytes, form: str) -> bytes:
+    """Return the document after every segment was sent and came back as it is."""
+    document = read_document(data, form)
+    return document.filled([Translation(text) for text in texts_of(document)])
+
+
+def shouted(data: bytes, form: str) -> bytes:
+    """Return the document with all texts in capitals, each word in the place of its source."""
+    document = read_document(data, form)
+    return document.filled([Translation(capitals(each)) for each in document.segments])
+
+
+def capitals(segment: Request) -> str:
+    if segment.markup is None:
+        return segment.text.upper()
+    assert segment.markup != "none"
+    found = MarkupSegments(segment.text, segment.markup, whole)
+    return found.filled([_output(text) for text in found.texts])
+
+
+def _output(text: str) -> Output:
+    words = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+    # Some letters become two, such as ß: a word keeps its place only without them.
+    assert len(text.upper()) == len(text)
+    return Output(text.upper(), [Span(*place, *place) for place in words])
