@@ -110,6 +110,7 @@ COMMANDS = Commands(
         "compare": "experiments.compare",
         "completion": "completion.completion",
         "data": "training.data",
+        "distil": "experiments.distil",
         "doctor": "recipes.doctor",
         "export": "interchange.export",
         "import": "interchange.import_model",

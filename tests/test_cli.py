@@ -57,6 +57,11 @@ OPTIONS = {
     | MACHINE_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
     | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"},
+    "distil": RECIPE_OPTIONS
+    | MACHINE_OPTIONS
+    | {"--ensemble", "--reverse-model", "--taught", "--n-best", "--format"}
+    | {"--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
+    | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange"},
     "align": {"--symmetrization", "--iterations", "--lowercase", "--output", "--workers", "--force"}
     | {"--quiet"},
     "average-checkpoints": {"--last", "--checkpoints", "--output", "--precision", "--force"}

@@ -1,5 +1,6 @@
 """Commands that do a whole experiment."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ from nmt_cli.command_line.options import (
     allow_change_option,
     cli_command,
     device_option,
+    ensemble_option,
     format_option,
     fp32_products_option,
     init_from_option,
@@ -23,7 +25,8 @@ from nmt_cli.command_line.options import (
     training_machine_options,
     workers_option,
 )
-from nmt_cli.commands.experiments.stage_names import STAGE_NAMES
+from nmt_cli.command_line.usage import words_of_this_command
+from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, STAGES_OF_DISTIL
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
 
@@ -59,6 +62,80 @@ def run(recipe: str, resume: bool, **options: Any) -> None:
     from nmt_cli.commands import run as command
 
     command.run(recipe, quiet=logs.are_quiet(), **options)
+
+
+STAGE_OF_DISTIL = click.Choice(STAGES_OF_DISTIL)
+
+
+@cli_command()
+@click.argument("teacher", type=PATH, shell_complete=completion.runs)
+@click.argument("recipe", shell_complete=completion.recipes)
+@ensemble_option
+@click.option(
+    "--reverse-model",
+    type=PATH,
+    metavar="MODEL",
+    help="A model of the other direction: leave out the pairs whose source it finds least likely.",
+)
+@overrides_option
+@click.option(
+    "--n-best",
+    type=click.IntRange(1, 64),
+    help="Short for --set distillation.n_best=N: translations of each line to choose from.",
+)
+@click.option(
+    "--taught",
+    type=PATH,
+    help="Folder of what TEACHER translates; students of one teacher and text can share it.  "
+    "[default: distillation in the run directory]",
+)
+@click.option("--until", type=STAGE_OF_DISTIL, default="report", help="The last stage.")
+@click.option(
+    "--force-from",
+    type=STAGE_OF_DISTIL,
+    help="Make this stage and all after it anew, training included.",
+)
+@run_dir_option
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Does nothing: distil always resumes. Messages name this option.",
+)
+@allow_change_option
+@workers_option
+@training_machine_options
+@max_time_option
+@format_option
+@quiet_option
+def distil(
+    teacher: Path,
+    recipe: str,
+    ensemble: tuple[Path, ...],
+    resume: bool,
+    n_best: int | None,
+    overrides: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Train a small student, of RECIPE, on what the large model TEACHER translates.
+
+    TEACHER translates the source of the recipe's training text, and the best translation of each
+    line is chosen; then the student is trained and averaged as by run, rounded to int8 and
+    measured beside its teacher. A stage whose inputs and settings have not changed is skipped, and
+    one that was interrupted goes on. Ends with a table on stdout. The student is in
+    runs/NAME/student.
+    """
+    from nmt_cli.commands import distil as command
+
+    if n_best is not None:
+        overrides = (*overrides, f"distillation.n_best={n_best}")
+    command.run(
+        [teacher, *ensemble],
+        recipe,
+        overrides=overrides,
+        arguments=words_of_this_command(),
+        quiet=logs.are_quiet(),
+        **options,
+    )
 
 
 @cli_command()

@@ -39,7 +39,7 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.model_directory import open_model
+from nmt_cli.model_directory import Model, open_model
 from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import text_settings
@@ -251,10 +251,13 @@ def _work_folder(directory: Path) -> Iterator[Path]:
 
 def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence[str]) -> Tokenizer:
     config, num_pairs = recipe.tokenizer, training.num_text_pairs
-    if recipe.origin is not None:
-        logs.info(f"Using the tokenizer of {recipe.origin}.")
-        text = text_settings(config, recipe.data)
-        return open_model(recipe.origin, lambda model: load_tokenizer(model.path, text))
+    if config.model is not None and config.model.is_dir():
+        return _tokenizer_of_model(recipe, config.model)
+    if config.model is not None and config.type == "whitespace":
+        raise UserError(
+            "tokenizer.model must be the folder of a model with type whitespace, but is "
+            f"{config.model}."
+        )
     if config.model is not None:
         logs.info(f"Using the tokenizer {config.model}.")
     elif config.type == "sentencepiece":
@@ -267,6 +270,27 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
         every = dict.fromkeys([*config.user_defined_symbols, *symbols])
         config = config.model_copy(update={"user_defined_symbols": tuple(every)})
     return train_tokenizer(config, recipe.data, training, num_pairs, recipe.training.seed)
+
+
+def _tokenizer_of_model(recipe: Recipe, folder: Path) -> Tokenizer:
+    """Return the tokenizer of the model in ``folder``, which model.from may also name."""
+    logs.info(f"Using the tokenizer of {folder}.")
+    text = text_settings(recipe.tokenizer, recipe.data)
+
+    def load(model: Model) -> Tokenizer:
+        theirs, size = model.settings.text, recipe.model.source_vocabulary_size
+        tokenizer = load_tokenizer(model.path, theirs._replace(normalization=text.normalization))
+        for key, given, decided in (
+            ("tokenizer.type", text.type, theirs.type),
+            ("tokenizer.joiner", text.joiner, theirs.joiner),
+            ("model.source_vocabulary_size", size, tokenizer.source_size),
+        ):
+            if given != decided:
+                of_model = f"{decided or 'null'}, as of the model {model.path}"
+                raise UserError(f"{key} must be {of_model}, but is {given or 'null'}.")
+        return tokenizer
+
+    return open_model(folder, load)
 
 
 def _pieces_of_tags(recipe: Recipe) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,16 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments import run_stages
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.scoring import result_lines
-from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, StageName
+from nmt_cli.commands.experiments.stage_names import StageName
+from nmt_cli.commands.experiments.stages import take_through, wanted_stages
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
-from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError
 from nmt_cli.launch.python_process import PARENT, end_with_parent
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import InterruptedTrainingError, UserError, WrongUsageError
+from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.model_directory import find_model
@@ -55,14 +53,9 @@ def run(
     is_of_compare = PARENT in os.environ
     if is_of_compare:  # when compare is killed, this training is saved and ends
         end_with_parent(signal.SIGTERM)
-    if force_from is not None and STAGE_NAMES.index(force_from) > STAGE_NAMES.index(until):
-        raise WrongUsageError(
-            f"--force-from {force_from} comes after --until {until}; "
-            f"the stages are {', '.join(STAGE_NAMES)}."
-        )
+    wanted = wanted_stages(run_stages.STAGES, until, force_from)
     options = TrainOptions(**keywords)
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options.overrides), options)
-    wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1]
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
     refuse_foreign(experiment.run_dir, "--run-dir")
     if "train" in wanted:
@@ -74,70 +67,10 @@ def run(
     anew = "--force-from train makes it anew"
     if is_of_compare:
         anew = f"to make it anew: {_command(experiment)} --force-from=train"
-    open_stages = _report_stages(experiment, wanted, force_from, anew)
-    is_forced = False
-    for name in wanted:
-        is_forced = is_forced or name == force_from
-        if name in open_stages:
-            with _naming(name, anew):
-                _do(name, experiment, is_forced=is_forced)
+    take_through(run_stages.STAGES, experiment, wanted, force_from, anew)
     if "score" in wanted:
         lines = result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())
-
-
-def _report_stages(
-    experiment: Experiment, wanted: Sequence[StageName], force_from: StageName | None, anew: str
-) -> list[StageName]:
-    """Log what will be done, one line for each stage; return the stages that are not skipped."""
-    found: list[StageName] = []
-    for name in wanted:
-        stage = run_stages.STAGES[name]
-        with _naming(name, anew):
-            if (reason := stage.why_left_out(experiment)) is not None:
-                logs.warning(f"{name} is left out: {reason}")
-                continue
-            if name == force_from:
-                why = "anew, because of --force-from"
-            elif found:
-                why = f"after {found[0]}"
-            elif stage.is_current(experiment):
-                logs.info(f"{name}: unchanged, skipped.")
-                continue
-            else:
-                why = "to do"
-        found.append(name)
-        logs.info(f"{name}: {why}.")
-    return found
-
-
-def _do(name: StageName, experiment: Experiment, *, is_forced: bool) -> None:
-    stage = run_stages.STAGES[name]
-    if not is_forced and stage.is_current(experiment):
-        logs.info(f"{name}: unchanged, skipped.")
-    else:
-        logs.info(f"{name}:")
-        stage.make(experiment, is_forced)
-
-
-@contextmanager
-def _naming(name: StageName, anew: str) -> Iterator[None]:
-    """Name the stage in its errors, and how to go on; ``anew`` is how to train anew."""
-    try:
-        yield
-    except InterruptedTrainingError:
-        raise
-    except UserError as error:
-        # Only train refuses to replace what is there; all other stages are made anew in any case.
-        problem = str(error)
-        if isinstance(error, OutputInUseError | UnwritableOutputError):
-            problem = problem.replace("another --output.", "another --run-dir.")
-        or_anew = f"; {anew}" if name == "train" else ""
-        error.args = (
-            f"{name} failed: {problem} When this is corrected, the same command goes on with "
-            f"{name}{or_anew}.",
-        )
-        raise
 
 
 def _command(experiment: Experiment) -> str:

@@ -91,7 +91,7 @@ class Augmenter:
             places = np.flatnonzero((planned.pairs >= first) & (planned.pairs < end))
             if augmenting.probabilities and len(places):
                 lines = planned.pairs[places] - first
-                drawn = _drawn(augmenting, lines, (self._seed, corpus, planned.epoch))
+                drawn = drawn_changes(augmenting, lines, (self._seed, corpus, planned.epoch))
                 for at, kinds, draw in drawn:
                     number = first + int(lines[at])
                     others = draw.randint(1, MOST_MERGED) if "merge" in kinds else 0
@@ -143,10 +143,13 @@ class Augmenter:
         }
 
 
-def _drawn(
+def drawn_changes(
     augmenting: Augmenting, lines: Indices, key: tuple[object, ...]
 ) -> Iterator[tuple[int, list[str], random.Random]]:
-    """Yield the place in ``lines`` of each pair to change, its kinds, and its random numbers."""
+    """Yield the place in ``lines`` of each pair to change, its kinds, and its random numbers.
+
+    ``key`` is the seed, the number of the corpus, and the epoch.
+    """
     kinds = defaultdict[int, list[str]](list)
     for kind, probability in augmenting.probabilities.items():
         drawn = (random_bits(derived_bits(*key, kind), lines) >> np.uint64(11)) * 2.0**-53

@@ -19,6 +19,7 @@ REPORT = "report"
 TRANSLATION = "translation"  # of the test text
 SCORED = "scores"  # of that translation
 DATASET = "dataset"
+DISTILLED = "distilled"  # of what distil makes before the training
 EXPORT = "export"  # of a model, for another program
 AVERAGED = "average"
 MODEL_KINDS = ("regular", "final", "safety", AVERAGED)
@@ -208,6 +209,7 @@ KINDS = {
     PREPARED: "a prepared corpus",
     REPORT: "a report",
     DATASET: "a data set",
+    DISTILLED: "a part of a distillation",
     EXPORT: "a model that was exported for another program",
     TRANSLATION: "a translation of a test text",
     SCORED: "the scores of a translation",

@@ -13,6 +13,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Effect, Section, descriptions
 from nmt_cli.recipe.yaml_tree import KeyPath
 
+ENTRIES = "data.stages.", "distillation.monolingual."
 LONG_ENOUGH = 5  # letters; shorter names of other toolkits must be spelled correctly
 
 
@@ -154,10 +155,10 @@ def _all_keys() -> tuple[str, ...]:
     """Return the keys that a message may propose.
 
     ``name`` and ``merge`` are left out, because other programs use these words for other things,
-    and so are the keys of stages, which need the number of a stage.
+    and so are the keys of entries that most recipes do not have.
     """
     return tuple(
         key
         for key in recipe_keys()
-        if last_name(key) not in ("name", "merge") and not key.startswith("data.stages.")
+        if last_name(key) not in ("name", "merge") and not key.startswith(ENTRIES)
     )

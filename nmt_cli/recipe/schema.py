@@ -8,6 +8,7 @@ from pydantic import Field, create_model, model_validator
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.distillation_config import DistillationConfig
 from nmt_cli.recipe.mixing_config import problems_of_ends
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_values import Problem
@@ -53,6 +54,8 @@ class Recipe(Section):
         default_factory=DecodingConfig
     )
     """Beam search."""
+    distillation: Annotated[DistillationConfig, USE] = Field(default_factory=DistillationConfig)
+    """What distil makes of a teacher's translations; other commands ignore it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -123,9 +126,8 @@ class Recipe(Section):
                 yield Problem(f"{key}.{name}", text)
 
     def _problems_of_a_new_tokenizer(self) -> Iterator[Problem]:
-        if self.tokenizer.type == "whitespace" and self.tokenizer.model is not None:
-            text = "needs type sentencepiece, but type is whitespace"
-            yield Problem("tokenizer.model", text, "tokenizer.type")
+        if self.tokenizer.model is not None:
+            return  # preprocess reads it: it may be of any type, and have two vocabularies
         if self.tokenizer.shared:
             if self.model.source_vocabulary_size is not None:
                 text = "must be null, because tokenizer.shared gives both languages one vocabulary"

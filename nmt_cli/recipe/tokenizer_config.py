@@ -34,8 +34,8 @@ class TokenizerConfig(Section):
     split_digits: Annotated[Flag, TEXT] = False
     """SentencePiece only: make each digit a piece of its own."""
     model: Annotated[DataPath | None, TEXT] = None
-    """An existing SentencePiece file to use instead of training one; beside model.from, the folder
-    named there."""
+    """An existing SentencePiece file to use instead of training one, or the folder of a model whose
+    tokenizer is used; beside model.from, the folder named there."""
     joiner: Annotated[Word | None, TEXT] = None
     """Whitespace only: mark at the end of a piece whose word continues in the next piece ("@@");
     translate removes it."""

@@ -13,6 +13,7 @@ from nmt_cli.recipe.changes import (
     changed_keys,
     changes_of_quality,
 )
+from nmt_cli.recipe.distillation_config import DistillationConfig, MonolingualText
 from nmt_cli.recipe.keys import recipe_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import with_fold
@@ -85,6 +86,8 @@ FREE = [
     "decoding.length_penalty",
     "decoding.max_extra_length",
     "decoding.well_formed_trees",
+    *(f"distillation.monolingual.{name}" for name in MonolingualText.model_fields),
+    *(f"distillation.{name}" for name in DistillationConfig.model_fields if name != "monolingual"),
 ]
 DECLARED = [
     "data.train.0.weight",

@@ -19,7 +19,7 @@ OPTIONAL_KEYS = {
     *("data.test", "data.prepared", "data.filters.max_length_ratio", "tokenizer.model"),
     *("tokenizer.joiner", "tokenizer.sampling", "model.d_k", "model.d_v", "training.max_epochs"),
     *("training.peak_learning_rate", "training.clip_norm", "training.ema_decay"),
-    "training.quantization_aware",
+    *("training.quantization_aware", "distillation.guided_alignment"),
     *("training.stable_steps", "training.decay_steps", "data.normalization.fold"),
     *(
         "model.source_vocabulary_size",
@@ -46,7 +46,8 @@ MAY_BE_ZERO = {
     *("model.dropout", "model.attention_dropout", "model.relu_dropout", "training.warmup_start"),
     *("training.weight_decay", "training.final_learning_rate"),
     *("training.label_smoothing", "training.seed", "decoding.length_penalty"),
-    *("decoding.max_extra_length", "model.first_position"),
+    *("decoding.max_extra_length", "model.first_position", "distillation.augmented_copies"),
+    *("distillation.original_weight", "distillation.int8_steps"),
     *SHARES,
 }
 TAKES_ANY_TEXT = {
@@ -78,7 +79,8 @@ WRONG_VALUES = {
     | {"data.filters.remove_different_urls"}
     | {"model.attention_biases", "model.feed_forward_biases", "model.embedding_norm"}
     | {"tokenizer.byte_fallback", "tokenizer.split_digits", "tokenizer.shared"}
-    | {"model.scale_embeddings", "model.output_bias", "model.source_eos"},
+    | {"model.scale_embeddings", "model.output_bias", "model.source_eos"}
+    | {"distillation.shortlist"},
     "": OPTIONAL_KEYS,
     "017": TAKES_ANY_TEXT | NAMES_OF_SETS,
     '"\\0"': {"description"},
@@ -87,7 +89,10 @@ KEYS = list(recipe_keys())
 REFERS_TO_A_NAME = "validation.best_on"  # any name may be right
 SECTIONS = {key.rpartition(".")[0] for key in KEYS}
 # Keys that are right only beside others.
-BESIDE_OTHERS = ("data.train.", "data.stages.", "training.guided_alignment.")
+BESIDE_OTHERS = (
+    *("data.train.", "data.stages.", "training.guided_alignment."),
+    "distillation.monolingual.",
+)
 LEAVES = [key for key in KEYS if key not in SECTIONS and not key.startswith(BESIDE_OTHERS)]
 
 
@@ -158,7 +163,7 @@ decoding: fast
         ":12: training.seed: is given twice, first on line 11",
         ":15: validation.bleu: must be beam, greedy or off, but is none",
         ":16: gadgets: is not a key of a recipe; known keys here: description, data, tokenizer, "
-        "model, training, validation, checkpoints, decoding",
+        "model, training, validation, checkpoints, decoding, distillation",
         ":17: decoding: must be a section, but is fast",
     ]
 

@@ -201,7 +201,6 @@ def test_paths_are_data_and_never_expanded():
         ("tokenizer", {"vocabulary_size": None}, "vocabulary_size: is missing"),
         ("tokenizer", {"model": "x.model"}, "vocabulary_size: must be null beside model"),
         ("tokenizer", {"vocabulary_size": 259}, "vocabulary_size: must be at least 260 "),
-        ("tokenizer", {"type": "whitespace", "model": "x"}, "model: needs type sentencepiece"),
         (
             "tokenizer",
             {"type": "whitespace", "sampling": 0.1},

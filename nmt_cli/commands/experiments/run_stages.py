@@ -12,27 +12,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
 from nmt_cli.commands.experiments.scoring import figures_of, scored_from
-from nmt_cli.commands.experiments.stage_names import StageName
+from nmt_cli.commands.experiments.stages import Stage, replacing, was_made_from
 from nmt_cli.corpus.changed_text import changed_text, trained_on
 from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.corpus.text.recipe_text import write_sides
-from nmt_cli.files.atomic_files import (
-    Partial,
-    directory_appearing_whole,
-    read_manifest,
-    sha256,
-    verify,
-)
+from nmt_cli.files.atomic_files import read_manifest, sha256, verify
 from nmt_cli.files.file_names import (
     AVERAGE,
     MANIFEST,
@@ -43,7 +35,6 @@ from nmt_cli.files.file_names import (
     WEIGHTS,
 )
 from nmt_cli.files.folders import REPORT, SCORED, TRANSLATION
-from nmt_cli.files.locks import claimed
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
@@ -54,14 +45,6 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import record_changes, remove_run
 
 ANY_FILE = ""  # what the name of each file begins with
-
-
-class Stage(NamedTuple):
-    """One step of an experiment; ``make`` gets whether it was asked for by --force-from."""
-
-    is_current: Callable[[Experiment], bool]
-    make: Callable[[Experiment, bool], None]
-    why_left_out: Callable[[Experiment], str | None] = lambda _: None
 
 
 def _is_prepared(experiment: Experiment) -> bool:
@@ -140,7 +123,7 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
 def _translate(experiment: Experiment, _: bool) -> None:
     recipe, options = experiment.recipe, experiment.options
     made_from = _translated_from(experiment)
-    with _replacing(experiment.translations) as partial:
+    with replacing(experiment.translations) as partial:
         for test in recipe.data.test_sets:
             if recipe.data.treebank is None and test.rows is None:
                 source = test.text_files[0]
@@ -197,18 +180,11 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
 
 def _score(experiment: Experiment, _: bool) -> None:
     figures = experiment.of_tests(lambda test: figures_of(experiment, test))
-    with _replacing(experiment.scores) as partial:
+    with replacing(experiment.scores) as partial:
         (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
         averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
         step = max(checkpoint["step"] for checkpoint in averaged)
         partial.facts.update(kind=SCORED, made_from=scored_from(experiment), step=step)
-
-
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Partial]:
-    """Yield what becomes ``folder``; no other process writes it meanwhile."""
-    with claimed(folder, "--run-dir"), directory_appearing_whole(folder, replace=True) as partial:
-        yield partial
 
 
 def _is_reported(experiment: Experiment) -> bool:
@@ -230,17 +206,17 @@ def _without_matplotlib(_: Experiment) -> str | None:
     return f"report draws with {not_installed('report')}"
 
 
-STAGES: dict[StageName, Stage] = {
+STAGES: dict[str, Stage[Experiment]] = {
     "preprocess": Stage(_is_prepared, _preprocess),
     "train": Stage(_is_trained, _train),
     "average": Stage(_is_averaged, _average),
     "translate": Stage(
-        lambda each: _was_made_from(each.translations, _translated_from(each)),
+        lambda each: was_made_from(each.translations, _translated_from(each)),
         _translate,
         _without_test,
     ),
     "score": Stage(
-        lambda each: _was_made_from(each.scores, scored_from(each)), _score, _without_test
+        lambda each: was_made_from(each.scores, scored_from(each)), _score, _without_test
     ),
     "report": Stage(
         _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib
@@ -257,11 +233,3 @@ def _manifest(folder: Path, unneeded: str | None = None) -> dict[str, Any] | Non
         return verify(folder, unneeded, unread_prefix=ANY_FILE)
     except DamagedError:
         return None
-
-
-def _was_made_from(folder: Path, made_from: dict[str, Any]) -> bool:
-    """Return whether ``folder`` is whole and was made from this."""
-    try:
-        return bool(verify(folder).get("made_from") == made_from)
-    except DamagedError:
-        return False

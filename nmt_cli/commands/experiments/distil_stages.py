@@ -1,0 +1,181 @@
+"""The stages of a distillation: those before the training, the training's, and what ships.
+
+preprocess, train, average  as those of ``run``, by the student's recipe
+lexicon                     RUN/distillation/lexicon  if made from this prepared text
+round                       RUN/distillation/int8     if trained from this average
+ship                        RUN/student               if made from these averages
+measure                     RUN/distillation/table    if of these models and test sets
+report                      RUN/report
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from nmt_cli.alignment.estimated_lexicon import make_lexicon, prepared_pairs
+from nmt_cli.checkpoints import list_checkpoints
+from nmt_cli.commands import translate
+from nmt_cli.commands.experiments import teaching
+from nmt_cli.commands.experiments.distillation import Distillation
+from nmt_cli.commands.experiments.experiment import Experiment
+from nmt_cli.commands.experiments.measuring import measure, measured_from
+from nmt_cli.commands.experiments.run_stages import STAGES as STAGES_OF_RUN
+from nmt_cli.commands.experiments.stages import Stage, replacing, was_made_from
+from nmt_cli.corpus.changed_text import trained_on
+from nmt_cli.corpus.prepared import open_prepared
+from nmt_cli.corpus.references import references_of
+from nmt_cli.corpus.text.recipe_text import write_sides
+from nmt_cli.files.atomic_files import read_manifest, sha256
+from nmt_cli.files.file_names import AVERAGE, LEXICON, RECIPE
+from nmt_cli.files.folders import AVERAGED, DISTILLED
+from nmt_cli.files.lines import texts_of
+from nmt_cli.messages import logs
+from nmt_cli.metrics.bleu import bleu_scorer
+from nmt_cli.model_directory import USES_SHORTLIST, find_model, save_model, verified
+from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.recipe.reader import read_recipe
+
+
+def candidates(each: Distillation) -> dict[str, Path]:
+    """Return the models of which the best one in int8 ships."""
+    found = {"average": each.run_dir / AVERAGE}
+    return {**found, "int8": each.rounded.run_dir / AVERAGE} if each.config.int8_steps else found
+
+
+def _lexicon_from(each: Distillation) -> dict[str, Any]:
+    return trained_on(read_manifest(each.student.prepared)["files"])
+
+
+def _make_lexicon(each: Distillation, _: bool) -> None:
+    made_from = _lexicon_from(each)
+    corpus = open_prepared(each.student.prepared, each.student.recipe, "")
+    tokenizer = corpus.tokenizer
+    lexicon = make_lexicon(
+        prepared_pairs(corpus),
+        tokenizer.source_size or tokenizer.size,
+        tokenizer.size,
+        workers=each.options.workers,
+    )
+    with replacing(each.folder(LEXICON)) as partial:
+        (partial.path / LEXICON).write_bytes(lexicon.as_bytes())
+        partial.facts.update(kind=DISTILLED, made_from=made_from)
+
+
+def _is_rounded(each: Distillation) -> bool:
+    run = each.rounded
+    parts = STAGES_OF_RUN["train"], STAGES_OF_RUN["average"]
+    return _goes_on_from_average(each) and all(stage.is_current(run) for stage in parts)
+
+
+def _goes_on_from_average(each: Distillation) -> bool:
+    """Return whether the training in int8 began from the present average, by its recipe."""
+    run, checkpoints = each.rounded, list_checkpoints(each.rounded.run_dir)
+    if not checkpoints:
+        return False
+    origin = checkpoints[-1].manifest.get("initialized_from") or {}
+    before = read_recipe(str(run.run_dir / RECIPE)).recipe
+    is_same = origin.get("weights_sha256") == find_model(each.run_dir / AVERAGE).weights_sha256
+    changes = changed_keys(before, run.recipe)
+    return is_same and all(change.kind is ChangeKind.FREE for change in changes)
+
+
+def _round(each: Distillation, is_forced: bool) -> None:
+    is_other = each.rounded.run_dir.exists() and not _goes_on_from_average(each)
+    STAGES_OF_RUN["train"].make(each.rounded, is_forced or is_other)
+    STAGES_OF_RUN["average"].make(each.rounded, is_forced)
+
+
+def shipped_from(each: Distillation) -> dict[str, Any]:
+    """Return what the model that ships depends on."""
+    recipe = each.student.recipe
+    deciding = recipe.validation.deciding(recipe.data.validation_sets)
+    return {
+        "candidates": {
+            name: find_model(path).fingerprint for name, path in candidates(each).items()
+        },
+        "validation": [sha256(path) for path in deciding.paths.values()],
+        "tokenize": recipe.validation.tokenize,
+        "lexicon": sha256(each.folder(LEXICON) / LEXICON) if each.config.shortlist else None,
+    }
+
+
+def _ship(each: Distillation, _: bool) -> None:
+    made_from = shipped_from(each)
+    bleus = {name: _int8_bleu(each, path) for name, path in candidates(each).items()}
+    best = max(bleus, key=lambda name: bleus[name])  # of equal ones the first
+    for name, bleu in bleus.items():
+        ships = ", and ships" if name == best else ""
+        logs.info(f"BLEU of the validation text in int8: {name} {bleu:.2f}{ships}.")
+    with replacing(each.shipped) as partial:
+        model = verified(candidates(each)[best])
+        recipe = (model.path / RECIPE).read_bytes()
+        save_model(partial, model.settings, recipe, model.tokenizer, model.weights, "int8")
+        if each.config.shortlist:
+            shutil.copyfile(each.folder(LEXICON) / LEXICON, partial.path / LEXICON)
+            partial.facts[USES_SHORTLIST] = True
+        partial.facts.update(
+            kind=AVERAGED,
+            averaged=model.manifest["averaged"],
+            made_from=made_from,
+            shipped=best,
+            validation_bleu_in_int8=bleus,
+        )
+
+
+def _int8_bleu(each: Distillation, model: Path) -> float:
+    """Return the BLEU of a model in int8 on the validation set that decides."""
+    recipe = each.student.recipe
+    files = recipe.validation.deciding(recipe.data.validation_sets)
+    with TemporaryDirectory() as name:
+        source, target, output = (Path(name) / part for part in ("source", "target", "output"))
+        write_sides(files, None, source, target)
+        translate.run(
+            model,
+            input_path=source,
+            output_path=output,
+            tag=files.tag,
+            device="cpu",
+            threads=each.options.threads,
+            workers=each.options.workers,
+            precision="int8",
+        )
+        references = references_of(recipe, texts_of(target))
+        scorer = bleu_scorer(references.tokenizer.tokenize)
+        return scorer.score(texts_of(output), [references.lines]).score
+
+
+def _of_student(name: str) -> Stage[Distillation]:
+    stage: Stage[Experiment] = STAGES_OF_RUN[name]
+    return Stage(
+        lambda each: stage.is_current(each.student),
+        lambda each, is_forced: stage.make(each.student, is_forced),
+        lambda each: stage.why_left_out(each.student),
+    )
+
+
+STAGES: dict[str, Stage[Distillation]] = {
+    **teaching.STAGES,
+    "preprocess": _of_student("preprocess"),
+    "lexicon": Stage(
+        lambda each: was_made_from(each.folder(LEXICON), _lexicon_from(each)),
+        _make_lexicon,
+        lambda each: None if each.config.shortlist else "distillation.shortlist is false.",
+        is_optional=True,
+    ),
+    "train": _of_student("train"),
+    "average": _of_student("average"),
+    "round": Stage(
+        _is_rounded,
+        _round,
+        lambda each: None if each.config.int8_steps else "distillation.int8_steps is 0.",
+        is_optional=True,
+    ),
+    "ship": Stage(lambda each: was_made_from(each.shipped, shipped_from(each)), _ship),
+    "measure": Stage(
+        lambda each: was_made_from(each.folder("table"), measured_from(each)), measure
+    ),
+    "report": _of_student("report"),
+}

@@ -1,0 +1,244 @@
+"""A distillation: the teacher, the student's recipe, and where everything is.
+
+RUN                         the training of the student: its checkpoints, average, scores, report
+RUN/student                 the model that ships
+RUN/distillation/texts      what the teacher translates
+RUN/distillation/teacher    its translations
+RUN/distillation/chosen     the pairs that were chosen from them
+RUN/distillation/filtered   those that --reverse-model left
+RUN/distillation/links      their words aligned
+RUN/distillation/prepared   what preprocess made of them
+RUN/distillation/lexicon    the pieces that may translate each piece
+RUN/distillation/int8       the run of the training with weights and activations in int8
+RUN/distillation/table      the figures of teacher and student
+RUN/distillation/NAME.yaml  the recipe of the student's training
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt_cli.commands.experiments.experiment import Experiment
+from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
+from nmt_cli.files.file_names import AVERAGE, RUNS
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.model_directory import Model, find_model
+from nmt_cli.recipe.corpora_config import Corpus
+from nmt_cli.recipe.distillation_config import DistillationConfig
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.recipe_files import checked_tree, validated
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.yaml_tree import write_yaml
+from nmt_cli.training.options import TrainOptions
+
+DISTILLATION = "distillation"  # folder in a run
+STUDENT = "student"
+SHARED = ("texts", "teacher", "teacher-begun")  # in the folder of --taught, if that is given
+
+
+class TaughtText(NamedTuple):
+    """A text that the teacher translates, under the name of its files."""
+
+    name: str
+    corpus: Corpus | None  # of data.train; None for monolingual text
+    path: Path  # of monolingual text, or the first file of the corpus
+    tag: str | None
+
+    @property
+    def source(self) -> str:
+        """The name of the file with its source lines."""
+        return f"{self.name}.source"
+
+    @property
+    def target(self) -> str:
+        """The name of the file with the references, or with the teacher's translations."""
+        return f"{self.name}.target"
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """What ``distil`` was asked for."""
+
+    teachers: Sequence[Path]  # an ensemble, if there are several
+    reverse_model: Path | None
+    file: RecipeFile  # as the user gave it
+    options: TrainOptions
+    taught: Path | None = None  # a folder of what the teacher translates, for several students
+    arguments: Sequence[str] = ()  # of the command, for advice on how to go on
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe that the user gave."""
+        return self.file.recipe
+
+    @property
+    def config(self) -> DistillationConfig:
+        """The section of the recipe on distillation."""
+        return self.recipe.distillation
+
+    @property
+    def run_dir(self) -> Path:
+        """The folder of the student's training."""
+        return self.options.run_dir or Path(RUNS) / self.file.name
+
+    def folder(self, name: str) -> Path:
+        """Return the folder of the results of a stage."""
+        if self.taught is not None and name in SHARED:
+            return self.taught / name
+        return self.run_dir / DISTILLATION / name
+
+    @property
+    def shipped(self) -> Path:
+        """The folder of the model that ships."""
+        return self.run_dir / STUDENT
+
+    @property
+    def pairs(self) -> Path:
+        """The folder of the pairs that the student learns from."""
+        return self.folder("chosen" if self.reverse_model is None else "filtered")
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether the training needs the links of words."""
+        weight, guided = self.config.guided_alignment, self.recipe.training.guided_alignment
+        return weight is not None or guided is not None
+
+    @cached_property
+    def models(self) -> list[Model]:
+        """The teachers. Raises UserError if one is missing."""
+        return [find_model(path) for path in self.teachers]
+
+    @property
+    def texts(self) -> list[TaughtText]:
+        """The texts that the teacher translates, in the order of the student's corpora."""
+        corpora = [
+            TaughtText(f"train.{number}", each, next(iter(each.paths.values())), each.tag)
+            for number, each in enumerate(self.recipe.data.train)
+        ]
+        monolingual = [
+            TaughtText(f"monolingual.{number}", None, each.source, each.tag)
+            for number, each in enumerate(self.config.monolingual)
+        ]
+        return corpora + monolingual
+
+    @cached_property
+    def student(self) -> Experiment:
+        """The student's training, whose recipe is written when this is first asked for."""
+        return self._experiment(self._student_values(), "", run_dir=self.run_dir)
+
+    @cached_property
+    def rounded(self) -> Experiment:
+        """The training of the student with its weights and activations in int8."""
+        values, num_steps = self._student_values(), self.config.int8_steps
+        warmup_steps = max(1, num_steps // 10)
+        values["data"]["stages"] = []
+        values["training"] |= {
+            **{"quantization_aware": "int8", "max_steps": num_steps, "max_epochs": None},
+            **{"schedule": "cosine", "peak_learning_rate": self.config.int8_learning_rate},
+            **{"warmup_steps": warmup_steps, "decay_steps": max(1, num_steps - warmup_steps)},
+            **{"learning_rate_factor": 1.0, "warmup_start": 0.0, "final_learning_rate": 0.0},
+            **{"stable_steps": None, "ema_decay": None},
+        }
+        once = {"every_steps": num_steps, "every_epochs": None}
+        values["validation"] |= {**once, "patience": None}
+        values["checkpoints"] |= {**once, "keep_for_average": 1}
+        average = self.run_dir / AVERAGE
+        return self._experiment(values, "-int8", run_dir=self.folder("int8"), init_from=average)
+
+    def _experiment(self, values: dict[str, Any], suffix: str, **options: Any) -> Experiment:
+        """Write the recipe with these values; return its training."""
+        path = self.folder(f"{Path(self.file.name).name}{suffix}.yaml")
+        text = write_yaml(values)
+        validated(checked_tree(text, path))  # its errors name keys of this file
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            make_folders(path.parent)
+            with file_appearing_whole(path, replace=True) as stream:
+                stream.write(text.encode())
+        prepared = self.folder("prepared")
+        of_training = replace(self.options, overrides=(), prepared=prepared, **options)
+        return Experiment.of(str(path), read_recipe(str(path)), of_training)
+
+    def _student_values(self) -> dict[str, Any]:
+        values = self.recipe.model_dump(mode="json")
+        values["data"]["train"] = [*map(self._as_corpus, self.texts), *self._originals()]
+        values["data"]["prepared"] = None
+        if self.config.guided_alignment is not None:
+            guided = values["training"]["guided_alignment"] or {}
+            weight = {"weight": self.config.guided_alignment}
+            values["training"]["guided_alignment"] = {**guided, **weight}
+        is_free = self.recipe.origin is None and self.recipe.tokenizer.model is None
+        if is_free and self.config.tokenizer == "teacher":
+            self._adopt_tokenizer(values)
+        return values
+
+    def _as_corpus(self, text: TaughtText) -> dict[str, Any]:
+        """Return the entry of data.train for what the teacher made of ``text``."""
+        given: dict[str, Any]
+        if text.corpus is None:
+            number = int(text.name.partition(".")[2])
+            given = {"weight": self.config.monolingual[number].weight}
+        else:
+            given = text.corpus.model_dump(mode="json", include={"name", "weight"})
+            given["augment"] = {"noise": text.corpus.augment.noise}
+        links = self.folder("links") / text.name if self.is_aligned else None
+        return {
+            **given,
+            "tag": text.tag,
+            "source": str(self.pairs / text.source),
+            "target": str(self.pairs / text.target),
+            "alignments": None if links is None else str(links),
+        }
+
+    def _originals(self) -> list[dict[str, Any]]:
+        """Return the entries for the pairs with their own targets."""
+        factor = self.config.original_weight
+        if factor == 0:
+            return []
+        originals = []
+        for corpus in self.recipe.data.train:
+            name = None if corpus.name is None else f"{corpus.name}-original"
+            changed = {"name": name, "weight": factor * corpus.weight}
+            originals.append({**corpus.model_dump(mode="json"), **changed})
+        return originals
+
+    def _adopt_tokenizer(self, values: dict[str, Any]) -> None:
+        """Put the teacher's tokenizer and normalization into the values of the recipe."""
+        settings = self.models[0].settings
+        values["tokenizer"] = {
+            "type": settings.text.type,
+            "joiner": settings.text.joiner,
+            "model": str(self.models[0].path),
+            "user_defined_symbols": values["tokenizer"]["user_defined_symbols"],
+            "sampling": values["tokenizer"]["sampling"],
+        }
+        values["data"]["normalization"] = dict(vars(settings.text.normalization))
+        own_of_source = settings.architecture.source_vocabulary_size
+        values["model"]["source_vocabulary_size"] = own_of_source
+        if own_of_source is not None and values["model"]["tied_embeddings"] == "all":
+            values["model"]["tied_embeddings"] = "decoder"
+
+    def refuse_unfit(self) -> None:
+        """Raise UserError if the teacher cannot translate what the student shall learn."""
+        data = self.recipe.data
+        if data.treebank is not None or any(each.settings.trees for each in self.models):
+            raise UserError("distil is for text; models that parse have no students.")
+        text = self.models[0].settings.text
+        theirs = text.source_language, text.target_language
+        ours = data.source_language, data.target_language
+        what = f"{self.teachers[0]} translates from {theirs[0]} to {theirs[1]}"
+        if theirs == ours[::-1] != ours:
+            raise UserError(f"{what}, the other direction of the recipe; give another teacher.")
+        if theirs != ours and UNKNOWN_LANGUAGE not in theirs:
+            logs.warning(f"{what}, the recipe from {ours[0]} to {ours[1]}.")
+        type_of_student = self.student.recipe.tokenizer.type
+        if text.type != type_of_student:
+            raise UserError(
+                f"tokenizer.type must be {text.type}, that of {self.teachers[0]}, but is "
+                f"{type_of_student}; leave distillation.tokenizer: own out."
+            )

@@ -1,0 +1,235 @@
+"""Measures teacher and student: quality on the test sets, size and speed on a CPU."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from nmt_cli.commands import translate
+from nmt_cli.commands.experiments.distillation import Distillation
+from nmt_cli.commands.experiments.experiment import name_of
+from nmt_cli.commands.experiments.stages import replacing
+from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
+from nmt_cli.corpus.references import references_of
+from nmt_cli.corpus.text.recipe_text import write_sides
+from nmt_cli.files.atomic_files import read_manifest, sha256
+from nmt_cli.files.file_names import AVERAGE, MANIFEST, TRAINING_STATE, WEIGHTS
+from nmt_cli.files.folders import DISTILLED
+from nmt_cli.files.lines import texts_of
+from nmt_cli.hardware.cpu import LoadMeter, set_num_threads, usable_cores, warn_if_busy
+from nmt_cli.hardware.system_facts import rounding_facts
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import aligned, short_number
+from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
+from nmt_cli.model.stored_weights import as_bytes
+from nmt_cli.model_directory import Model, find_model
+from nmt_cli.recipe.corpora_config import HeldOutFiles
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translator import Translator
+
+FIGURES, TABLE = "figures.json", "table.txt"
+MOST_CORES = 2
+ROUNDS = 3  # of all systems in turn, so that another load on the machine meets all of them
+TIMED_LINES = 1_000  # of the first test set
+LINES_ALONE = 50
+MEGABYTE = 1e6
+
+
+class System(NamedTuple):
+    """One row of the table: models, and how they translate."""
+
+    name: str
+    models: Sequence[Path]
+    precision: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a translator."""
+        return {"precision": self.precision, "ensemble": self.models[1:]}
+
+
+def systems(each: Distillation) -> list[System]:
+    """Return the rows of the table."""
+    shipped = read_manifest(each.shipped)["shipped"]
+    student = (each.run_dir if shipped == "average" else each.rounded.run_dir) / AVERAGE
+    teachers = [model.path for model in each.models]
+    return [
+        System("teacher", teachers, "fp32"),
+        System("teacher", teachers, "int8"),
+        System("student", [student], "fp32"),
+        System("student", [each.shipped], "int8"),
+    ]
+
+
+def measured_sets(each: Distillation) -> tuple[HeldOutFiles, ...]:
+    """Return the test sets; without any, the validation sets."""
+    data = each.student.recipe.data
+    return data.test_sets or data.validation_sets
+
+
+def measured_from(each: Distillation) -> dict[str, Any]:
+    """Return what the figures depend on."""
+    return {
+        "systems": [
+            [system.precision, *(find_model(path).fingerprint for path in system.models)]
+            for system in systems(each)
+        ],
+        "sets": [
+            [one.name, one.tag, *(sha256(path) for path in one.paths.values())]
+            for one in measured_sets(each)
+        ],
+        "tokenize": each.student.recipe.validation.tokenize,
+    }
+
+
+def measure(each: Distillation, _: bool) -> None:
+    """Translate every set with every system, time them, and write the table."""
+    made_from, rows = measured_from(each), systems(each)
+    with replacing(each.folder("table")) as partial:
+        figures: list[dict[str, Any]] = [
+            {
+                "system": system.name,
+                "precision": system.precision,
+                "beam_size": find_model(system.models[0]).settings.decoding.beam_size,
+                "megabytes": round(_num_bytes(system) / MEGABYTE, 2),
+                "sets": {},
+            }
+            for system in rows
+        ]
+        for one in measured_sets(each):
+            source, target = (partial.path / name_of(kind, one, "txt") for kind in SIDES)
+            write_sides(one, None, source, target)
+            for system, row in zip(rows, figures, strict=True):
+                name = f"{system.name}-{system.precision}"
+                output = partial.path / name_of(name, one, "txt")
+                translate.run(
+                    system.models[0],
+                    input_path=source,
+                    output_path=output,
+                    tag=one.tag,
+                    device="cpu",
+                    threads=each.options.threads,
+                    workers=each.options.workers,
+                    **system.options,
+                )
+                row["sets"][one.name or "test"] = _scores(each, output, target)
+        first = partial.path / name_of("source", measured_sets(each)[0], "txt")
+        _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
+        facts = {"cpu": rounding_facts(1)["cpu"], "cores": _cores(), "rows": figures}
+        (partial.path / FIGURES).write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        (partial.path / TABLE).write_text(as_table(facts), encoding="utf-8")
+        partial.facts.update(kind=DISTILLED, made_from=made_from)
+
+
+SIDES = ("source", "reference")
+
+
+def _cores() -> int:
+    return min(MOST_CORES, usable_cores())
+
+
+def _scores(each: Distillation, output: Path, target: Path) -> dict[str, Any]:
+    references = references_of(each.student.recipe, texts_of(target))
+    scorers = bleu_scorer(references.tokenizer.tokenize), chrf_scorer()
+    hypotheses = texts_of(output)
+    return {
+        scorer.key: scorer.score(hypotheses, [references.lines]).figures() for scorer in scorers
+    }
+
+
+def _num_bytes(system: System) -> int:
+    """Return the bytes on disk of the models in their precision, with all that using them needs."""
+    return sum(_bytes_of(find_model(path), system.precision) for path in system.models)
+
+
+def _bytes_of(model: Model, precision: str) -> int:
+    sizes = {name: facts["bytes"] for name, facts in model.manifest["files"].items()}
+    sizes.pop(TRAINING_STATE, None)
+    sizes[MANIFEST] = (model.path / MANIFEST).stat().st_size
+    if precision == "int8":
+        sizes[WEIGHTS] = len(as_bytes(model.weights, in_int8=True))
+    return sum(sizes.values())
+
+
+def _add_speed(
+    rows: Sequence[System], figures: Sequence[dict[str, Any]], lines: Sequence[str], tag: str | None
+) -> None:
+    """Add lines per second on all cores, the best of the rounds, and milliseconds of one line."""
+    warn_if_busy(LoadMeter(), 1, _cores())
+    with logs.progress("timing", "passes", ROUNDS * len(rows)) as counter:
+        for _ in range(ROUNDS):
+            for system, row in zip(rows, figures, strict=True):
+                with _only_errors():  # not the same messages in each round
+                    speed = _lines_per_second(system, lines, {**system.options, "tag": tag})
+                    alone = _median_ms(system, lines, tag)
+                row["lines_per_second"] = max(round(speed, 1), row.get("lines_per_second", 0.0))
+                row["ms_of_one_line"] = min(round(alone, 2), row.get("ms_of_one_line", alone))
+                counter.advance(1)
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    is_quiet = logs.are_quiet()
+    logs.silence()
+    try:
+        yield
+    finally:
+        logs.configure(quiet=is_quiet)
+
+
+def _lines_per_second(system: System, lines: Sequence[str], options: dict[str, Any]) -> float:
+    """Translate the lines in a process for each core, after a first one to warm up."""
+    processes = Processes(_cores(), _cores() > 1, False)
+    requests = [Request(line, line=number) for number, line in enumerate(lines, 1)]
+    with opened_engine(system.models[0], processes, "cpu", 1, options) as engine:
+        list(engine.translate(iter([requests[: 8 * _cores()]])))
+        started = time.perf_counter()
+        list(engine.translate(iter([requests])))
+        return len(lines) / (time.perf_counter() - started)
+
+
+def _median_ms(system: System, lines: Sequence[str], tag: str | None) -> float:
+    """Return the median time of lines that are translated one after the other."""
+    set_num_threads(_cores())
+    translator = Translator.load(system.models[0], device="cpu", tag=tag, **system.options)
+    times = []
+    for line in lines[: LINES_ALONE + 1]:
+        started = time.perf_counter()
+        translator.translate_window([line])
+        times.append(time.perf_counter() - started)
+    return 1000 * median(times[1:] or times)
+
+
+def as_table(facts: dict[str, Any]) -> str:
+    """Return the figures as text."""
+    sets = list(facts["rows"][0]["sets"])
+    headings = ["system", "precision", "beam"]
+    headings += [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
+    table = [[*headings, "MB", "lines/s", "ms of one line"]]
+    for row in facts["rows"]:
+        scores = [row["sets"][name][key]["score"] for name in sets for key in ("bleu", "chrf")]
+        table.append(
+            [
+                row["system"],
+                row["precision"],
+                str(row["beam_size"]),
+                *(short_number(score, 2) for score in scores),
+                short_number(row["megabytes"], 2),
+                short_number(row["lines_per_second"], 1),
+                short_number(row["ms_of_one_line"], 1),
+            ]
+        )
+    signatures = dict.fromkeys(
+        scores["bleu"]["signature"] for row in facts["rows"] for scores in row["sets"].values()
+    )
+    notes = [
+        f"MB are 10⁶ bytes of all files of a model; speed is that of {facts['cores']} cores "
+        f"({facts['cpu']}).",
+        f"The signature of BLEU is {' or '.join(signatures)}.",
+    ]
+    return "\n".join([*aligned(table), "", *notes]) + "\n"

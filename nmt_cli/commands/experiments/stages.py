@@ -1,0 +1,147 @@
+"""Takes an experiment through its stages: what is up to date is skipped, the rest is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from nmt_cli.files.atomic_files import Partial, directory_appearing_whole, verify
+from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError, claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import (
+    DamagedError,
+    InterruptedTrainingError,
+    UserError,
+    WrongUsageError,
+)
+
+Subject = TypeVar("Subject")
+
+
+def _never_left_out(_: object) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Subject]):
+    """One step of an experiment; ``make`` gets whether it was asked for by --force-from.
+
+    A stage that ``is_optional`` may be left out without a warning.
+    """
+
+    is_current: Callable[[Subject], bool]
+    make: Callable[[Subject, bool], None]
+    why_left_out: Callable[[Subject], str | None] = _never_left_out
+    is_optional: bool = False
+
+
+def wanted_stages(
+    stages: Mapping[str, Stage[Subject]], until: str, force_from: str | None
+) -> list[str]:
+    """Return the names of the stages up to ``until``.
+
+    Raises WrongUsageError if ``force_from`` is a later one.
+    """
+    names = list(stages)
+    if force_from is not None and names.index(force_from) > names.index(until):
+        raise WrongUsageError(
+            f"--force-from {force_from} comes after --until {until}; "
+            f"the stages are {', '.join(names)}."
+        )
+    return names[: names.index(until) + 1]
+
+
+def take_through(
+    stages: Mapping[str, Stage[Subject]],
+    subject: Subject,
+    wanted: list[str],
+    force_from: str | None,
+    anew: str,
+) -> None:
+    """Make the ``wanted`` stages that are not up to date, and all from ``force_from`` on.
+
+    ``anew`` is how to train anew. Raises UserError, which names the stage that failed.
+    """
+    open_stages = _report_stages(stages, subject, wanted, force_from, anew)
+    is_forced = False
+    for name in wanted:
+        is_forced = is_forced or name == force_from
+        if name in open_stages:
+            with naming(name, anew):
+                _do(name, stages[name], subject, is_forced=is_forced)
+
+
+def _report_stages(
+    stages: Mapping[str, Stage[Subject]],
+    subject: Subject,
+    wanted: list[str],
+    force_from: str | None,
+    anew: str,
+) -> list[str]:
+    """Log what will be done, one line for each stage; return the stages that are not skipped."""
+    found: list[str] = []
+    for name in wanted:
+        stage = stages[name]
+        with naming(name, anew):
+            if (reason := stage.why_left_out(subject)) is not None:
+                log = logs.info if stage.is_optional else logs.warning
+                log(f"{name} is left out: {reason}")
+                continue
+            if name == force_from:
+                why = "anew, because of --force-from"
+            elif found:
+                why = f"after {found[0]}"
+            elif stage.is_current(subject):
+                logs.info(f"{name}: unchanged, skipped.")
+                continue
+            else:
+                why = "to do"
+        found.append(name)
+        logs.info(f"{name}: {why}.")
+    return found
+
+
+def _do(name: str, stage: Stage[Subject], subject: Subject, *, is_forced: bool) -> None:
+    if not is_forced and stage.is_current(subject):
+        logs.info(f"{name}: unchanged, skipped.")
+    else:
+        logs.info(f"{name}:")
+        stage.make(subject, is_forced)
+
+
+@contextmanager
+def naming(name: str, anew: str) -> Iterator[None]:
+    """Name the stage in its errors, and how to go on; ``anew`` is how to train anew."""
+    try:
+        yield
+    except InterruptedTrainingError:
+        raise
+    except UserError as error:
+        # Only train refuses to replace what is there; all other stages are made anew in any case.
+        problem = str(error)
+        if isinstance(error, OutputInUseError | UnwritableOutputError):
+            problem = problem.replace("another --output.", "another --run-dir.")
+        or_anew = f"; {anew}" if name == "train" else ""
+        error.args = (
+            f"{name} failed: {problem} When this is corrected, the same command goes on with "
+            f"{name}{or_anew}.",
+        )
+        raise
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Partial]:
+    """Yield what becomes ``folder``; no other process writes it meanwhile."""
+    with claimed(folder, "--run-dir"), directory_appearing_whole(folder, replace=True) as partial:
+        yield partial
+
+
+def was_made_from(folder: Path, made_from: Mapping[str, Any]) -> bool:
+    """Return whether ``folder`` is whole and was made from this."""
+    try:
+        return bool(verify(folder).get("made_from") == made_from)
+    except DamagedError:
+        return False

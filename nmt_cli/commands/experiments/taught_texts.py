@@ -1,0 +1,158 @@
+"""What the teacher translates: each different line once, and what augmentation makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
+from nmt_cli.commands.experiments.stages import replacing
+from nmt_cli.corpus.augmenter import drawn_changes, read_glossaries
+from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
+from nmt_cli.corpus.text.cleaning import (
+    DUPLICATE,
+    DuplicateFinder,
+    Marks,
+    hash_records,
+    repeated_in,
+)
+from nmt_cli.corpus.text.links import links_within
+from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK, ParallelText
+from nmt_cli.files.atomic_files import sha256
+from nmt_cli.files.folders import DISTILLED
+from nmt_cli.files.lines import LineTexts, is_blank, one_line
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.corpora_config import Corpus
+
+Pair = tuple[str, str | None]  # a source line, and its reference if there is one
+
+
+def texts_made_from(each: Distillation) -> dict[str, Any]:
+    """Return what the texts depend on."""
+    config, recipe = each.config, each.recipe
+    corpora = [
+        {
+            "files": [sha256(path) for path in corpus.paths.values()],
+            **corpus.model_dump(mode="json", include={"columns", "tag", "augment"}),
+        }
+        for corpus in recipe.data.train
+    ]
+    monolingual = [{"files": [sha256(one.source)], "tag": one.tag} for one in config.monolingual]
+    drawn = [recipe.training.seed, config.augmented_copies] if recipe.data.is_augmented else None
+    return {"corpora": corpora, "monolingual": monolingual, "drawn": drawn}
+
+
+def write_texts(each: Distillation, _: bool) -> None:
+    """Write the lines to translate, with their references, which may be empty."""
+    made_from = texts_made_from(each)
+    with replacing(each.folder("texts")) as partial, TemporaryDirectory() as folder:
+        finder = DuplicateFinder(Path(folder))
+        index = 0
+        with logs.progress("reading", "lines") as counter:
+            for text in each.texts:
+                for chunk in _in_chunks(_lines_of(text, each)):
+                    indices = np.arange(index, index + len(chunk))
+                    lines = [source for source, _ in chunk]
+                    tags = [text.tag or ""] * len(chunk)
+                    finder.add(hash_records(DUPLICATE, tags, lines, indices))
+                    index += len(chunk)
+                    counter.advance(len(chunk))
+        repeated = Marks(index)
+        for part in finder.parts():
+            repeated.add(repeated_in(part))
+        index = num_kept = 0
+        for text in each.texts:
+            with (
+                (partial.path / text.source).open("wb") as sources,
+                (partial.path / text.target).open("wb") as targets,
+            ):
+                for chunk in _in_chunks(_lines_of(text, each)):
+                    is_repeated = repeated[index : index + len(chunk)]
+                    index += len(chunk)
+                    for (source, target), is_left_out in zip(chunk, is_repeated, strict=True):
+                        if not is_left_out:
+                            num_kept += 1
+                            sources.write(f"{source}\n".encode())
+                            targets.write(f"{target or ''}\n".encode())
+        if not num_kept:
+            raise UserError(f"{each.texts[0].path} has no line to translate.")
+        logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
+        partial.facts.update(kind=DISTILLED, made_from=made_from)
+
+
+def _in_chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
+    while chunk := list(islice(pairs, PAIRS_IN_CHUNK)):
+        yield chunk
+
+
+def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
+    """Yield the lines that are not blank, each followed by its changed copies."""
+    if text.corpus is None:
+        with open_text(text.path) as stream:
+            for line in LineTexts(stream):
+                if not is_blank(line):
+                    yield one_line(line), None
+        return
+    augment = text.corpus.augment.model_copy(update={"noise": 0.0})
+    augmenting = None
+    if augment.probabilities and each.config.augmented_copies:
+        glossary = read_glossaries(each.recipe).get(augment.glossary) if augment.glossary else None
+        symbols = each.recipe.tokenizer.user_defined_symbols
+        augmenting = Augmenting(augment, symbols, glossary)
+    number = int(text.name.partition(".")[2])
+    for chunk in ParallelText(text.corpus).chunks():
+        texts = chunk.texts()
+        pairs = list(zip(map(one_line, texts.sources), map(one_line, texts.targets), strict=True))
+        copies = {}
+        if augmenting is not None:
+            words = _words_of(text.corpus, pairs, texts.links or [""] * len(pairs))
+            key = each.recipe.training.seed, number
+            copies = _changed_copies(augmenting, words, chunk.num_before, key, each)
+        for place, (source, target) in enumerate(pairs):
+            if not is_blank(source):
+                yield source, None if is_blank(target) else target
+                yield from copies.get(place, ())
+
+
+def _words_of(corpus: Corpus, pairs: Sequence[Pair], links: Sequence[str]) -> list[TextPair]:
+    found = []
+    for (source, target), of_pair in zip(pairs, links, strict=True):
+        of_source, of_target = source.split(), (target or "").split()
+        try:
+            linked = links_within(of_pair, len(of_source), len(of_target))
+        except ValueError as error:
+            raise UserError(f"{corpus.alignments}: {error}.") from None
+        found.append(TextPair(of_source, of_target, linked))
+    return found
+
+
+def _changed_copies(
+    augmenting: Augmenting,
+    words: Sequence[TextPair],
+    num_before: int,
+    key: tuple[int, int],
+    each: Distillation,
+) -> dict[int, list[Pair]]:
+    """Return the copies of pairs that were drawn to be changed, by the places of the pairs.
+
+    They are those of the first epochs of a training that draws them itself, except that only
+    pairs of one chunk are merged.
+    """
+    found: dict[int, list[Pair]] = {}
+    lines = np.arange(num_before, num_before + len(words))
+    for copy in range(each.config.augmented_copies):
+        for place, kinds, draw in drawn_changes(augmenting, lines, (*key, copy)):
+            number = draw.randint(1, MOST_MERGED) if "merge" in kinds else 0
+            following = words[place + 1 : place + 1 + number]
+            changed = augmenting.changed(words[place], kinds, following, draw)
+            if changed != words[place]:
+                pair = " ".join(changed.source), " ".join(changed.target)
+                found.setdefault(place, []).append(pair)
+    return found

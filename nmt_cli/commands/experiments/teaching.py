@@ -1,0 +1,294 @@
+"""The stages of a distillation before the training: from the texts to pairs with links.
+
+texts      distillation/texts     each different line once, and what augmentation made of it
+teach      distillation/teacher   the n best translations of each
+choose     distillation/chosen    the pairs that the student may learn from
+filter     distillation/filtered  the best of them by the model of the other direction
+align      distillation/links     the links of their words
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
+from nmt_cli.commands import align, rescore, translate
+from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
+from nmt_cli.commands.experiments.stages import Stage, replacing, was_made_from
+from nmt_cli.commands.experiments.taught_texts import texts_made_from, write_texts
+from nmt_cli.commands.lines.translation_processes import num_gpus
+from nmt_cli.files.atomic_files import make_folders, remove_directory, verify
+from nmt_cli.files.folders import DISTILLED
+from nmt_cli.files.lines import LineTexts, is_blank
+from nmt_cli.files.locks import claimed
+from nmt_cli.files.text_files import open_text
+from nmt_cli.hardware.choices import AUTO
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
+from nmt_cli.metrics.bleu import sentence_chrf
+from nmt_cli.model_directory import find_model
+
+BEGUN = "begun.json"  # what unfinished translations are made from
+ALIGNING: dict[str, Any] = {"symmetrization": next(iter(SYMMETRIZATIONS)), "iterations": 5}
+
+
+def _teaching_options(each: Distillation) -> dict[str, Any]:
+    """Return the options of ``translate`` on which the translations depend."""
+    settings, config = each.models[0].settings, each.config
+    return {
+        "n_best": config.n_best,
+        "beam_size": max(config.n_best, settings.decoding.beam_size),
+        "keep_pieces": settings.text.type == "whitespace",
+        "precision": each.options.precision,
+    }
+
+
+def taught_from(each: Distillation) -> dict[str, Any]:
+    """Return what the translations depend on."""
+    files = verify(each.folder("texts"))["files"]
+    return {
+        "texts": {name: facts["sha256"] for name, facts in files.items()},
+        "tags": [text.tag for text in each.texts],
+        "teachers": [model.fingerprint for model in each.models],
+        **_teaching_options(each),
+    }
+
+
+def _teach(each: Distillation, is_forced: bool) -> None:
+    """Translate all texts; what was translated before the command was killed is not done again."""
+    made_from, begun = taught_from(each), each.folder("teacher-begun")
+    record = json.dumps(made_from)
+    with claimed(begun, "--run-dir"):
+        if is_forced or not _is_begun(begun, record):
+            remove_directory(begun)
+            make_folders(begun)
+            (begun / BEGUN).write_text(record, encoding="utf-8")
+        outputs = [_translated(each, text, begun) for text in each.texts]
+        with replacing(each.folder("teacher")) as partial:
+            for output in outputs:
+                shutil.copyfile(output, partial.path / output.name)
+            partial.facts.update(kind=DISTILLED, made_from=made_from)
+        remove_directory(begun)
+
+
+def _is_begun(begun: Path, record: str) -> bool:
+    try:
+        return (begun / BEGUN).read_text(encoding="utf-8") == record
+    except (OSError, ValueError):
+        return False
+
+
+def _translated(each: Distillation, text: TaughtText, folder: Path) -> Path:
+    """Translate a text into a file in ``folder``; return its path."""
+    options, output = each.options, folder / f"{text.name}.tsv.gz"
+    on_gpus = num_gpus(options.device) if options.device in {AUTO, "cuda"} else 0
+    logs.info(f"{text.path}:")
+    status = translate.run(
+        each.models[0].path,
+        ensemble=[model.path for model in each.models[1:]],
+        input_path=each.folder("texts") / text.source,
+        output_path=output,
+        resume=True,
+        output_format="tsv",
+        tag=text.tag,
+        device=options.device,
+        threads=options.threads,
+        workers=None if on_gpus else options.workers,
+        devices=options.devices or on_gpus if on_gpus else None,
+        arguments=each.arguments,
+        **_teaching_options(each),
+    )
+    if status:
+        logs.warning(f"{text.path}: the lines that could not be translated are left out.")
+    return output
+
+
+def chosen_from(each: Distillation) -> dict[str, Any]:
+    """Return what the choice of the pairs depends on."""
+    files = verify(each.folder("teacher"))["files"]
+    return {
+        "translations": {name: facts["sha256"] for name, facts in files.items()},
+        "choose": each.config.choose,
+        "targets": each.config.targets,
+    }
+
+
+def _choose(each: Distillation, _: bool) -> None:
+    made_from = chosen_from(each)
+    with replacing(each.folder("chosen")) as partial, logs.progress("choosing", "lines") as counter:
+        num_pairs = 0
+        for text in each.texts:
+            with _written_pairs(partial.path, text) as (sources, targets):
+                for source, reference, candidates in _candidates(each, text):
+                    for target in _best(candidates, reference, each):
+                        sources.write(f"{source}\n".encode())
+                        targets.write(f"{target}\n".encode())
+                        num_pairs += 1
+                    counter.advance(1)
+        if not num_pairs:
+            raise UserError(f"{each.teachers[0]} gave no translation of any line.")
+        logs.info(f"Chose {counted(num_pairs, 'pair')}.")
+        partial.facts.update(kind=DISTILLED, made_from=made_from)
+
+
+@contextmanager
+def _written_pairs(folder: Path, text: TaughtText) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    with (
+        (folder / text.source).open("wb") as sources,
+        (folder / text.target).open("wb") as targets,
+    ):
+        yield sources, targets
+
+
+def _lines(path: Path, stack: ExitStack) -> Iterator[str]:
+    return iter(LineTexts(stack.enter_context(open_text(path))))
+
+
+def _candidates(each: Distillation, text: TaughtText) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each line with its reference, which may be empty, and its translations."""
+    with ExitStack() as stack:
+        sources, references = (
+            _lines(each.folder("texts") / name, stack) for name in (text.source, text.target)
+        )
+        rows = (
+            row.split("\t") for row in _lines(each.folder("teacher") / f"{text.name}.tsv.gz", stack)
+        )
+        of_lines = groupby(rows, key=lambda row: row[0])
+        for source, reference, (_, ranked) in zip(sources, references, of_lines, strict=True):
+            yield source, reference, [row[3] for row in ranked]
+
+
+def _best(candidates: Iterable[str], reference: str, each: Distillation) -> list[str]:
+    """Return the different translations that are kept, the best first."""
+    different = [text for text in dict.fromkeys(candidates) if not is_blank(text)]
+    if reference and each.config.choose == "reference":
+        different.sort(key=lambda text: sentence_chrf(text, reference), reverse=True)
+    return different[: each.config.targets]
+
+
+def filtered_from(each: Distillation) -> dict[str, Any]:
+    """Return what the filtered pairs depend on."""
+    assert each.reverse_model is not None
+    files = verify(each.folder("chosen"))["files"]
+    return {
+        "pairs": {name: facts["sha256"] for name, facts in files.items()},
+        "reverse_model": find_model(each.reverse_model).fingerprint,
+        "keep_share": each.config.keep_share,
+        "precision": each.options.precision,
+    }
+
+
+def _filter(each: Distillation, _: bool) -> None:
+    """Leave out the pairs whose source the reverse model finds least likely for its length."""
+    assert each.reverse_model is not None
+    made_from, chosen = filtered_from(each), each.folder("chosen")
+    with replacing(each.folder("filtered")) as partial:
+        scores = []
+        for text in each.texts:
+            path = partial.path / f"{text.name}.scores"
+            rescore.run(
+                each.reverse_model,
+                chosen / text.target,
+                chosen / text.source,
+                output_path=path,
+                device=each.options.device,
+                threads=each.options.threads,
+                precision=each.options.precision,
+                length_penalty=1.0,
+            )
+            with open_text(path) as stream:
+                scores.append(np.array([float(line or "-inf") for line in LineTexts(stream)]))
+        least = _least_score(np.concatenate(scores), each.config.keep_share)
+        for text, of_text in zip(each.texts, scores, strict=True):
+            with ExitStack() as stack:
+                lines = zip(
+                    *(_lines(chosen / name, stack) for name in (text.source, text.target)),
+                    strict=True,
+                )
+                sources, targets = stack.enter_context(_written_pairs(partial.path, text))
+                for (source, target), is_kept in zip(lines, of_text >= least, strict=True):
+                    if is_kept:
+                        sources.write(f"{source}\n".encode())
+                        targets.write(f"{target}\n".encode())
+        kept = sum(int((of_text >= least).sum()) for of_text in scores)
+        logs.info(f"Kept {kept:,} of {counted(sum(map(len, scores)), 'pair')}.")
+        partial.facts.update(kind=DISTILLED, made_from=made_from)
+
+
+def _least_score(scores: npt.NDArray[np.float64], share: float) -> float:
+    """Return the score that the best ``share`` of the finite ``scores`` have at least."""
+    finite = np.sort(scores[np.isfinite(scores)])
+    if not len(finite):
+        raise UserError("the model of --reverse-model could score no pair.")
+    return float(finite[len(finite) - max(1, round(share * len(finite)))])
+
+
+def aligned_from(each: Distillation) -> dict[str, Any]:
+    """Return what the links depend on."""
+    files = verify(each.pairs)["files"]
+    return {"pairs": {name: facts["sha256"] for name, facts in files.items()}, **ALIGNING}
+
+
+def _align(each: Distillation, _: bool) -> None:
+    """Align the words of all texts together, because rare words occur in several of them."""
+    made_from = aligned_from(each)
+    with replacing(each.folder("links")) as partial, TemporaryDirectory() as name:
+        together, links = Path(name), Path(name) / "links"
+        for side in ("source", "target"):
+            with (together / side).open("wb") as whole:
+                for text in each.texts:
+                    with (each.pairs / getattr(text, side)).open("rb") as part:
+                        shutil.copyfileobj(part, whole)
+        align.run(
+            together / "source",
+            together / "target",
+            output_path=links,
+            workers=each.options.workers,
+            **ALIGNING,
+        )
+        with links.open("rb") as whole:
+            for text in each.texts:
+                with (
+                    (each.pairs / text.source).open("rb") as lines,
+                    (partial.path / text.name).open("wb") as part,
+                ):
+                    part.writelines(whole.readline() for _ in lines)
+        partial.facts.update(kind=DISTILLED, made_from=made_from)
+
+
+def _without_links(each: Distillation) -> str | None:
+    if each.is_aligned:
+        return None
+    return "distillation.guided_alignment is null."
+
+
+STAGES: dict[str, Stage[Distillation]] = {
+    "texts": Stage(
+        lambda each: was_made_from(each.folder("texts"), texts_made_from(each)), write_texts
+    ),
+    "teach": Stage(lambda each: was_made_from(each.folder("teacher"), taught_from(each)), _teach),
+    "choose": Stage(lambda each: was_made_from(each.folder("chosen"), chosen_from(each)), _choose),
+    "filter": Stage(
+        lambda each: was_made_from(each.folder("filtered"), filtered_from(each)),
+        _filter,
+        lambda each: "no --reverse-model is given." if each.reverse_model is None else None,
+        is_optional=True,
+    ),
+    "align": Stage(
+        lambda each: was_made_from(each.folder("links"), aligned_from(each)),
+        _align,
+        _without_links,
+        is_optional=True,
+    ),
+}

@@ -1,0 +1,305 @@
+"""A student by one command: what its teacher translates, what is chosen, made, skipped, resumed."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.chrf import CHRF
+
+from nmt_cli.commands import distil as command
+from nmt_cli.commands import preprocess
+from nmt_cli.commands import run as run_command
+from nmt_cli.commands.experiments import distil_stages, measuring, teaching
+from nmt_cli.commands.experiments.stage_names import STAGES_OF_DISTIL
+from nmt_cli.commands.lines.resumable_output import ResumableOutput
+from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.files.formats import INT8
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.report import charts
+from nmt_cli.translating.rescorer import Rescorer
+from nmt_cli.translating.translator import Translator
+from tests.commands.conftest import MKL
+from tests.commands.test_run import write_experiment
+from tests.folders_in_memory import tmp_path as tmp_path
+
+TEACHER = Path("runs/toy")
+RUN = Path("runs/student")
+STUDENT = """\
+extends: toy.yaml
+model: {num_layers: 1, d_model: 10, d_ff: 16, num_heads: 1, decoder: ssru}
+training: {max_steps: 6}
+distillation: {n_best: 4, targets: 2, original_weight: 0.5, guided_alignment: 0.1, int8_steps: 4}
+decoding: {beam_size: 1}
+"""
+SHORT = ["training.max_steps=6", "validation.bleu=off"]
+
+
+def do(*overrides, until="ship", teachers=(TEACHER,), **options):
+    options = {**MKL, "threads": 1, "arguments": ["distil"], **options}
+    command.run(teachers, "student.yaml", until=until, overrides=[*SHORT, *overrides], **options)
+
+
+def quickly(patch):
+    patch.setattr(measuring, "ROUNDS", 1)
+    patch.setattr(measuring, "MOST_CORES", 1)
+    patch.setattr(charts, "DOTS_PER_INCH", 30)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a teacher and its student; tests copy it."""
+    folder = tmp_path_factory.mktemp("distil")
+    write_experiment(folder)
+    (folder / "student.yaml").write_text(STUDENT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        quickly(patch)
+        options: dict[str, Any] = {**MKL, "overrides": SHORT, "threads": 1}
+        run_command.run("toy.yaml", until="average", **options)
+        do(until="report")
+    return folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path, monkeypatch):
+    """The working directory, with the finished student in it."""
+    shutil.copytree(finished, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    quickly(monkeypatch)
+    logs.configure(quiet=False)
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def caplog(caplog, monkeypatch):
+    monkeypatch.setattr("nmt_cli.messages.logs._logger.propagate", True)
+    caplog.set_level("INFO", logger="nmt_cli")
+    return caplog
+
+
+def skipped(caplog):
+    return [name for name in STAGES_OF_DISTIL if f"{name}: unchanged, skipped." in caplog.messages]
+
+
+def lines(*parts):
+    return RUN.joinpath("distillation", *parts).read_text(encoding="utf-8").splitlines()
+
+
+def test_the_stages_have_the_names_of_the_help():
+    assert tuple(distil_stages.STAGES) == STAGES_OF_DISTIL
+
+
+def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):
+    do(until="report", output_format="json")
+    facts = json.loads(capfdbinary.readouterr().out)
+    rows = {(row["system"], row["precision"]): row for row in facts["rows"]}
+    assert list(rows) == [(s, p) for s in ("teacher", "student") for p in ("fp32", "int8")]
+    assert [row["beam_size"] for row in rows.values()] == [2, 2, 1, 1]
+    assert all(row["lines_per_second"] > 0 < row["ms_of_one_line"] for row in rows.values())
+    shipped = RUN / "student"
+    on_disk = sum(path.stat().st_size for path in shipped.iterdir())
+    assert rows["student", "int8"]["megabytes"] == round(on_disk / 1e6, 2)
+    assert read_manifest(shipped)["format_version"] >= INT8
+    sources, references = (Path(f"test.{code}").read_text().splitlines() for code in ("en", "de"))
+    translator = Translator.load(shipped, device="cpu", precision="int8")
+    texts = [each.text for each in translator.translate(sources)]
+    chrf = CHRF().corpus_score(texts, [references]).score
+    assert rows["student", "int8"]["sets"]["test"]["chrf"]["score"] == chrf
+    assert "The student is runs/student/student." in caplog.messages
+    assert skipped(caplog) == [name for name in STAGES_OF_DISTIL if name != "filter"]
+    do(until="report")
+    assert capfdbinary.readouterr().out.decode().splitlines()[4].startswith("student       int8")
+
+
+def test_each_line_is_translated_once_and_the_most_like_the_reference_are_chosen(folder):
+    pairs = list(
+        zip(*(Path(f"train.{code}").read_text().splitlines() for code in ("en", "de")), strict=True)
+    )
+    different: dict[str, str] = {}
+    for source, target in pairs:
+        different.setdefault(source, target)
+    assert len(different) < len(pairs)
+    assert lines("texts", "train.0.source") == list(different)
+    assert lines("texts", "train.0.target") == list(different.values())
+    translator = Translator.load(TEACHER, device="cpu", n_best=4, beam_size=4, precision="fp32")
+    wanted = []
+    for translation, (source, target) in zip(
+        translator.translate(different), different.items(), strict=True
+    ):
+        texts = dict.fromkeys(each.text for each in translation.ranked if each.text)
+        chrf = {text: CHRF().sentence_score(text, [target]).score for text in texts}
+        best = sorted(chrf, key=lambda text: -chrf[text])[:2]
+        wanted += [(source, text) for text in best]
+    chosen = [lines("chosen", f"train.0.{side}") for side in ("source", "target")]
+    assert list(zip(*chosen, strict=True)) == wanted
+
+
+def test_by_score_the_best_translation_is_chosen(folder):
+    do("distillation.choose=score", "distillation.targets=1", until="choose")
+    sources = lines("texts", "train.0.source")
+    translator = Translator.load(TEACHER, device="cpu", n_best=4, beam_size=4, precision="fp32")
+    ranked = [[each.text for each in found.ranked] for found in translator.translate(sources)]
+    best = [next(filter(None, texts)) for texts in ranked]  # an empty line teaches nothing
+    assert lines("chosen", "train.0.target") == best
+
+
+def test_the_student_reads_pairs_with_links_and_the_originals(folder):
+    recipe = read_recipe("runs/student/distillation/student.yaml").recipe
+    taught, original = recipe.data.train
+    assert (taught.weight, original.weight) == (1, 0.5)
+    assert original.source == Path("train.en")
+    assert recipe.tokenizer.model == TEACHER / "average"
+    names = ("chosen/train.0.source", "chosen/train.0.target", "links/train.0")
+    sizes = {len(lines(name)) for name in names}
+    assert len(sizes) == 1
+    manifest = read_manifest(RUN / "distillation/prepared")
+    assert manifest["corpus_sizes"] == [*sizes, 150]
+
+
+@pytest.mark.parametrize(
+    ("override", "made"),
+    [
+        ("decoding.length_penalty=0.7", ["ship", "measure"]),
+        ("distillation.targets=1", ["choose", "align", "preprocess"]),
+        ("distillation.n_best=3", ["teach", "choose", "align", "preprocess"]),
+    ],
+)
+def test_what_has_not_changed_is_skipped(folder, caplog, override, made):
+    until = "preprocess" if "distillation" in override else "measure"
+    do(override, until=until)
+    names = STAGES_OF_DISTIL[: STAGES_OF_DISTIL.index(until) + 1]
+    left = [name for name in names if name not in {*made, "filter"}]
+    assert skipped(caplog)[: len(left)] == left
+
+
+def test_another_teacher_translates_anew(folder, caplog):
+    """Also an ensemble is another teacher."""
+    do(teachers=[TEACHER, TEACHER / "checkpoints/step-00000003"], until="teach")
+    assert skipped(caplog) == ["texts"]
+
+
+def test_students_of_one_teacher_share_what_it_translates(folder, caplog):
+    shared = Path("shared")
+    do(until="choose", taught=shared)
+    expected = lines("chosen", "train.0.target")
+    caplog.clear()
+    do("model.d_ff=20", taught=shared, run_dir=Path("runs/other"), until="choose")
+    assert skipped(caplog) == ["texts", "teach"]
+    other = Path("runs/other/distillation/chosen/train.0.target").read_text().splitlines()
+    assert other == expected
+    assert sorted(path.name for path in shared.iterdir()) == ["teacher", "texts"]
+
+
+def test_the_least_likely_sources_are_left_out(folder):
+    """The teacher itself serves as the model of the other direction."""
+    do("distillation.keep_share=0.7", reverse_model=TEACHER, until="preprocess")
+    chosen, filtered = (
+        list(zip(*(lines(name, f"train.0.{side}") for side in ("source", "target")), strict=True))
+        for name in ("chosen", "filtered")
+    )
+    rescorer = Rescorer.load(TEACHER, device="cpu", length_penalty=1.0, precision="fp32")
+    scores = [each.score or 0.0 for each in rescorer.rescore((t, s) for s, t in chosen)]
+    least = sorted(scores)[-round(0.7 * len(scores))]
+    expected = [pair for pair, score in zip(chosen, scores, strict=True) if score >= least]
+    assert filtered == expected
+    assert len(filtered) < len(chosen)
+    assert len(lines("links", "train.0")) == len(filtered)
+
+
+def weights():
+    return hashlib.sha256((RUN / "student/model.safetensors").read_bytes()).hexdigest()
+
+
+def test_a_translation_that_was_interrupted_goes_on(folder, monkeypatch, caplog):
+    """What is finished of it is kept, unless the settings have changed."""
+    expected = lines("chosen", "train.0.target")
+    begin = ResumableOutput.finish
+
+    def interrupted(output, **_):
+        raise KeyboardInterrupt
+
+    shutil.rmtree(RUN / "distillation/teacher")
+    monkeypatch.setattr(ResumableOutput, "finish", interrupted)
+    with pytest.raises(UserError, match=r"teach failed: interrupted\. The output of \d+ lines"):
+        do(until="teach")
+    monkeypatch.setattr(ResumableOutput, "finish", begin)
+    caplog.clear()
+    do(until="choose")
+    assert any(text.startswith("Continuing after line") for text in caplog.messages)
+    assert lines("chosen", "train.0.target") == expected
+    assert not (RUN / "distillation/teacher-begun").exists()
+
+
+def test_the_better_one_in_int8_ships(folder, monkeypatch):
+    """Of equal ones, the first."""
+    bleus = {"average": 3.0, "other": 3.0}
+    paths = {"average": RUN / "average", "other": TEACHER / "average"}
+    monkeypatch.setattr(distil_stages, "candidates", lambda _: paths)
+    by_path = {path: name for name, path in paths.items()}
+    monkeypatch.setattr(distil_stages, "_int8_bleu", lambda _, path: bleus[by_path[path]])
+    before = weights()
+    do()
+    assert weights() == before
+    bleus["other"] = 3.1
+    do(force_from="ship")
+    assert weights() != before
+    assert read_manifest(RUN / "student")["shipped"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["data.source_language=de", "data.target_language=en"], "translates from en to de, the"),
+        (["distillation.n_best=0"], "distillation.n_best: must be"),
+        (
+            ["distillation.tokenizer=own", "tokenizer={type: sentencepiece, vocabulary_size: 300}"],
+            "must be whitespace",
+        ),
+    ],
+)
+def test_what_cannot_be_distilled_is_refused_at_once(folder, overrides, message):
+    with pytest.raises(UserError, match=message):
+        do(*overrides, run_dir=Path("runs/other"))
+    assert not Path("runs/other/distillation/texts").exists()
+
+
+def test_the_run_of_another_training_is_refused_before_the_teacher_translates(folder):
+    with pytest.raises(UserError, match=r"runs/toy was trained with another recipe: .*--run-dir"):
+        do(run_dir=TEACHER)
+    assert not (TEACHER / "distillation/texts").exists()
+
+
+def test_folders_of_the_user_are_kept(folder):
+    shutil.rmtree(RUN / "student")
+    (RUN / "student").mkdir()
+    (RUN / "student/thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="runs/student/student exists, and `nmt-cli distil` did"):
+        do()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tokenizer.type=sentencepiece", "type must be whitespace, as of"),
+        ("model={source_vocabulary_size: 9, tied_embeddings: none}", "size must be null, as of"),
+        ("tokenizer.model=toy.yaml", r"must be the folder of a model .*, but is toy\.yaml"),
+    ],
+)
+def test_the_tokenizer_of_a_model_must_fit(folder, override, message):
+    model = f"tokenizer.model={TEACHER}"
+    with pytest.raises(UserError, match=message):
+        preprocess.run(recipe="./toy.yaml", overrides=[model, override], output=Path("prepared/x"))
+    assert not Path("prepared/x").exists()
+
+
+def test_least_score_is_that_of_the_share():
+    scores = np.array([3.0, -np.inf, 1.0, 2.0, 4.0])
+    assert [teaching._least_score(scores, share) for share in (1.0, 0.5, 0.01)] == [1, 3, 4]
+    with pytest.raises(UserError, match="could score no pair"):
+        teaching._least_score(scores[1:2], 1.0)
