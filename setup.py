@@ -22,6 +22,7 @@ DIST = ["build>=1.2", "click-man>=0.5"]
 DOCUMENTS = ["markdown-it-py>=3,<5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
+MEMORY = ["rapidfuzz>=3.9"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 TENSORBOARD = ["tensorboard>=2.18"]
@@ -189,6 +190,7 @@ setup(
         "documents": DOCUMENTS,
         "huggingface": HUGGINGFACE,
         "langid": listed("serve", "py3langid"),
+        "memory": MEMORY,
         "parsing": PARSING,
         "report": REPORT,
         "serve": listed("serve"),
@@ -197,6 +199,7 @@ setup(
         "dev": [
             *DATA,
             *DOCUMENTS,
+            *MEMORY,
             *PARSING,
             *REPORT,
             *listed("serve"),

@@ -20,6 +20,7 @@ MODULES = {
     "Rescorer": "nmt_cli.translating.rescorer",
     "Sampling": "nmt_cli.search.sampling",
     "SoftGlossary": "nmt_cli.translating.soft_glossary",
+    "TranslationMemory": "nmt_cli.translating.memory",
     "Translator": "nmt_cli.translating.translator",
 }
 __all__ = [

@@ -43,6 +43,7 @@ DOORS = {
     "sentencex": {"translating"},
     "markdown_it": {"documents"},
     "nltk": {"parsing"},
+    "rapidfuzz": {"translating"},
     "sacremoses": {"corpus", "metrics"},
     "sacrebleu": {"datasets", "metrics"},
     "safetensors": {"interchange", "model"},

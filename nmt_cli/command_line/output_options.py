@@ -127,6 +127,26 @@ output_options = together(
         help="Tags of --soft-glossary.  [default: <t> </t>]",
     ),
     click.option(
+        "--memory",
+        multiple=True,
+        type=PATH,
+        metavar="FILE",
+        help="Translation memory (TMX, XLIFF, PO): segments that it has get its translation; "
+        "--format jsonl shows similar ones; may be repeated.",
+    ),
+    click.option(
+        "--memory-languages",
+        nargs=2,
+        metavar="SOURCE TARGET",
+        help="Languages of --memory.  [default: the model's]",
+    ),
+    click.option(
+        "--memory-similarity",
+        type=click.IntRange(1, 99),
+        metavar="PERCENT",
+        help="Least similarity of segments that --format jsonl shows.  [default: 75]",
+    ),
+    click.option(
         "--protect",
         multiple=True,
         metavar="PATTERN",
@@ -151,6 +171,11 @@ SAMPLING = {
 }
 
 
+# Options that belong to those of ``Constraints``.
+OF_OTHERS = ("term_tags", "memory_languages", "memory_similarity")
+LEAST_SIMILARITY = 75  # per cent; the least that translators find helpful, and tools show
+
+
 def grouped(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of ``translate``, those of this module as ``sampling`` or ``constraints``.
 
@@ -158,8 +183,8 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     """
     from nmt_cli.translating.constraints import Constraints
 
-    others, term_tags = dict(options), options["term_tags"]
-    del others["term_tags"]
+    others = dict(options)
+    term_tags, languages, similarity = map(others.pop, OF_OTHERS)
     others["input_format"] = chosen_format(
         others["input_format"], others["input_path"], others["output_path"], others["markup"]
     )
@@ -171,6 +196,9 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     constraints["glossary"] = _glossary("--glossary", constraints["glossary"])
     soft = _glossary("--soft-glossary", constraints["soft_glossary"])
     constraints["soft_glossary"] = _with_tags(soft, term_tags)
+    constraints["memory"] = _memory(
+        constraints["memory"], languages, similarity, others["output_format"]
+    )
     constraints["required"] = [_forms(text) for text in constraints["required"]]
     if others.pop("sample"):
         from nmt_cli.search.sampling import Sampling  # imports numpy
@@ -229,6 +257,33 @@ def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:
     from nmt_cli.translating.soft_glossary import SoftGlossary
 
     return SoftGlossary(glossary) if tags is None else SoftGlossary(glossary, tags)
+
+
+def _memory(
+    paths: Sequence[Path],
+    languages: tuple[str, str] | None,
+    similarity: int | None,
+    output_format: str,
+) -> Any:
+    """Return the memory of the files; None if there are none."""
+    if not paths:
+        for option, given in zip(OF_OTHERS[1:], (languages, similarity), strict=True):
+            if given is not None:
+                name = f"--{option.replace('_', '-')}"
+                raise WrongUsageError(
+                    f"{name} has an effect only with --memory; add --memory or omit it."
+                )
+        return None
+    from nmt_cli.translating.memory import TranslationMemory
+
+    if similarity is None and output_format == "jsonl":
+        similarity = LEAST_SIMILARITY
+    elif similarity is not None and output_format != "jsonl":
+        raise WrongUsageError(
+            "--memory-similarity needs --format jsonl; the other formats have no place for similar "
+            "segments."
+        )
+    return TranslationMemory(paths, languages=languages, similar_from=similarity)
 
 
 def _forms(text: str) -> Any:

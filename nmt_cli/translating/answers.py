@@ -194,6 +194,8 @@ class Answers:
         words: Sequence[str] = (),
     ) -> Output:
         """Return the translation of the segment ``source``; ``has_spans`` if asked for."""
+        if source.known is not None:
+            return Output(one_line(source.known))
         if source.is_kept:
             return self._kept(source.source)
         texts = [self._part(*each) for each in zip(hypotheses, parts, strict=True)]

@@ -18,6 +18,7 @@ from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPi
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+    from nmt_cli.translating.memory import TranslationMemory
     from nmt_cli.translating.soft_glossary import SoftGlossary
 
 
@@ -35,6 +36,7 @@ class Constraints(NamedTuple):
     protect: Sequence[str] = ()
     protect_strict: bool = False
     soft_glossary: SoftGlossary | None = None  # terms whose translations the model is shown
+    memory: TranslationMemory | None = None  # translations of segments that the model does not get
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a number, an option of translate, is out of range."""
@@ -58,6 +60,11 @@ class Constraints(NamedTuple):
         """
         if keep_pieces and self.protect:
             raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")
+        if keep_pieces and self.memory is not None:
+            raise WrongUsageError(
+                "--memory: a memory has text, but --keep-pieces asks for pieces; leave one of them "
+                "out."
+            )
         if self.soft_glossary is not None and (counts_words or self.protect):
             raise WrongUsageError(f"--soft-glossary: {ONLY_TEXT}; leave one of them out.")
         if self.soft_glossary is not None:

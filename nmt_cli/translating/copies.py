@@ -51,6 +51,7 @@ class ProtectedText(NamedTuple):
     copies: Sequence[Copy] = ()  # of the matches
     with_placeholders: str | None = None  # None: nothing stands for a span
     is_kept: bool = False  # it is its own translation, without the model
+    known: str | None = None  # its translation in a memory, which then needs no model
 
     @property
     def text(self) -> str:

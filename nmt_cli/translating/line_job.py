@@ -9,6 +9,7 @@ from nmt_cli.search.sentences import Outcome, Sentence
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.segments import Segments, uncut
+from nmt_cli.translating.translation import MemoryMatch
 from nmt_cli.translating.wanted_output import Wanted
 
 
@@ -20,6 +21,7 @@ class LineJob:
     error: str | None = None
     layout: Segments = field(default_factory=lambda: uncut(""))
     sources: Sequence[ProtectedText] = ()  # the segments
+    matches: list[MemoryMatch] = field(default_factory=list)  # of the segments, in a memory
     parts: Sequence[Part] = ()
     parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
     truncated: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
@@ -33,6 +34,9 @@ from nmt_cli.translating.wanted_output import (
     WantedOutputs,
 )
 
+if TYPE_CHECKING:
+    from nmt_cli.translating.memory import TranslationMemory
+
 
 class LineJobs:
     """Prepares lines for the search, and answers them. Not to be shared between threads."""
@@ -53,6 +57,7 @@ class LineJobs:
         """
         self._tokenizer, self._outputs, self._answers = tokenizer, outputs, answers
         self._segmenter, self._soft_glossary = segmenter, outputs.constraints.soft_glossary
+        self._memory = outputs.constraints.memory
         self._longest = longest - len(outputs.marks.tag)
         self._too_long, self._words_of = too_long, words_of
 
@@ -60,7 +65,7 @@ class LineJobs:
         """Return the job of a line. Raises a bug."""
         job = LineJob()
         try:
-            if self._soft_glossary is not None:
+            if self._soft_glossary is not None and not self._is_known(request.text):
                 request = self._soft_glossary.marked(request)
             self._complete(job, request)
         except Exception as error:
@@ -81,7 +86,7 @@ class LineJobs:
         if self._words_of is not None:
             job.words = [word for text in job.layout.texts for word in self._words_of(text)]
             job.layout = uncut(" ".join(job.words))
-        job.sources = self._sources(job.layout.texts, wanted)
+        job.sources = self._sources(job, wanted)
         of_each = [self._parts(job, source) for source in job.sources]
         job.parts_of_each = list(map(len, of_each))
         job.parts = [part for parts in of_each for part in parts]
@@ -89,20 +94,46 @@ class LineJobs:
             raise LineError(NO_SENTENCE if len(job.sources) > 1 else NO_PLACE)
         job.sentences = self._sentences(job)
 
-    def _sources(self, segments: Sequence[str], wanted: Wanted) -> list[ProtectedText]:
+    def _is_known(self, text: str) -> bool:
+        return self._memory is not None and self._memory.equal(text) is not None
+
+    def _sources(self, job: LineJob, wanted: Wanted) -> list[ProtectedText]:
         """Return the segments with what is copied of each; a forced output needs the model."""
         protection = wanted.protection
         sources = [
             ProtectedText(text) if protection is None else self._outputs.protected(text, protection)
-            for text in segments
+            for text in job.layout.texts
         ]
+        if self._memory is not None:
+            sources = self._with_memory(self._memory, job, sources)
         kept = [not wanted.needs_model and self._is_kept(source, wanted) for source in sources]
         if wanted.required and all(kept):
             return sources
         return [each._replace(is_kept=kept) for each, kept in zip(sources, kept, strict=True)]
 
+    def _with_memory(
+        self, memory: TranslationMemory, job: LineJob, sources: Sequence[ProtectedText]
+    ) -> list[ProtectedText]:
+        """Return the segments with their translations in the memory; ``job`` gets what is found.
+
+        The memory does not know where tags belong in its translations, nor what else is wanted.
+        """
+        is_free = not (job.wanted.needs_model or job.wanted.required)
+        answered = list[ProtectedText]()
+        for source, has_tags in zip(sources, job.layout.need_spans, strict=True):
+            match = memory.equal(source.source)
+            if match is not None and is_free and not has_tags:
+                source = ProtectedText(source.source, known=match.target)
+            else:
+                match = memory.similar(source.source)
+            answered.append(source)
+            job.matches += [] if match is None else [match]
+        return answered
+
     def _is_kept(self, source: ProtectedText, wanted: Wanted) -> bool:
         """Return whether there is nothing to translate in a segment."""
+        if source.known is not None:
+            return True
         if self._segmenter.keeps_text:
             is_kept = needs_no_model(source.around)
         else:
@@ -134,7 +165,7 @@ class LineJobs:
                 raise LineError(self._reason(outcome, job.wanted))
         translation = self._answers.answer(job, found, are_samples=are_samples)
         drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
-        translation = translation._replace(drops_invisible=drops)
+        translation = translation._replace(drops_invisible=drops, memory=tuple(job.matches))
         return strict(translation) if job.wanted.is_strict else translation
 
     def without_copies(self, job: LineJob) -> list[TicketedSentence]:

@@ -145,6 +145,12 @@ TRANSLATION: Mapping[str, Key] = {
     "num_parts": Key("a number", "more than 1 if it was too long as a whole", FROM_0, True),
     "truncated": Key("true or false", "whether its end was cut off", TRUTH, is_needed=True),
     **{name: key for name, key in ALTERNATIVE.items() if not key.is_needed},
+    "memory": Key(
+        "a list of objects",
+        "segments of a memory with `source`, `target` and `similarity`: with 100 it is the "
+        "translation, others are only shown",
+        list_of({"type": "object"}),
+    ),
 }
 
 
@@ -206,6 +212,7 @@ def _constraint(value: Any) -> Any:
 
 def record_of(translation: Translation) -> dict[str, Any]:
     """Return everything that is known about the translation of a line, for a JSON object."""
+    memory = [each._asdict() for each in translation.memory]
     return {
         "text": translation.text,
         "score": translation.score,
@@ -215,6 +222,7 @@ def record_of(translation: Translation) -> dict[str, Any]:
         "num_parts": translation.num_parts,
         "truncated": translation.truncated,
         **_if_asked_for(translation),
+        **({"memory": memory} if memory else {}),
     }
 
 

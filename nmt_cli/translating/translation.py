@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from nmt_cli.parsing.repair import Repairs
 
 
+EQUAL = 100  # per cent, the similarity of a segment that has the translation of a memory
+
+
+class MemoryMatch(NamedTuple):
+    """A pair of a memory whose source is that of a segment, or similar."""
+
+    source: str
+    target: str
+    similarity: int  # per cent
+
+
 class Alternative(NamedTuple):
     """One translation of a line."""
 
@@ -42,6 +53,7 @@ class Translation(NamedTuple):
     not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
     lacks_sentences: bool = False  # it has few of many sentences that were translated as one text
     drops_invisible: bool = False  # characters of the line that nobody sees were left out
+    memory: tuple[MemoryMatch, ...] = ()  # equal or similar segments of a memory
     is_joined: bool = False  # from segments; what is between them may hold line ends
 
     @classmethod
@@ -64,6 +76,11 @@ class Translation(NamedTuple):
             is_joined=is_joined,
             **best._asdict(),
         )
+
+    @property
+    def has_equal_segments(self) -> bool:
+        """Whether a segment has the translation of a memory."""
+        return any(each.similarity == EQUAL for each in self.memory)
 
     @property
     def ranked(self) -> tuple[Alternative, ...]:

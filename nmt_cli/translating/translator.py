@@ -94,6 +94,10 @@ class Translator:
         constraints.refuse_beside(
             tokenizer, options.keep_pieces, bool(options.markup or options.alignments)
         )
+        if constraints.memory is not None:
+            text = settings.text
+            memory = constraints.memory.for_model((text.source_language, text.target_language))
+            constraints = constraints._replace(memory=memory)
         marks = Marks(
             tag_pieces(options.tag, tokenizer), source_end(settings.architecture, tokenizer)
         )

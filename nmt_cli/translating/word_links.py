@@ -42,7 +42,10 @@ def links_of_segments(
     ``have_pieces`` returns for each word of a text whether the model gets a piece of it.
     """
     for number, (source, separator) in enumerate(zip(sources, separators, strict=True)):
-        if source.is_kept:
+        if source.known is not None:  # nobody knows which of its words belong together
+            sizes = (len(source.source.split()), len(source.known.split()))
+            of_segment = WordLinks((), *sizes)
+        elif source.is_kept:
             of_segment = _links_of_kept(source.source)
         else:
             of_segment = joined_links(links_of_parts(hypotheses[number], parts[number]))

@@ -187,3 +187,34 @@ def test_options_that_contradict_each_other(model, options, status, message):
     assert result.exit_code == status
     assert result.stderr.startswith(f"Error: {message}")
     assert result.stdout == ""
+
+
+def test_a_memory_answers_in_every_process_and_in_a_resumed_output(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    memory, text = tmp_path / "memory.tmx", tmp_path / "in"
+    unit = (
+        '<tu><tuv xml:lang="en"><seg>cat dog</seg></tuv><tuv xml:lang="de"><seg>{}</seg></tuv></tu>'
+    )
+    memory.write_text(f"<tmx><body>{unit.format('Katze, Hund')}</body></tmx>")
+    text.write_text("".join(f"{line}\n" for line in LINES))
+    options = ["--memory", str(memory), "--input", str(text), "--format", "jsonl"]
+    first = run(model, *options, "--workers", "2")
+    found = records(first)
+    assert [each["line"] for each in found if each["text"] == "Katze, Hund"] == [1, 5]
+    match = {"source": "cat dog", "target": "Katze, Hund", "similarity": 100}
+    assert [each.get("memory") for each in found] == [[match], *[None] * 3, [match], None, None]
+    assert run(model, *options, "--output", "out").exit_code == 0
+    memory.write_text(f"<tmx><body>{unit.format('Katze Hund')}</body></tmx>")
+    refused = run(model, *options, "--output", "out", "--resume")
+    assert "but was made differently (old -> new): memory: sha256 " in refused.stderr
+
+
+def test_what_belongs_to_a_memory_is_refused_without_it(model, tmp_path):
+    for option in (["--memory-languages", "en", "de"], ["--memory-similarity", "80"]):
+        refused = run(model, *option)
+        assert refused.stderr.startswith(f"Error: {option[0]} has an effect only with --memory;")
+        assert refused.exit_code == 2
+    (tmp_path / "m.po").write_text('msgid "a"\nmsgstr "b"\n')
+    similar = ["--memory", str(tmp_path / "m.po"), "--memory-similarity", "80"]
+    assert "needs --format jsonl" in run(model, *similar).stderr
+    assert run(model, "--memory", "absent.tmx").stderr.startswith("Error: absent.tmx not found")

@@ -35,6 +35,7 @@ class Tally:
         self._with_bad_bytes = Numbers()
         self._num_replaced = 0  # byte sequences
         self._not_copied = Numbers()
+        self._from_memory = Numbers()
         self._repaired_trees = Numbers()
         self._num_trees, self._repairs = 0, Counter[str]()
         self._started, self._num_before = time.monotonic(), 0
@@ -57,6 +58,7 @@ class Tally:
             (self._lacking, translation.lacks_sentences),
             (self._with_invisible, translation.drops_invisible),
             (self._not_copied, translation.not_copied),
+            (self._from_memory, translation.has_equal_segments),
         ):
             if is_one:
                 numbers.add(number)
@@ -101,6 +103,8 @@ class Tally:
             )
         if self._not_copied.count:
             logs.warning(f"protected text not copied exactly once: {at(self._not_copied)}.")
+        if self._from_memory.count:
+            logs.info(f"Took translations from the memory in {self._from_memory}.")
         if self._with_invisible.count:
             logs.info(f"Left out characters that nobody sees in {at(self._with_invisible)}.")
         if self._with_bad_bytes.count:

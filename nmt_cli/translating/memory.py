@@ -1,0 +1,114 @@
+"""A translation memory: segments with translations, which answers equal ones without the model."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.corpus.text.memories import pairs_in
+from nmt_cli.files.atomic_files import sha256
+from nmt_cli.files.text_files import open_text
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.extras import importing
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
+from nmt_cli.translating.translation import EQUAL, MemoryMatch
+
+LONGEST_COMPARED = 2000  # characters; a longer segment takes long to compare and is hardly similar
+
+
+class TranslationMemory:
+    """The pairs of TMX, XLIFF or PO files; of equal sources, the last one counts.
+
+    Segments are equal if they differ in white space and Unicode composition (NFC) alone.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        languages: tuple[str, str] | None = None,
+        similar_from: int | None = None,
+    ) -> None:
+        """``languages`` are those of the pairs; None: those of the model.
+
+        Pairs that are not equal are only found with a similarity ``similar_from`` so many per cent.
+        Raises UserError if a file cannot be read, or if rapidfuzz is needed and missing.
+        """
+        self._paths, self._languages, self._similar_from = paths, languages, similar_from
+        self._hashes = [_sha256(path) for path in paths]
+        self._pairs = dict[str, tuple[str, str]]()  # by what is compared of the source
+        self._by_length, self._lengths = list[str](), list[int]()
+        if similar_from is not None:
+            with importing("memory", "similar segments of a memory are found"):
+                import rapidfuzz  # noqa: F401
+
+    def __str__(self) -> str:
+        """Return checksums and options, which show whether the memory has changed."""
+        shown = [f"sha256 {digest[:12]}" for digest in self._hashes]
+        return " ".join([*shown, *(self._languages or ()), str(self._similar_from or "")]).strip()
+
+    def for_model(self, languages: tuple[str, str]) -> TranslationMemory:
+        """Return the memory with the pairs of its files in its own or these ``languages``.
+
+        Raises UserError if a file is damaged or has no such pair, or if no language is known.
+        """
+        chosen = self._languages or languages
+        if UNKNOWN_LANGUAGE in chosen:
+            raise UserError(
+                "--memory: this model does not name its languages; give those of the memory with "
+                "--memory-languages."
+            )
+        opened = TranslationMemory(self._paths, languages=chosen, similar_from=self._similar_from)
+        for path in self._paths:
+            with open_text(path) as stream:
+                for source, target in pairs_in(path, stream, chosen):
+                    if (key := compared(source)) and target.strip():
+                        opened._pairs[key] = source.strip(), target.strip()
+        opened._by_length = sorted(opened._pairs, key=len)
+        opened._lengths = list(map(len, opened._by_length))
+        return opened
+
+    def equal(self, segment: str) -> MemoryMatch | None:
+        """Return the pair whose source is ``segment``, if there is one."""
+        pair = self._pairs.get(compared(segment))
+        return None if pair is None else MemoryMatch(*pair, EQUAL)
+
+    def similar(self, segment: str) -> MemoryMatch | None:
+        """Return the pair with the most similar source, if it is similar enough.
+
+        The similarity is 1 - d / n, with the edit distance d and the characters n of the longer.
+        """
+        key = compared(segment)
+        if self._similar_from is None or not 0 < len(key) <= LONGEST_COMPARED:
+            return None
+        from rapidfuzz import process
+        from rapidfuzz.distance import Levenshtein
+
+        least = self._similar_from / 100
+        # The distance is at least the difference of the lengths.
+        begin = bisect_left(self._lengths, math.floor(least * len(key)))
+        end = bisect_right(self._lengths, math.ceil(len(key) / least))
+        found: Any = process.extractOne(
+            key,
+            self._by_length[begin:end],
+            processor=None,
+            scorer=Levenshtein.normalized_similarity,
+            score_cutoff=least,
+        )
+        if found is None:
+            return None
+        return MemoryMatch(*self._pairs[found[0]], min(EQUAL - 1, int(100 * found[1])))
+
+
+def compared(text: str) -> str:
+    """Return what two texts have in common if they are equal for a memory."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _sha256(path: Path) -> str:
+    with open_text(path):  # raises an error that names the file
+        return sha256(path)

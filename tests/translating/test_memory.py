@@ -1,0 +1,166 @@
+"""Translations of a memory in place of those of the model, and similar ones beside these."""
+
+import pickle
+import random
+import sys
+
+import pytest
+
+from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.memory import LONGEST_COMPARED, TranslationMemory
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import MemoryMatch
+from tests.fake_models import copying
+
+PAIRS = {
+    "A dog runs.": "Ein Hund läuft.",
+    "我们有一只狗。": "لدينا كلب",
+    "İstanbul güzel": "Istanbul ist schön",
+    "cafe\u0301 au lait": "Milchkaffee",
+    "%d files": "%d Dateien",
+    "no target": "",
+}
+TU = (
+    '<tu><tuv xml:lang="en-GB"><seg>{}</seg></tuv><tuv xml:lang="de-AT"><seg>{}</seg></tuv>'
+    '<tuv xml:lang="fr"><seg>un</seg></tuv></tu>'
+)
+
+
+@pytest.fixture
+def memory_of(tmp_path):
+    def made(pairs, **options):
+        path = tmp_path / "memory.tmx"
+        units = "".join(TU.format(*pair) for pair in pairs.items())
+        path.write_text(f"<tmx><body>{units}</body></tmx>")
+        return TranslationMemory([path], **options)
+
+    return made
+
+
+def answers(monkeypatch, memory, lines, **options):
+    constraints = Constraints(memory=memory, **options.pop("rules", {}))
+    translator, model = copying(monkeypatch, constraints=constraints, **options)
+    return list(translator.translate(lines)), model
+
+
+def test_equal_segments_have_the_translation_of_the_memory(monkeypatch, memory_of):
+    expected = {
+        "A dog runs.": "Ein Hund läuft.",
+        " A  dog\u00a0runs. ": "Ein Hund läuft.",
+        "a dog runs.": None,
+        "我们有一只狗。": "لدينا كلب",
+        "caf\u00e9 au lait": "Milchkaffee",
+        "": None,
+        "no target": None,
+    }
+    found, model = answers(monkeypatch, memory_of(PAIRS), expected)
+    assert [each.text for each in found] == [text or line for line, text in expected.items()]
+    assert [each.has_equal_segments for each in found] == list(map(bool, expected.values()))
+    assert found[0].memory == (MemoryMatch("A dog runs.", "Ein Hund läuft.", 100),)
+    assert [each.score is None for each in found] == [True, True, False, True, True, True, False]
+    assert model.num_sentences == 2
+
+
+def test_each_sentence_and_block_has_its_own_translation(monkeypatch, memory_of):
+    text = "A dog runs.  Nothing known. A dog runs."
+    (found,), model = answers(monkeypatch, memory_of(PAIRS), [text], split_sentences=True)
+    assert found.text == "Ein Hund läuft.  Nothing known. Ein Hund läuft."
+    assert [match.similarity for match in found.memory] == [100, 100]
+    assert model.num_sentences == 1
+    page = "<p>A dog runs.</p><p>A <b>dog</b> runs.</p><li>%d files</li>"
+    (found,), _ = answers(monkeypatch, memory_of(PAIRS), [page], markup="html")
+    assert found.text.startswith("<p>Ein Hund läuft.</p><p>A ")  # its tags need the model
+    assert found.text.endswith("</p><li>%d Dateien</li>")
+
+
+def test_rules_of_a_line_come_before_the_memory(monkeypatch, memory_of):
+    requests = [
+        Request("%d files", banned=["x"]),
+        Request("%d files", prefix="Zwei"),
+        Request("%d files", required=["zz"]),
+        Request("%d files", alignments=True),
+        Request("%d files", protect=["placeholders"], protect_strict=True),
+    ]
+    found, _ = answers(monkeypatch, memory_of(PAIRS), requests)
+    assert [each.has_equal_segments for each in found] == [False, False, False, True, True]
+    assert [each.error for each in found] == [None] * 5
+    assert found[3].alignment == ()
+    with pytest.raises(WrongUsageError, match="--memory: a memory has text, but --keep-pieces"):
+        answers(monkeypatch, memory_of(PAIRS), [], keep_pieces=True)
+
+
+def test_languages_are_those_of_the_model_or_given(monkeypatch, memory_of):
+    reversed_ = memory_of(PAIRS, languages=("de", "en"))
+    (found,), _ = answers(monkeypatch, reversed_, ["Ein Hund läuft."])
+    assert found.text == "A dog runs."
+    with pytest.raises(UserError, match="has no pair of en and it: its languages are en-GB, de-AT"):
+        answers(monkeypatch, memory_of(PAIRS, languages=("en", "it")), [])
+    with pytest.raises(UserError, match="give those of the memory with --memory-languages"):
+        memory_of(PAIRS).for_model(("und", "de"))
+
+
+def test_of_equal_sources_the_last_one_counts(tmp_path, memory_of):
+    memory = memory_of({"one": "eins", "one ": "ein"})
+    assert memory.for_model(("en", "de")).equal("one") == MemoryMatch("one", "ein", 100)
+    path = tmp_path / "more.po"
+    path.write_text('msgid "one"\nmsgstr "1"\n')
+    both = TranslationMemory([*memory._paths, path]).for_model(("en", "de"))
+    assert both.equal("one") == MemoryMatch("one", "1", 100)
+
+
+def distance(first, second):
+    """The edit distance by the textbook."""
+    row = list(range(len(second) + 1))
+    for number, a in enumerate(first, 1):
+        before, row[0] = row[0], number
+        for place, b in enumerate(second, 1):
+            before, row[place] = (
+                row[place],
+                min(before + (a != b), row[place] + 1, row[place - 1] + 1),
+            )
+    return row[-1]
+
+
+@pytest.mark.parametrize("least", [1, 50, 75, 99])
+def test_the_most_similar_segment_is_found(memory_of, least):
+    generator = random.Random(least)
+
+    def text():
+        return "".join(generator.choices("ab我", k=generator.randint(1, 12)))
+
+    pairs = {text(): text() for _ in range(60)}
+    memory = memory_of(pairs, similar_from=least).for_model(("en", "de"))
+    for segment in (text() for _ in range(60)):
+        most = max(1 - distance(segment, key) / max(len(segment), len(key)) for key in pairs)
+        found = memory.similar(segment)
+        assert (found is not None) == (most >= least / 100)
+        if found is not None:
+            assert found.similarity == min(99, int(100 * most + 1e-9))
+            assert pairs[found.source] == found.target
+
+
+def test_similar_segments_are_shown_beside_the_output(monkeypatch, memory_of):
+    memory = memory_of(PAIRS, similar_from=75)
+    lines = ["A dog ran.", "A cat sat down.", "x" * (LONGEST_COMPARED + 1), "", "A dog runs."]
+    found, _ = answers(monkeypatch, memory, lines)
+    assert [each.text for each in found[:4]] == lines[:4]
+    assert found[0].memory == (MemoryMatch("A dog runs.", "Ein Hund läuft.", 81),)
+    assert [each.memory for each in found[1:4]] == [()] * 3
+    assert found[4].memory[0].similarity == 100
+
+
+def test_similar_segments_need_rapidfuzz(monkeypatch, memory_of):
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    with pytest.raises(
+        UserError, match=r"^similar segments of a memory are found with rapidfuzz, "
+    ):
+        memory_of(PAIRS, similar_from=75)
+    memory_of(PAIRS)
+
+
+def test_a_record_of_it_changes_with_its_files_and_options(memory_of):
+    shown = [str(memory_of(PAIRS)), str(memory_of({**PAIRS, "a": "b"}))]
+    shown += [str(memory_of(PAIRS, languages=("en", "fr"))), str(memory_of(PAIRS, similar_from=8))]
+    assert len(set(shown)) == 4
+    assert str(pickle.loads(pickle.dumps(memory_of(PAIRS)))) == shown[0]  # as workers get it
