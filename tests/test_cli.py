@@ -68,6 +68,7 @@ OPTIONS = {
     | {"--quiet"},
     "translate": DECODING_OPTIONS
     | {"--input", "--output", "--force", "--format", "--beam-size", "--length-penalty"}
+    | {"--retranslate"}
     | {"--n-best", "--too-long", "--tokenize", "--keep-pieces", "--well-formed-trees"}
     | {"--token-scores", "--alignments", "--replace-unknown", "--resume", "--shard", "--ensemble"}
     | {"--sample", "--temperature", "--sample-top-k", "--sample-top-p", "--seed"}

@@ -53,6 +53,11 @@ from nmt_cli.recipe.search_ranges import (
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
 @force_option
 @click.option(
+    "--retranslate",
+    is_flag=True,
+    help="In a document of a translator, such as PO, also translate what has a translation.",
+)
+@click.option(
     "--resume", is_flag=True, help="Go on with the unfinished --output of the same command."
 )
 @click.option(

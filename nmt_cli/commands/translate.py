@@ -50,7 +50,7 @@ from nmt_cli.commands.lines.translation_record import (
     rounding,
 )
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
-from nmt_cli.documents.formats import ENDINGS, chosen_format
+from nmt_cli.documents.formats import BILINGUAL, ENDINGS, chosen_format
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import is_stream
@@ -75,6 +75,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     force: bool = False,
     resume: bool = False,
     input_format: str | None = None,
+    retranslate: bool = False,
     output_format: str = "text",
     device: str = AUTO,
     threads: int | None = None,
@@ -104,9 +105,10 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     counts = device, threads, workers, devices
     asked = as_asked(device, options)
     with ExitStack() as stack:
-        source = stack.enter_context(_source(input_path, shard, form))
+        source = stack.enter_context(_source(input_path, shard, form, retranslate))
         document = source if isinstance(source, DocumentText) else None
         recorded = recorded_options(options, form, output_format, shard)
+        recorded["retranslate"] = retranslate
         recorded["document"] = None if document is None else document.sha256
         if resume and not force and output_path is not None and is_finished(output_path):
             with suppress(UnwritableOutputError), claimed(output_path, "--output"):
@@ -208,12 +210,17 @@ def _translate_all(
 
 @contextmanager
 def _source(
-    path: Path | None, shard: Shard | None, input_format: str
+    path: Path | None, shard: Shard | None, input_format: str, again: bool
 ) -> Iterator[BinaryIO | ShardText]:
+    if again and input_format not in BILINGUAL:
+        raise WrongUsageError(
+            f"--retranslate is for documents that have translations ({', '.join(BILINGUAL)}); omit "
+            "it."
+        )
     if input_format in ENDINGS:
         if shard is not None:
             raise WrongUsageError("--shard cuts texts of lines; a document has none.")
-        yield read_document_text(path, input_format)
+        yield read_document_text(path, input_format, again=again)
         return
     if path is None:
         if shard is not None:

@@ -7,6 +7,7 @@ in ``ENDINGS`` and in ``read_document``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,9 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "html": (".html", ".htm"),
     "xml": (".xml", ".xhtml"),
     "markdown": (".md", ".markdown"),
+    "po": (".po", ".pot"),
 }
+BILINGUAL = ("po",)  # formats with the translations beside their sources
 
 
 def format_of(name: str | PurePath) -> str | None:
@@ -50,18 +53,20 @@ def chosen_format(
     return found
 
 
-def read_document(data: bytes, form: str) -> Document:
+def read_document(data: bytes, form: str, *, again: bool = False) -> Document:
     """Return the document of the format ``form`` in ``data``.
 
-    Raises DocumentError if it is damaged, and UserError if a package is missing.
+    With ``again``, also what it has translations of is translated. Raises DocumentError if it is
+    damaged, and UserError if a package is missing.
     """
     # These imports take time; help texts and lines of text do not need them.
-    from nmt_cli.documents import markup
+    from nmt_cli.documents import markup, po
     from nmt_cli.documents.markdown import read as read_markdown
 
     readers: Mapping[str, Callable[[bytes], Document]] = {
         "html": markup.read_html,
         "xml": markup.read_xml,
         "markdown": read_markdown,
+        "po": partial(po.PoDocument, again=again),
     }
     return readers[form](data)

@@ -148,3 +148,14 @@ def test_a_model_that_copies_gives_the_document_back(monkeypatch, tmp_path):
     assert run("--input", tmp_path / "page.html", "--output", output).exit_code == 0
     assert output.read_bytes() == page
     assert record_path(output).exists()
+
+
+def test_what_has_a_translation_is_only_translated_again_if_asked(shouting, tmp_path):
+    (tmp_path / "a.po").write_text('msgid "a cat"\nmsgstr "ei katt"\n')
+    assert run("--input", "a.po", "--output", "b.po").exit_code == 0
+    assert (tmp_path / "b.po").read_bytes() == (tmp_path / "a.po").read_bytes()
+    assert shouting.texts == []
+    assert run("--input", "a.po", "--output", "c.po", "--retranslate").exit_code == 0
+    assert (tmp_path / "c.po").read_text() == 'msgid "a cat"\nmsgstr "A CAT"\n'
+    refused = run("--retranslate", data=b"a cat\n")
+    assert refused.stderr.startswith("Error: --retranslate is for documents that have translations")

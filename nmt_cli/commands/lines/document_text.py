@@ -53,10 +53,11 @@ class DocumentText(io.BytesIO):
         )
 
 
-def read_document_text(path: Path | None, form: str) -> DocumentText:
+def read_document_text(path: Path | None, form: str, *, again: bool) -> DocumentText:
     """Return the segments of a document in the file ``path``; None and ``-`` are stdin.
 
-    Raises UserError if it cannot be read.
+    ``again`` is whether those with translations are segments, too. Raises UserError if it cannot
+    be read.
     """
     if path is None or path == STANDARD_INPUT:
         name, data = "standard input", standard_input().read(MOST_BYTES + 1)
@@ -67,7 +68,8 @@ def read_document_text(path: Path | None, form: str) -> DocumentText:
     try:
         if len(data) > MOST_BYTES:
             raise DocumentError(f"it has more than {MOST_BYTES >> 20:,} MB")
-        return DocumentText(read_document(data, form), hashlib.sha256(data).hexdigest())
+        document = read_document(data, form, again=again)
+        return DocumentText(document, hashlib.sha256(data).hexdigest())
     except DocumentError as error:
         raise UserError(f"{name} cannot be read as {form}: {error}.") from None
 

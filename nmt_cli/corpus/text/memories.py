@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from xml.parsers import expat
 
 from nmt_cli.corpus.text.language_codes import subtags_of
-from nmt_cli.corpus.text.po_files import po_charset, po_entries, po_language
+from nmt_cli.corpus.text.po_files import PoError, po_charset, po_entries, po_language
 from nmt_cli.files.lines import LONGEST_LINE, one_line
 from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
@@ -125,8 +125,15 @@ def _units(path: Path, stream: BinaryIO, inline_tag: str | None) -> Iterator[Uni
         yield from _XmlUnits(path, inline_tag).read(first, stream)
         return
     lines = chain(io.BytesIO(first[: first.rfind(b"\n") + 1]), _rest(first, stream))
+    try:
+        yield from _po_units(lines, po_charset(first))
+    except PoError as error:
+        raise UserError(f"{path}:{error.line}: {error}.") from None
+
+
+def _po_units(lines: Iterable[bytes], charset: str) -> Iterator[Unit]:
     language = None
-    for entry in po_entries(lines, path, po_charset(first, path)):
+    for entry in po_entries(lines, charset):
         if entry.is_header:
             language = po_language(entry)
         elif not entry.is_obsolete:

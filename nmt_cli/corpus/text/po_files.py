@@ -3,13 +3,11 @@
 import codecs
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from nmt_cli.files.lines import BYTE_ORDER_MARK
-from nmt_cli.messages.errors import UserError
 
-CHARSET = re.compile(rb'Content-Type:[^"\n]*charset=([\w.:-]+)')
+NAMED_CHARSET = re.compile(rb'(Content-Type:[^"\n]*charset=)([\w.:-]+)')
 HEADER_FIELD = re.compile(r"^([\w-]+): *(.*)$", re.MULTILINE)
 STRING = r'"((?:[^"\\]|\\.)*)"[ \t]*'
 KEYWORD = re.compile(rf"(msgctxt|msgid|msgid_plural|msgstr(?:\[\d{{1,2}}\])?)[ \t]*{STRING}")
@@ -61,24 +59,32 @@ def po_language(header: PoEntry) -> str | None:
     return header_fields(header).get("Language", "").partition("@")[0].strip() or None
 
 
-def po_charset(start: bytes, path: Path) -> str:
+class PoError(ValueError):
+    """A ``line`` of a PO file is wrong; the message is the reason."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def po_charset(start: bytes) -> str:
     """Return the encoding that the header in ``start`` names, else UTF-8.
 
-    Raises UserError if Python does not have it.
+    Raises PoError if Python does not have it.
     """
-    match = CHARSET.search(start)
-    if match is None or match[1] == b"CHARSET":  # that of a template
+    match = NAMED_CHARSET.search(start)
+    if match is None or match[2] == b"CHARSET":  # that of a template
         return "utf-8"
     try:
-        return codecs.lookup(match[1].decode()).name
+        return codecs.lookup(match[2].decode()).name
     except LookupError:
         line = start.count(b"\n", 0, match.start()) + 1
-        raise UserError(f"{path}:{line}: the charset {match[1].decode()} is unknown.") from None
+        raise PoError(line, f"the charset {match[2].decode()} is unknown") from None
 
 
-def po_entries(lines: Iterable[bytes], path: Path, encoding: str) -> Iterator[PoEntry]:
-    """Yield the entries of a PO file. Raises UserError for the first line that is wrong."""
-    reader = _Reader(path, encoding)
+def po_entries(lines: Iterable[bytes], encoding: str) -> Iterator[PoEntry]:
+    """Yield the entries of a PO file. Raises PoError for the first line that is wrong."""
+    reader = _Reader(encoding)
     for line in lines:
         yield from reader.take(line)
     yield from reader.end()
@@ -87,8 +93,8 @@ def po_entries(lines: Iterable[bytes], path: Path, encoding: str) -> Iterator[Po
 class _Reader:
     """Takes the lines of a PO file, and makes entries of them."""
 
-    def __init__(self, path: Path, encoding: str) -> None:
-        self._path, self._number, self._encoding = path, 0, encoding
+    def __init__(self, encoding: str) -> None:
+        self._number, self._encoding = 0, encoding
         self._texts: dict[str, PoText] = {}
         self._key = ""  # of the text that the line before belongs to
         self._first_line = 0
@@ -154,8 +160,8 @@ class _Reader:
         except UnicodeDecodeError:
             raise self._wrong(f"the line is not {self._encoding}") from None
 
-    def _wrong(self, what: str) -> UserError:
-        return UserError(f"{self._path}:{self._number}: {what}.")
+    def _wrong(self, what: str) -> PoError:
+        return PoError(self._number, what)
 
 
 def _unescaped(text: str) -> str:

@@ -1,0 +1,150 @@
+"""PO files: what is translated, and that all else stays to the last byte."""
+
+import random
+
+import polib
+import pytest
+
+from nmt_cli.documents.document import DocumentError
+from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.protection import Protection
+from nmt_cli.translating.translation import Translation
+from tests.documents.filling import copied, shouted, texts_of
+
+HEADER = """\
+# Translators: Åsa
+msgid ""
+msgstr ""
+"Language: nb\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+"""
+# An entry with "" in place of each translation, and how that is written if it is copied.
+ENTRIES = [
+    ('#: a.c:1\n#, c-format\nmsgctxt "menu"\nmsgid "Open %s\\n"\nmsgstr ""\n', ["Open %s\\n"]),
+    ('msgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] ""\nmsgstr[1] ""\n', [
+        "one file", "%d files"
+    ]),
+    ('msgid "我们有一只狗。"\nmsgstr   ""\n', ["我们有一只狗。"]),
+    ('msgid "Tom & <b>Jerry</b> \\"%(name)s\\" &amp; \\\\ \\t{0}"\nmsgstr ""\n', [
+        'Tom & <b>Jerry</b> \\"%(name)s\\" &amp; \\\\ \\t{0}'
+    ]),
+    ('msgid "a <i>big</i> dog &lt;"\nmsgstr ""\n', ["a <i>big</i> dog &lt;"]),
+    ('msgid ""\n"Usage: x\\n"\n"\\n"\n"  -v verbose\\n"\nmsgstr ""\n', [
+        '"\n"Usage: x\\n"\n"\\n"\n"  -v verbose\\n'
+    ]),
+]  # fmt: skip
+KEPT = """\
+#, fuzzy
+#| msgid "old"
+msgid "fuzzy"
+msgstr "usikker"
+
+msgid "done"
+msgstr ""
+"ferdig "
+"nå"
+
+#~ msgid "gone"
+#~ msgstr ""
+"""
+
+
+def with_copies(entry, copies):
+    for copy in copies:
+        place = entry.index('""', entry.rindex("msgid"))
+        while not entry[:place].rsplit("\n", 1)[-1].startswith("msgstr"):
+            place = entry.index('""', place + 1)
+        entry = f'{entry[:place]}"{copy}"{entry[place + 2 :]}'
+    return entry
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_copy_differs_in_the_translations_alone(line_end):
+    source, expected = (
+        (HEADER + "\n".join([*entries, KEPT])).replace("\n", line_end).encode()
+        for entries in ([entry for entry, _ in ENTRIES], [with_copies(*each) for each in ENTRIES])
+    )
+    assert copied(source, "po") == expected
+    assert copied(expected, "po") == expected
+    assert texts_of(read_document(expected, "po")) == []
+    assert copied(source[:-1], "po") == expected[:-1]
+
+
+def test_polib_reads_what_is_written():
+    generator = random.Random(5)
+    parts = ["a", '"', "\\", "\n", "\t", "我们", "%s", " ", "é", "\x01", "<b>x</b>", "word " * 30]
+    made = polib.POFile(wrapwidth=40)
+    made.metadata = {"Content-Type": "text/plain; charset=UTF-8"}
+    for number in range(80):
+        entry = polib.POEntry(msgid=f"{number} " + "".join(generator.choices(parts, k=6)))
+        made.append(entry)
+    data = str(made).encode()
+    done = polib.pofile(copied(data, "po").decode())
+    assert [entry.msgstr for entry in done] == [entry.msgid for entry in made]
+    again = polib.pofile(str(made))
+    for entry in again:
+        entry.msgstr = entry.msgid
+    assert [entry.msgstr for entry in again] == [entry.msgid for entry in done]
+
+
+def test_what_is_asked_for_again():
+    data = (HEADER + ENTRIES[0][0] + "\n" + KEPT).encode()
+    document = read_document(data, "po", again=True)
+    assert texts_of(document) == ["Open %s", "fuzzy", "done"]
+    filled = document.filled([Translation(text.upper()) for text in texts_of(document)]).decode()
+    assert 'msgstr "DONE"\n' in filled
+    assert '#, fuzzy\n#| msgid "old"\nmsgid "fuzzy"\nmsgstr "FUZZY"' in filled
+    assert [e.msgstr for e in polib.pofile(filled)] == ["OPEN %S\n", "FUZZY", "DONE", ""]
+
+
+def test_placeholders_and_tags_are_protected():
+    data = (HEADER + "\n".join(entry for entry, _ in ENTRIES)).encode()
+    found = read_document(data, "po").segments
+    protected = [
+        [each.text[m.begin : m.end] for m in Protection(each.protect).found_in(each.text)]
+        for each in found
+    ]
+    assert protected[0] == ["%s"]
+    assert protected[2] == ["%d"]
+    assert protected[4] == ["<b>", "</b>", "%(name)s", "&amp;", "{0}"]
+    assert [each.markup for each in found] == [None] * 5 + ["xml", None, None]
+    assert 'msgstr "A <i>BIG</i> DOG &lt;"' in shouted(data, "po").decode()
+
+
+def test_a_template_and_an_encoding_that_lacks_a_character_become_utf_8():
+    entry = 'msgid "dog"\nmsgstr ""\n'
+    for charset, encoding in (("CHARSET", "utf-8"), ("ISO-8859-1", "latin-1")):
+        data = (HEADER.replace("UTF-8", charset) + entry).encode(encoding)
+        document = read_document(data, "po")
+        expected = data[: -len(entry)] + entry.replace('""', '"Hund"').encode()
+        assert document.filled([Translation("Hund")]) == expected
+        chinese = document.filled([Translation("狗")]).decode()
+        assert "charset=UTF-8" in chinese
+        assert "Åsa" in chinese
+        assert chinese.endswith('msgstr "狗"\n')
+
+
+def test_a_text_of_which_a_line_failed_has_no_translation():
+    data = (HEADER + ENTRIES[5][0] + "\n" + ENTRIES[2][0]).encode()
+    document = read_document(data, "po")
+    found = [Translation("a"), Translation("-v", error="it is bad"), Translation("b")]
+    expected = data.decode().replace('msgstr   ""', 'msgstr   "b"')
+    assert document.filled(found).decode() == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("Plain text.\n", "line 1: 'Plain text.' is no line of a PO file"),
+        ('msgid "a"\nmsgid "b"\n', "line 2: msgid is given twice in an entry"),
+        ('msgid "a"\n', "line 1: an entry ends here that has no msgid and msgstr"),
+        (HEADER.replace("UTF-8", "Klingon"), "line 5: the charset Klingon is unknown"),
+        (HEADER.encode() + b"# \xe9", "line 8: the line is not utf-8"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_its_line(content, problem):
+    with pytest.raises(DocumentError) as caught:
+        read_document(content if isinstance(content, bytes) else content.encode(), "po")
+    assert str(caught.value) == problem
