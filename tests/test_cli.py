@@ -89,7 +89,7 @@ OPTIONS = {
         "--devices",
         "--tag",
     }
-    | {"--no-cuda-graphs"}
+    | {"--no-cuda-graphs", "--choose"}
     | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
     "serve": DECODING_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}

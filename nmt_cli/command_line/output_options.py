@@ -29,16 +29,22 @@ output_options = together(
         "--input-format",
         type=click.Choice(["text", "jsonl", *ENDINGS]),
         help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, beam_size, length_penalty, no_repeat_ngram, required, banned, split, markup, "
-        "glossary, protect, protect_strict and alignments; --format jsonl gives back other keys, "
-        "such as id. The others are documents, whose texts are translated and all else is kept.  "
-        "[default: by the ending of --input, such as .html; else text]",
+        "n_best, choose, beam_size, length_penalty, no_repeat_ngram, required, banned, split, "
+        "markup, glossary, protect, protect_strict and alignments; --format jsonl gives back "
+        "other keys, such as id. The others are documents, whose texts are translated and all else "
+        "is kept.  [default: by the ending of --input, such as .html; else text]",
     ),
     click.option(
         "--sample",
         is_flag=True,
         help="Draw translations from the model instead of searching for the best; --n-best N draws "
         "N for each line.",
+    ),
+    click.option(
+        "--choose",
+        type=click.Choice(["score", "mbr"]),
+        help="What ranks the --n-best: mbr puts the one first that agrees most with the others in "
+        "chrF (minimum Bayes risk). Only this one is printed as text.  [default: score]",
     ),
     click.option(
         "--temperature",
@@ -193,6 +199,8 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         for names in (SAMPLING, Constraints._fields)
     )
     _refuse_without_effect(constraints, others)
+    if others["choose"] == "score":
+        others["choose"] = None  # as in records of before
     constraints["glossary"] = _glossary("--glossary", constraints["glossary"])
     soft = _glossary("--soft-glossary", constraints["soft_glossary"])
     constraints["soft_glossary"] = _with_tags(soft, term_tags)
@@ -225,6 +233,11 @@ def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) 
         raise WrongUsageError(
             "--source-language has an effect only with --split-sentences; add --split-sentences or "
             "omit it."
+        )
+    if others["choose"] == "mbr" and others["n_best"] == 1 and not is_for_lines:
+        raise WrongUsageError(
+            "--choose mbr compares several translations of a line; add --n-best N, such as "
+            "--sample --n-best 8."
         )
     if not all(text.strip() for text in constraints["banned"]):
         raise WrongUsageError("--banned needs a text that is not blank.")

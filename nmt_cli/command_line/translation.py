@@ -101,7 +101,8 @@ from nmt_cli.recipe.search_ranges import (
     "--n-best",
     type=whole_number(N_BEST),
     default=N_BEST.default,
-    help="How many translations of each line; more than one need a --format other than text.",
+    help="How many translations of each line; more than one need a --format other than text, or "
+    "--choose mbr.",
 )
 @output_options
 @click.option(

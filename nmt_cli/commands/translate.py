@@ -131,7 +131,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         if isinstance(output, ResumableOutput):
             made_with = {**recorded, **affecting(options), **engine.chosen}
             output.begin(made_with, rounding(options, engine.threads), asked)
-        tally = _translate_all(engine, source, output, form, output_format)
+        read_line = reader(form, output_format, options.choose)
+        format_line = formatter(form, output_format)
+        tally = _translate_all(engine, source, output, read_line, format_line)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 
@@ -179,11 +181,10 @@ def _translate_all(
     engine: TextTranslator,
     source: BinaryIO | ShardText,
     output: Stream | ResumableOutput,
-    input_format: str,
-    output_format: str,
+    read_line: Reader,
+    format_line: Formatter,
 ) -> Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
-    format_line = formatter(input_format, output_format)
     unit = "segment" if isinstance(source, DocumentText) else "line"
     tally = Tally(_num_lines_before(source), unit)
     tally.restore(output.tally)
@@ -201,7 +202,7 @@ def _translate_all(
             steady=STEADY_WINDOW["cuda" if engine.on_gpu else "cpu"] if output.is_file else None,
             expect=counter.expect,
         )
-        lines, read_line = output.without_finished(lines), reader(input_format, output_format)
+        lines = output.without_finished(lines)
         for window, outputs in _translated(engine, lines, read_line, format_line, tally):
             output.add(window, "".join(outputs).encode(), tally.state())
             counter.advance(len(outputs))

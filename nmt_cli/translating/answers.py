@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
+from nmt_cli.metrics.chrf import by_agreement
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.sentences import Hypothesis
@@ -104,7 +106,9 @@ class Answers:
                 "--alignments are between the words of a line and those of its translation; this "
                 "model writes trees."
             )
-        self._alignments = options.alignments
+        if options.choose == "mbr" and settings.trees is not None:
+            raise UserError("--choose mbr compares texts, but this model writes trees.")
+        self._alignments, self._choose = options.alignments, options.choose
         self._unknown_words = None
         if options.replace_unknown:
             self._unknown_words = UnknownWords(tokenizer, settings.text, self.known_text)
@@ -116,7 +120,8 @@ class Answers:
 
         The n best are the choices of an output for each segment whose scores have the greatest
         sums. The k-th best output of a segment joins the k-th best of each of its parts, or the
-        part's last; so do the k-th samples of a line.
+        part's last; so do the k-th samples of a line. If they are chosen by their agreement, the
+        k-th best outputs of all segments are joined.
         """
         layout, wanted, sizes = job.layout, job.wanted, job.parts_of_each
         parts = in_groups(job.parts, sizes)
@@ -126,7 +131,13 @@ class Answers:
             links = self._links(job, nothing, parts)
             return Translation(layout.filled(outputs), alignment=links, is_joined=layout.is_cut)
         rankings = [self._ranking(each, wanted.length_penalty) for each in in_groups(found, sizes)]
-        are_chosen = layout.is_cut and not are_samples
+        is_by_agreement = (wanted.choose or self._choose) == "mbr"
+        if is_by_agreement:
+            rankings = [
+                self._by_agreement(*each, are_samples=are_samples)
+                for each in zip(rankings, parts, strict=True)
+            ]
+        are_chosen = layout.is_cut and not are_samples and not is_by_agreement
         alternatives, are_few = list[Alternative](), False
         for choice in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
             of_each = [ranked.hypotheses for ranked in choice]
@@ -184,6 +195,21 @@ class Answers:
             length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
             ranking.append(Ranked(log_probability / length_penalty(length, alpha), hypotheses))
         return ranking
+
+    def _by_agreement(
+        self, ranking: Sequence[Ranked], parts: Sequence[Part], *, are_samples: bool
+    ) -> list[Ranked]:
+        """Return the outputs for a segment, the one that agrees most with all of them first.
+
+        Each sample counts once, and other outputs as much as the model finds them probable.
+        """
+        texts, logs = list[str](), list[float]()
+        for ranked in ranking:
+            each = zip(ranked.hypotheses, parts, strict=True)
+            texts.append(self._joined([self._part(*of_part) for of_part in each], parts))
+            logs.append(sum(each.log_probability for each in ranked.hypotheses))
+        weights = [1.0 if are_samples else math.exp(each - max(logs)) for each in logs]
+        return [ranking[place] for place in by_agreement(texts, weights)]
 
     def _output(
         self,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.search.sampling import Sampling
     from nmt_cli.translating.markup.blocks import Markup
+    from nmt_cli.translating.request import Choose
 
 NOTHING = Constraints()
 TooLong = Literal["split", "truncate", "error"]
@@ -34,6 +35,7 @@ class TranslatorOptions:
     length_penalty: float | None = None
     max_extra_length: int | None = None
     n_best: int = N_BEST.default
+    choose: Choose | None = None
     too_long: TooLong = DEFAULT_TOO_LONG
     tokenize: Tokenize = DEFAULT_TOKENIZE
     split_sentences: bool = False

@@ -84,6 +84,10 @@ class Bounds(NamedTuple):
         if not 1 <= n_best <= most:
             of_beam = "" if self.beam_size is None else ", the beam size"
             raise LineError(f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}")
+        if request.choose not in {None, "score", "mbr"}:
+            raise LineError(f"choose must be score or mbr, but is {request.choose}")
+        if request.choose == "mbr" and n_best == 1:
+            raise LineError("choose mbr compares several translations; give n_best, such as 8")
         for name, value, possible in (
             ("length_penalty", request.length_penalty, LENGTH_PENALTY),
             ("no_repeat_ngram", request.no_repeat_ngram, NO_REPEAT_NGRAM),

@@ -65,6 +65,11 @@ LINE: Mapping[str, Key] = {
     "text": Key("a string", "what to translate", STRING, is_needed=True),
     "prefix": Key("a string or a list of pieces", "what the translation begins with", PHRASE),
     "n_best": Key("a whole number, at least 1", "how many translations", COUNT),
+    "choose": Key(
+        "score or mbr",
+        "what ranks them; mbr is their agreement in chrF (minimum Bayes risk)",
+        {"enum": ["score", "mbr"]},
+    ),
     "beam_size": Key("a whole number, at least 1", "hypotheses of its search", COUNT),
     "length_penalty": Key("a number", "exponent of the length penalty, from 0 to 10", NUMBER),
     "no_repeat_ngram": Key(

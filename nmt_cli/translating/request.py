@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
 
+Choose = Literal["score", "mbr"]  # which of several translations is the first
+
 KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
 ONLY_TEXT = "a soft glossary adds words, and is not for markup, alignments and protected text"
 
@@ -56,6 +58,7 @@ class Request(NamedTuple):
     protect: Sequence[str] = ()
     protect_strict: bool | None = None
     no_repeat_ngram: int | None = None  # it never repeats a sequence of this many pieces
+    choose: Choose | None = None  # by what the n best are ranked
 
     @property
     def own_rules(self) -> Hashable:

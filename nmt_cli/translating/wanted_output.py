@@ -35,7 +35,7 @@ from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_am
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import AnyOf, LineError, Request
+from nmt_cli.translating.request import AnyOf, Choose, LineError, Request
 from nmt_cli.translating.target_phrases import (
     OneOf,
     TargetPhrase,
@@ -49,6 +49,7 @@ NOTHING_FOUND = "the search found no translation that all its rules allow"
 NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
 NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
+NO_TREES = "choose mbr compares texts, but this model writes trees"
 PARSES = "this model parses; the only rule possible is one about the longest output"
 
 MOST_KEPT = 8  # rules that are kept prepared: of requests whose lines take turns in a worker
@@ -61,6 +62,7 @@ class Wanted(NamedTuple):
     n_best: int = 1  # how many outputs
     beam_size: int | None = None  # None: that of the search
     length_penalty: float | None = None
+    choose: Choose | None = None  # None: as for all lines
     alignments: bool = False
     is_strict: bool = False  # whether the line fails if protected text is not copied exactly once
     prefix: tuple[TargetPhrase, ...] = ()  # one or none
@@ -150,6 +152,8 @@ class WantedOutputs:
         if request.error is not None:
             raise LineError(request.error)
         self._bounds.refuse_wrong(request)
+        if request.choose == "mbr" and self._is_parser:
+            raise LineError(NO_TREES)
         rules = request.own_rules
         wanted = self._for_all if rules is None else self._prepared(rules, request)
         strict = request.protect_strict
@@ -158,6 +162,7 @@ class WantedOutputs:
             n_best=self._bounds.n_best if request.n_best is None else request.n_best,
             beam_size=request.beam_size,
             length_penalty=request.length_penalty,
+            choose=request.choose,
             alignments=bool(request.alignments),
             is_strict=self.constraints.protect_strict if strict is None else strict,
         )

@@ -143,3 +143,9 @@ def test_lines_of_text_have_the_number_they_have_in_the_whole_text():
     record = reader("jsonl", "text")
     asked = Line('{"text": "a", "n_best": 2}', False, True, 0, False)
     assert record(1, asked) == Request("", 1, error=NEEDS_ANOTHER_FORMAT)
+    assert reader("jsonl", "text", "mbr")(1, asked) == Request("a", 1, n_best=2)
+    by_mbr = asked._replace(text='{"text": "a", "n_best": 2, "choose": "mbr"}')
+    assert record(1, by_mbr) == Request("a", 1, n_best=2, choose="mbr")
+    scored = asked._replace(text='{"text": "a", "n_best": 2, "choose": "score"}')
+    assert reader("jsonl", "text", "mbr")(1, scored).error == NEEDS_ANOTHER_FORMAT
+    assert reader("jsonl", "jsonl")(1, scored).error is None

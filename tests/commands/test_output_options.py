@@ -82,6 +82,17 @@ def test_rules_of_the_command_hold_in_beam_search_and_in_samples(model):
                 assert len(set(pairwise(words))) == len(words) - 1
 
 
+def test_text_has_the_translation_that_agrees_most_with_the_others(model):
+    options = ["--n-best", "4", "--choose", "mbr"]
+    for how in (["--beam-size", "4"], ["--sample"]):
+        of_all = records(run(model, *options, *how, "--format", "jsonl"))
+        text = run(model, *options, *how).stdout.splitlines()
+        assert text == [each["text"] for each in of_all]
+        assert [len(each["alternatives"]) for each in of_all].count(3) == len(text) - 1
+        plain = records(run(model, *options[:2], *how, "--format", "jsonl"))
+        assert [each["text"] for each in plain] != text
+
+
 def test_lines_with_a_term_of_the_glossary_have_its_translation(model, tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("cat\tfox gnu ||| bee\ndog\then\n")
@@ -170,6 +181,7 @@ def test_records_have_their_own_options(model):
         (["--banned", "cow"], 1, 'the vocabulary lacks a piece of the phrase "cow"'),
         (["--temperature", "2"], 2, "--temperature has an effect only with --sample; add --sample"),
         (["--sample-top-k", "2"], 2, "--sample-top-k has an effect only with --sample"),
+        (["--choose", "mbr"], 2, "--choose mbr compares several translations of a line; add --n-b"),
         (["--sample", "--beam-size", "2"], 2, "--beam-size is not for --sample"),
         (["--sample", "--required", "cat"], 2, f"{FOR_SAMPLES}; leave out --required or --sample."),
         (["--required", ""], 2, "--required '' has a blank form; give a text."),

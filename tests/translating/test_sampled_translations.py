@@ -1,8 +1,10 @@
 """Sampled translations of lines, with a real model that has not learnt."""
 
+import math
 from collections import Counter
 
 import pytest
+from sacrebleu.metrics.chrf import CHRF
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.layers import CompiledLayers
@@ -55,6 +57,53 @@ def test_the_score_is_that_of_the_text_in_beam_search():
     assert len(samples) == 20
     for sample in samples:
         assert sample.score == pytest.approx(scores[sample.tokens], abs=1e-4)
+
+
+def agreement(texts, weights):
+    """Return the expected chrF2 of each text."""
+    return [
+        sum(w * CHRF().sentence_score(text, [r]).score for w, r in zip(weights, texts, strict=True))
+        for text in texts
+    ]
+
+
+def test_the_sample_that_agrees_most_with_the_others_is_first():
+    plain, ranked = drawn(LINES, n_best=7), drawn(LINES, n_best=7, choose="mbr")
+    assert ranked != plain
+    for line, texts, chosen in zip(LINES, plain, ranked, strict=True):
+        assert sorted(chosen) == sorted(texts)
+        expected = agreement(chosen, [1.0] * len(chosen))
+        assert expected == pytest.approx(sorted(expected, reverse=True)), line
+    asked = [Request(line, choose="mbr") for line in LINES]
+    assert drawn(asked, n_best=7) == ranked
+
+
+def test_hypotheses_count_as_much_as_they_are_probable():
+    options = {"beam_size": 6, "n_best": 6}
+    (plain,), (chosen,) = (
+        list(untrained(**options, choose=choose).translate(["cat dog fox"]))
+        for choose in (None, "mbr")
+    )
+    assert sorted(chosen.ranked) == sorted(plain.ranked)
+    texts = [each.text for each in chosen.ranked]
+    expected = agreement(texts, [math.exp(each.log_probability) for each in chosen.ranked])
+    assert expected == pytest.approx(sorted(expected, reverse=True))
+    (asked,) = untrained(**options, choose="mbr").translate(
+        [Request("cat dog fox", choose="score")]
+    )
+    assert asked == plain
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (Request("cat", choose="mbr", n_best=1), "choose mbr compares several translations"),
+        (Request("cat", choose="best"), "choose must be score or mbr, but is best"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_line_that_cannot_choose_fails(line, reason):
+    (found,) = untrained(n_best=2).translate([line])
+    assert reason in found.error
 
 
 def test_the_parts_of_a_long_line_are_drawn_apart():

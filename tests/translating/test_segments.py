@@ -202,6 +202,16 @@ def test_the_n_best_are_the_best_of_all_choices():
         assert sum(one.token_scores) == pytest.approx(one.log_probability, abs=1e-5)
 
 
+def test_each_sentence_is_chosen_as_it_is_alone():
+    line, sources = "dog fox Ant.\tEel? dog dog Cat!", ["dog fox Ant.", "Eel?", "dog dog Cat!"]
+    options = {"beam_size": 5, "n_best": 5}
+    (plain,) = untrained(split_sentences=True, **options).translate([line])
+    (found,) = untrained(split_sentences=True, choose="mbr", **options).translate([line])
+    alone = list(untrained(choose="mbr", **options).translate(sources))
+    assert found.text == "{}\t{} {}".format(*(each.text for each in alone)) != plain.text
+    assert found.score == pytest.approx(sum(each.score for each in alone))
+
+
 def test_the_best_sums_are_those_of_all_choices():
     rng = random.Random(2)
     for _ in range(50):

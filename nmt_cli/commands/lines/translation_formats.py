@@ -171,7 +171,7 @@ def options_for(
     """Return ``options`` with what the formats need. Raises WrongUsageError if they cannot."""
     if input_format in ENDINGS:
         _refuse_for_document(input_format, output_format, options)
-    elif output_format == "text" and options.n_best > 1:
+    elif output_format == "text" and options.n_best > 1 and options.choose != "mbr":
         raise WrongUsageError(
             f"--n-best {options.n_best} needs --format tsv, jsonl, moses or fairseq; text is one "
             "line for each line."
@@ -191,7 +191,7 @@ def _refuse_for_document(form: str, output_format: str, options: TranslatorOptio
     advice = "leave it out, or translate the lines of the file with --input-format text"
     for option, is_given in (
         (f"--format {output_format}", output_format != "text"),
-        (f"--n-best {options.n_best}", options.n_best > 1),
+        (f"--n-best {options.n_best}", options.n_best > 1 and options.choose != "mbr"),
         ("--alignments", options.alignments),
         ("--keep-pieces", options.keep_pieces),
         (f"--markup {options.markup}", options.markup is not None),
@@ -204,11 +204,15 @@ def _refuse_for_document(form: str, output_format: str, options: TranslatorOptio
 Reader = Callable[[int, Line], Request]
 
 
-def reader(input_format: str, output_format: str) -> Reader:
-    """Return the function that makes a request of a line and its number."""
+def reader(input_format: str, output_format: str, choose: str | None = None) -> Reader:
+    """Return the function that makes a request of a line and its number.
+
+    ``choose`` is what ranks the translations of lines that do not say so themselves.
+    """
     if input_format == "text":
         return as_plain
-    return partial(as_record, holds_n_best=input_format in ENDINGS or output_format != "text")
+    holds_n_best = input_format in ENDINGS or output_format != "text"
+    return partial(as_record, holds_n_best=holds_n_best, choose=choose)
 
 
 def formatter(input_format: str, output_format: str) -> Formatter:
@@ -233,18 +237,20 @@ def as_plain(number: int, line: Line) -> Request:
     return Request(line.text, line=number)
 
 
-def as_record(number: int, line: Line, *, holds_n_best: bool) -> Request:
+def as_record(number: int, line: Line, *, holds_n_best: bool, choose: str | None = None) -> Request:
     """Return what the JSON object of the line asks for, or a request with an error.
 
     A blank line asks for nothing, and so does a key that is unlike all that a line can have. It is
-    an error to ask for several translations if the output does not ``holds_n_best``.
+    an error to ask for several translations if the output does not ``holds_n_best``, unless they
+    are there to ``choose`` one by mbr.
     """
     if is_blank(line.text):
         return Request("", line=number)
     try:
         record = _record(line.text)
         request = request_of({key: record[key] for key in record if not _asks_for_nothing(key)})
-        if not holds_n_best and request.n_best is not None and request.n_best > 1:
+        has_room = holds_n_best or (request.choose or choose) == "mbr"
+        if not has_room and request.n_best is not None and request.n_best > 1:
             raise ValueError(f"n_best {request.n_best} needs --format tsv, jsonl, moses or fairseq")
     except ValueError as error:
         return Request("", line=number, error=str(error))
