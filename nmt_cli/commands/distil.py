@@ -9,12 +9,12 @@ from typing import Any
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments.distil_stages import STAGES
 from nmt_cli.commands.experiments.distillation import Distillation
-from nmt_cli.commands.experiments.measuring import FIGURES, TABLE
+from nmt_cli.commands.experiments.measuring import TABLE
 from nmt_cli.commands.experiments.stage_names import STAGES_OF_DISTIL
 from nmt_cli.commands.experiments.stages import take_through, wanted_stages
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_foreign, refuse_wrong_test
-from nmt_cli.files.file_names import RECIPE
+from nmt_cli.files.file_names import FIGURES_FILE, RECIPE, STUDENT_TABLE
 from nmt_cli.files.folders import AVERAGED, DISTILLED, may_become
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -70,8 +70,8 @@ def run(
     if "ship" in wanted:
         logs.info(f"The student is {each.shipped}.")
     if "measure" in wanted:
-        name = FIGURES if output_format == "json" else TABLE
-        StandardOutput().write((each.folder("table") / name).read_bytes())
+        name = FIGURES_FILE if output_format == "json" else TABLE
+        StandardOutput().write((each.folder(STUDENT_TABLE) / name).read_bytes())
 
 
 def _refuse_another_training(each: Distillation) -> None:

@@ -42,6 +42,9 @@ TENSORBOARD = "tensorboard"  # folder of event files
 TEST = "test"  # folder of the translated test sets
 SCORES = "scores"  # folder of their scores
 SCORES_FILE = "scores.json"  # in that folder
+STUDENT = "student"  # folder of the model that ships, made by ``distil``
+DISTILLATION, STUDENT_TABLE = "distillation", "table"  # how it was made; its figures, therein
+FIGURES_FILE = "figures.json"  # in that folder
 SETS = "sets"  # key of the figures of each set by its name, there and in METRICS
 
 # In a model of CTranslate2; the second only in an export.

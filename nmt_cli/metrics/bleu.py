@@ -50,9 +50,6 @@ def bleu_scorer(tokenize: Tokenization = TOKENIZATION, *, lowercase: bool = Fals
     return Scorer("bleu", _sacrebleu(tokenize, lowercase), _details_of_bleu)
 
 
-_SENTENCE_CHRF = CHRF()
-
-
 def _sacrebleu(tokenize: Tokenization, lowercase: bool = False) -> BLEU:
     if tokenize not in BLEU.TOKENIZERS:
         update = install_command("--upgrade", "sacrebleu")
@@ -93,12 +90,6 @@ def tokenizer_in(signature: str) -> str:
 def chrf_scorer(*, lowercase: bool = False, word_order: int = 0) -> Scorer:
     """Return sacrebleu's chrF2; a ``word_order`` of 2 makes it chrF2++ (Popović, 2017)."""
     return Scorer("chrf", CHRF(lowercase=lowercase, word_order=word_order))
-
-
-def sentence_chrf(hypothesis: str, reference: str) -> float:
-    """Return sacrebleu's chrF2 of one sentence, from 0 to 100."""
-    score: float = _SENTENCE_CHRF.sentence_score(hypothesis, [reference]).score
-    return score
 
 
 def looks_tokenized(lines: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.charts import Chart, style_of
 from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_show
+from nmt_cli.report.student_table import cells_of, notes_of
 
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
@@ -29,6 +30,7 @@ def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
     facts = [_facts(run, sets, tests) for run in runs]
     parts = [
         _table(runs, {name: [of_run[name] for of_run in facts] for name in facts[0]}),
+        *[part for run in runs if run.student_table for part in _student_table(run)],
         *[_image(chart, png) for chart, png in charts.items()],
         *_differences(runs),
         *[_recipe(run) for run in runs if run.recipe is not None],
@@ -51,6 +53,20 @@ def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str
             cells = "".join(f"<td>{escape(value or '–')}</td>" for value in values)
             lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _student_table(run: RunHistory) -> list[str]:
+    """Return the table of a student and its teacher."""
+    headings, *rows = cells_of(run.student_table)
+    lines = [
+        f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in row)}</tr>"
+        for tag, row in [("th", headings), *(("td", row) for row in rows)]
+    ]
+    return [
+        f"<h2>{escape(run.label)} and its teacher</h2>",
+        f'<div class="wide"><table>{"".join(lines)}</table></div>',
+        *(f"<p>{escape(note)}</p>" for note in notes_of(run.student_table)),
+    ]
 
 
 def _swatch(index: int) -> str:

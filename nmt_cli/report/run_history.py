@@ -14,12 +14,15 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import (
     CHECKPOINT_GLOB,
     CHECKPOINTS,
+    DISTILLATION,
+    FIGURES_FILE,
     METRICS,
     RECIPE,
     SCORES,
     SCORES_FILE,
     SESSIONS,
     SETS,
+    STUDENT_TABLE,
     WEIGHTS,
 )
 from nmt_cli.files.folders import is_run, what_to_give
@@ -29,6 +32,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import SET_NAME
+from nmt_cli.report.student_table import cells_of, notes_of
 
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -58,6 +62,7 @@ class RunHistory(NamedTuple):
     num_parameters: int | None  # None before the first checkpoint
     scores: dict[str, Any]  # of the test text, as ``run`` wrote them; empty before
     test_sets: dict[str, dict[str, Any]]  # such scores of each set by its name, if it has one
+    student_table: dict[str, Any]  # its figures beside its teacher's, of ``distil``; or empty
 
     @property
     def deciding_set(self) -> str | None:
@@ -152,6 +157,7 @@ def _read_run(path: Path, label: str) -> RunHistory:
         _size_of(path),
         scores,
         _sets_in(scores),
+        _student_table_of(path),
     )
 
 
@@ -229,6 +235,18 @@ def _scores_of(path: Path, last_step: int) -> dict[str, Any]:
         )
         return {}
     return scores if isinstance(scores, dict) else {}
+
+
+def _student_table_of(path: Path) -> dict[str, Any]:
+    file = path / DISTILLATION / STUDENT_TABLE / FIGURES_FILE
+    try:
+        facts = json.loads(file.read_bytes())
+        return facts if cells_of(facts) and notes_of(facts) else {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, LookupError) as error:
+        logs.warning(f"{file} is not shown, because it is damaged: {error!r}.")
+        return {}
 
 
 def _size_of(path: Path) -> int | None:

@@ -22,6 +22,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.report import charts
+from nmt_cli.report.run_history import read_runs
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import MKL
@@ -115,6 +116,18 @@ def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):
     assert skipped(caplog) == [name for name in STAGES_OF_DISTIL if name != "filter"]
     do(until="report")
     assert capfdbinary.readouterr().out.decode().splitlines()[4].startswith("student       int8")
+
+
+def test_the_report_shows_the_table(folder, caplog):
+    page = (RUN / "report/index.html").read_text(encoding="utf-8")
+    for row in lines("table", "table.txt")[1:5]:
+        assert all(f"<td>{cell}</td>" in page for cell in row.split())
+    figures = RUN / "distillation/table/figures.json"
+    damaged = json.loads(figures.read_text())
+    del damaged["rows"][0]["beam_size"]
+    figures.write_text(json.dumps(damaged))
+    assert read_runs([RUN])[0].student_table == {}
+    assert any("figures.json is not shown" in text for text in caplog.messages)
 
 
 def test_each_line_is_translated_once_and_the_most_like_the_reference_are_chosen(folder):

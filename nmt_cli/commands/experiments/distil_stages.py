@@ -11,6 +11,7 @@ report                      RUN/report
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,8 +30,8 @@ from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import read_manifest, sha256
-from nmt_cli.files.file_names import AVERAGE, LEXICON, RECIPE
-from nmt_cli.files.folders import AVERAGED, DISTILLED
+from nmt_cli.files.file_names import AVERAGE, LEXICON, MANIFEST, RECIPE, STUDENT_TABLE
+from nmt_cli.files.folders import AVERAGED, DISTILLED, REPORT
 from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import bleu_scorer
@@ -147,6 +148,17 @@ def _int8_bleu(each: Distillation, model: Path) -> float:
         return scorer.score(texts_of(output), [references.lines]).score
 
 
+def _is_reported(each: Distillation) -> bool:
+    """Return whether the report is younger than the table and all else that it shows."""
+    if not STAGES_OF_RUN["report"].is_current(each.student):
+        return False
+    report, table = (
+        (folder / MANIFEST).stat().st_mtime_ns
+        for folder in (each.run_dir / REPORT, each.folder(STUDENT_TABLE))
+    )
+    return report >= table
+
+
 def _of_student(name: str) -> Stage[Distillation]:
     stage: Stage[Experiment] = STAGES_OF_RUN[name]
     return Stage(
@@ -175,7 +187,7 @@ STAGES: dict[str, Stage[Distillation]] = {
     ),
     "ship": Stage(lambda each: was_made_from(each.shipped, shipped_from(each)), _ship),
     "measure": Stage(
-        lambda each: was_made_from(each.folder("table"), measured_from(each)), measure
+        lambda each: was_made_from(each.folder(STUDENT_TABLE), measured_from(each)), measure
     ),
-    "report": _of_student("report"),
+    "report": replace(_of_student("report"), is_current=_is_reported),
 }

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
-from nmt_cli.files.file_names import AVERAGE, RUNS
+from nmt_cli.files.file_names import AVERAGE, DISTILLATION, RUNS, STUDENT
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import Model, find_model
@@ -37,8 +37,6 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.yaml_tree import write_yaml
 from nmt_cli.training.options import TrainOptions
 
-DISTILLATION = "distillation"  # folder in a run
-STUDENT = "student"
 SHARED = ("texts", "teacher", "teacher-begun")  # in the folder of --taught, if that is given
 
 

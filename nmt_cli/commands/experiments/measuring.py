@@ -18,21 +18,29 @@ from nmt_cli.commands.lines.translation_processes import Processes, opened_engin
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import read_manifest, sha256
-from nmt_cli.files.file_names import AVERAGE, MANIFEST, TRAINING_STATE, WEIGHTS
+from nmt_cli.files.file_names import (
+    AVERAGE,
+    FIGURES_FILE,
+    MANIFEST,
+    STUDENT_TABLE,
+    TRAINING_STATE,
+    WEIGHTS,
+)
 from nmt_cli.files.folders import DISTILLED
 from nmt_cli.files.lines import texts_of
 from nmt_cli.hardware.cpu import LoadMeter, set_num_threads, usable_cores, warn_if_busy
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
-from nmt_cli.messages.figures import aligned, short_number
+from nmt_cli.messages.figures import aligned
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.model.stored_weights import as_bytes
 from nmt_cli.model_directory import Model, find_model
 from nmt_cli.recipe.corpora_config import HeldOutFiles
+from nmt_cli.report.student_table import cells_of, notes_of
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translator import Translator
 
-FIGURES, TABLE = "figures.json", "table.txt"
+TABLE = "table.txt"
 MOST_CORES = 2
 ROUNDS = 3  # of all systems in turn, so that another load on the machine meets all of them
 TIMED_LINES = 1_000  # of the first test set
@@ -90,7 +98,7 @@ def measured_from(each: Distillation) -> dict[str, Any]:
 def measure(each: Distillation, _: bool) -> None:
     """Translate every set with every system, time them, and write the table."""
     made_from, rows = measured_from(each), systems(each)
-    with replacing(each.folder("table")) as partial:
+    with replacing(each.folder(STUDENT_TABLE)) as partial:
         figures: list[dict[str, Any]] = [
             {
                 "system": system.name,
@@ -121,7 +129,7 @@ def measure(each: Distillation, _: bool) -> None:
         first = partial.path / name_of("source", measured_sets(each)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
         facts = {"cpu": rounding_facts(1)["cpu"], "cores": _cores(), "rows": figures}
-        (partial.path / FIGURES).write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        (partial.path / FIGURES_FILE).write_text(json.dumps(facts, indent=2), encoding="utf-8")
         (partial.path / TABLE).write_text(as_table(facts), encoding="utf-8")
         partial.facts.update(kind=DISTILLED, made_from=made_from)
 
@@ -207,29 +215,4 @@ def _median_ms(system: System, lines: Sequence[str], tag: str | None) -> float:
 
 def as_table(facts: dict[str, Any]) -> str:
     """Return the figures as text."""
-    sets = list(facts["rows"][0]["sets"])
-    headings = ["system", "precision", "beam"]
-    headings += [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
-    table = [[*headings, "MB", "lines/s", "ms of one line"]]
-    for row in facts["rows"]:
-        scores = [row["sets"][name][key]["score"] for name in sets for key in ("bleu", "chrf")]
-        table.append(
-            [
-                row["system"],
-                row["precision"],
-                str(row["beam_size"]),
-                *(short_number(score, 2) for score in scores),
-                short_number(row["megabytes"], 2),
-                short_number(row["lines_per_second"], 1),
-                short_number(row["ms_of_one_line"], 1),
-            ]
-        )
-    signatures = dict.fromkeys(
-        scores["bleu"]["signature"] for row in facts["rows"] for scores in row["sets"].values()
-    )
-    notes = [
-        f"MB are 10⁶ bytes of all files of a model; speed is that of {facts['cores']} cores "
-        f"({facts['cpu']}).",
-        f"The signature of BLEU is {' or '.join(signatures)}.",
-    ]
-    return "\n".join([*aligned(table), "", *notes]) + "\n"
+    return "\n".join([*aligned(cells_of(facts)), "", *notes_of(facts)]) + "\n"

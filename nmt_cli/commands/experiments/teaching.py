@@ -36,7 +36,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.metrics.bleu import sentence_chrf
+from nmt_cli.metrics.chrf import DIGITS, chrf_of_each
 from nmt_cli.model_directory import find_model
 
 BEGUN = "begun.json"  # what unfinished translations are made from
@@ -173,7 +173,8 @@ def _best(candidates: Iterable[str], reference: str, each: Distillation) -> list
     """Return the different translations that are kept, the best first."""
     different = [text for text in dict.fromkeys(candidates) if not is_blank(text)]
     if reference and each.config.choose == "reference":
-        different.sort(key=lambda text: sentence_chrf(text, reference), reverse=True)
+        scores = chrf_of_each(different, [reference])[:, 0].round(DIGITS)
+        different = [different[place] for place in np.argsort(-scores, kind="stable")]
     return different[: each.config.targets]
 
 
