@@ -3,6 +3,8 @@
 import hashlib
 import json
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from nmt_cli.commands.experiments import distil_stages, measuring, teaching
 from nmt_cli.commands.experiments.stage_names import STAGES_OF_DISTIL
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
+from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.files.formats import INT8
+from nmt_cli.launch.python_process import NMT_CLI, python_command
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
@@ -28,6 +32,7 @@ from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import MKL
 from tests.commands.test_run import write_experiment
 from tests.folders_in_memory import tmp_path as tmp_path
+from tests.imported_modules import ended
 
 TEACHER = Path("runs/toy")
 RUN = Path("runs/student")
@@ -316,3 +321,55 @@ def test_least_score_is_that_of_the_share():
     assert [teaching._least_score(scores, share) for share in (1.0, 0.5, 0.01)] == [1, 3, 4]
     with pytest.raises(UserError, match="could score no pair"):
         teaching._least_score(scores[1:2], 1.0)
+
+
+AT = {
+    "train": "step 3:",
+    "round": "step 2:",
+}  # what is logged when something is there to go on from
+
+
+def killed(folder, stage, options):
+    """Run the command in another process, and kill it within ``stage``; return what it logged."""
+    lines, is_in_stage = [], False
+    arguments = ["distil", str(TEACHER), "student.yaml", *options]
+    with subprocess.Popen(
+        python_command(NMT_CLI, *arguments), cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            is_in_stage = is_in_stage or line == f"{stage}:\n"
+            if is_in_stage and line.startswith(AT.get(stage, stage)):
+                process.kill()
+                break
+    assert process.returncode == -signal.SIGKILL, lines
+    return lines
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_in_every_stage_it_is_the_same_student(finished, tmp_path):
+    """Each time the same command goes on; all files that ship are the same, to the last bit."""
+    settings = [*SHORT, "validation.every_steps=3", "distillation.int8_steps=4"]
+    options = [
+        *(f"--set={each}" for each in settings),
+        *("--threads=1", "--precision=fp32", "--device=cpu", "--fp32-products=mkl"),
+        f"--reverse-model={TEACHER}",
+    ]
+    never, often = tmp_path / "never", tmp_path / "often"
+    for folder in (never, often):
+        shutil.copytree(finished, folder)
+        shutil.rmtree(folder / RUN)
+    assert ended(["distil", str(TEACHER), "student.yaml", *options], never).status == 0
+    for stage in STAGES_OF_DISTIL:
+        killed(often, stage, options)
+    assert ended(["distil", str(TEACHER), "student.yaml", *options], often).status == 0
+    for path in (never / RUN / "student").iterdir():
+        if path.name != MANIFEST:
+            assert path.read_bytes() == (often / RUN / "student" / path.name).read_bytes(), path
+    parts = [
+        [path.relative_to(folder / RUN) for path in sorted((folder / RUN).glob("distillation/*"))]
+        for folder in (never, often)
+    ]
+    assert parts[0] == parts[1]  # nothing half-written stays
