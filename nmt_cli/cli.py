@@ -115,6 +115,7 @@ COMMANDS = Commands(
         "export": "interchange.export",
         "import": "interchange.import_model",
         "inspect": "recipes.inspect",
+        "lexicon": "translation.lexicon",
         "preprocess": "training.preprocess",
         "recipes": "recipes.recipes",
         "report": "training.report",

@@ -106,7 +106,7 @@ class Model:
     @property
     def uses_shortlist(self) -> bool:
         """Whether a shortlist is the default, because the model was trained for it."""
-        return self.lexicon is not None and self.manifest.get(USES_SHORTLIST) is True
+        return LEXICON in self.manifest["files"] and self.manifest.get(USES_SHORTLIST) is True
 
     @property
     def weights_sha256(self) -> str:
@@ -126,6 +126,7 @@ class Model:
         """A sha256 of the files that using the model needs, by their checksums."""
         files = self.manifest["files"]
         needed = sorted((name, files[name]["sha256"]) for name in files if name != RECIPE)
+        needed += [(USES_SHORTLIST, "")] * self.uses_shortlist
         return hashlib.sha256(json.dumps(needed).encode()).hexdigest()
 
 
@@ -273,6 +274,14 @@ def save_model(
     tokenizer.save(partial.path)
     with (partial.path / WEIGHTS).open("wb") as stream:  # a stream's errors have an errno
         stream.write(as_bytes(weights, in_int8=precision == "int8"))
+
+
+def keep_common_lexicon(models: Sequence[Model], partial: Partial) -> None:
+    """Write into ``partial`` the lexicon that all ``models`` have, if they have the same one."""
+    newest = models[-1]
+    if len({str(model.manifest["files"].get(LEXICON)) for model in models}) == 1 and newest.lexicon:
+        (partial.path / LEXICON).write_bytes(newest.lexicon.as_bytes())
+        partial.facts[USES_SHORTLIST] = newest.uses_shortlist
 
 
 def save_lexicon(directory: Path, lexicon: Lexicon, *, uses_shortlist: bool) -> None:

@@ -89,13 +89,14 @@ OPTIONS = {
         "--devices",
         "--tag",
     }
-    | {"--no-cuda-graphs", "--choose"}
+    | {"--no-cuda-graphs", "--choose", "--shortlist"}
     | {"--split-sentences", "--source-language", "--markup", "--translate-everything"},
     "serve": DECODING_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
     | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines"}
-    | {"--protect", "--translate-everything"},
+    | {"--protect", "--translate-everything", "--shortlist"},
+    "lexicon": {"--frequent", "--targets", "--by-default", "--workers", "--force", "--quiet"},
     "rescore": DECODING_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},
     "score": {"--metric", "--parameters", "--tokenize", "--lowercase", "--format", "--quiet"}

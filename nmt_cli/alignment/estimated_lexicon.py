@@ -22,8 +22,8 @@ from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.search_ranges import NUM_FREQUENT, NUM_TARGETS
 
-NUM_FREQUENT, NUM_TARGETS = 100, 50
 LEAST_PROBABILITY = 1e-4  # of a target piece; what is less probable is chance
 ITERATIONS = 5
 SENTENCES_AT_ONCE = 1 << 14

@@ -116,6 +116,12 @@ translate_everything_option = click.option(
     help="Also translate texts without letters, such as 12:30, and the marks of lists, such as 1. "
     "or -, before a sentence.  [default: they stay as they are]",
 )
+shortlist_option = click.option(
+    "--shortlist/--no-shortlist",
+    default=None,
+    help="Choose pieces only from those that translate the pieces of the line by the model's "
+    "lexicon; on a CPU this takes less time.  [default: on a CPU as the model was trained]",
+)
 init_from_option = click.option(
     "--init-from",
     type=PATH,

@@ -12,6 +12,7 @@ from nmt_cli.command_line.options import (
     device_option,
     length_penalty_option,
     quiet_option,
+    shortlist_option,
     threads_option,
     translate_everything_option,
     whole_number,
@@ -36,6 +37,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 )
 @length_penalty_option
 @translate_everything_option
+@shortlist_option
 @device_option
 @decoding_precision_option
 @threads_option

@@ -18,9 +18,11 @@ from nmt_cli.command_line.options import (
     number,
     parsed_by,
     quiet_option,
+    shortlist_option,
     threads_option,
     translate_everything_option,
     whole_number,
+    workers_option,
 )
 from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
@@ -31,6 +33,8 @@ from nmt_cli.recipe.search_ranges import (
     DEFAULT_TOKENIZE,
     DEFAULT_TOO_LONG,
     N_BEST,
+    NUM_FREQUENT,
+    NUM_TARGETS,
     RESCORING_PENALTY,
 )
 
@@ -123,6 +127,7 @@ from nmt_cli.recipe.search_ranges import (
     "inline tags around their words.",
 )
 @translate_everything_option
+@shortlist_option
 @click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
@@ -219,6 +224,44 @@ def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
     from nmt_cli.commands import rescore as command
 
     sys.exit(command.run(model, source, target, **options))
+
+
+@cli_command()
+@click.argument("model", type=PATH, shell_complete=completion.runs)
+@click.argument("source", type=PATH)
+@click.argument("target", type=PATH)
+@click.option(
+    "--frequent",
+    "num_frequent",
+    type=click.IntRange(0, 10_000),
+    default=NUM_FREQUENT,
+    help="Pieces that every translation may have: the most frequent of TARGET.",
+)
+@click.option(
+    "--targets",
+    "num_targets",
+    type=click.IntRange(1, 1_000),
+    default=NUM_TARGETS,
+    help="Pieces for each piece of the source: those that translate it most probably.",
+)
+@click.option(
+    "--by-default",
+    "uses_shortlist",
+    is_flag=True,
+    help="On a CPU, translate with a shortlist unless --no-shortlist is given.",
+)
+@workers_option
+@force_option
+@quiet_option
+def lexicon(model: Path, source: Path, target: Path, **options: Any) -> None:
+    """Write a lexicon beside MODEL, for translate --shortlist.
+
+    Line n of TARGET translates line n of SOURCE; take the text that MODEL was trained on, or for a
+    student that of its teacher.
+    """
+    from nmt_cli.commands import lexicon as command
+
+    command.run(model, source, target, **options)
 
 
 @cli_command()

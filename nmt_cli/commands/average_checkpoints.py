@@ -14,7 +14,7 @@ from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.model_directory import Model, find_model, save_model, verified
+from nmt_cli.model_directory import Model, find_model, keep_common_lexicon, save_model, verified
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.checkpoint import mean_weights
 
@@ -80,6 +80,7 @@ def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, repl
             partial, newest.settings, recipe, newest.tokenizer, mean_weights(chosen), precision
         )
         partial.facts.update(kind=AVERAGED, averaged=list(map(_facts, models)))
+        keep_common_lexicon(models, partial)
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
 
 

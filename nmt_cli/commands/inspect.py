@@ -35,6 +35,7 @@ def as_json(figures: ModelFigures) -> str:
         "name": subject.name,
         "architecture": subject.architecture.as_json(),
         "vocabulary_size": subject.vocabulary_size,
+        "lexicon": subject.lexicon,
         "lengths": {
             "source": lengths.mean_source,
             "target": lengths.mean_target,
@@ -102,10 +103,15 @@ def _head(figures: ModelFigures) -> list[str]:
     subject, config = figures.subject, figures.subject.architecture
     size = config.source_vocabulary_size
     own = "" if size is None else f" of the target, {size:,} of the source"
-    return [
+    lines = [
         printable(subject.name),
         f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}{own}",
     ]
+    if subject.lexicon is not None:
+        used = "by default" if subject.lexicon["uses_shortlist"] else "with --shortlist"
+        num_bytes = with_prefix(subject.lexicon["bytes"], "B")
+        lines.append(f"lexicon of {num_bytes}, which translate uses {used}")
+    return lines
 
 
 def _layers(config: ModelShape) -> str:

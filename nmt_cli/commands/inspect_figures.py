@@ -6,7 +6,7 @@ No weights are read.
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
@@ -30,13 +30,13 @@ from nmt_cli.costs.training_time import (
     sum_of_text,
 )
 from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, RECIPE
+from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, LEXICON, RECIPE
 from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import with_prefix
 from nmt_cli.messages.proposals import as_argument, command, missing_hint
-from nmt_cli.model_directory import find_model, use_model
+from nmt_cli.model_directory import Model, find_model, use_model
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.recipe.reader import SUFFIXES, RecipeFile, read_recipe
 from nmt_cli.recipe.shipped import is_near_shipped, shipped_file
@@ -54,6 +54,7 @@ class Subject(NamedTuple):
     vocabulary_size: int
     training: TrainingConfig | None  # None if the recipe of a model cannot be read
     lengths: SentenceLengths
+    lexicon: dict[str, Any] | None = None  # its bytes, and whether shortlists are the default
 
 
 def find_subject(
@@ -101,7 +102,7 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
     models = ((path / CHECKPOINTS).glob(CHECKPOINT_GLOB), [path / AVERAGE])
     if is_run(path) and not any(map(is_model, chain(*models))):
         return _of_recipe(read_recipe(str(path / RECIPE)), preprocess, None, lengths)
-    settings = use_model(path, lambda model: model.settings)
+    settings, lexicon = use_model(path, lambda model: (model.settings, _lexicon_facts(model)))
     file = _recorded_recipe(path)
     text = _prepared_text(file, preprocess) if file is not None else None
     return Subject(
@@ -110,7 +111,15 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
         vocabulary_size=settings.vocabulary_size,
         training=file.recipe.training if file is not None else None,
         lengths=_chosen_lengths(lengths, text),
+        lexicon=lexicon,
     )
+
+
+def _lexicon_facts(model: Model) -> dict[str, Any] | None:
+    if LEXICON not in model.manifest["files"]:
+        return None
+    size = model.manifest["files"][LEXICON]["bytes"]
+    return {"bytes": size, "uses_shortlist": model.uses_shortlist}
 
 
 def _recorded_recipe(folder: Path) -> RecipeFile | None:

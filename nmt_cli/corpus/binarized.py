@@ -51,7 +51,7 @@ def writing_numbers(path: Path, dtype: np.dtype[Any]) -> Iterator[ArrayWriter]:
         stream.write(HEADER.pack(MAGIC, VERSION, dtype.itemsize, writer.count))
 
 
-def as_bytes(numbers: Numbers) -> bytes:
+def as_bytes(numbers: npt.NDArray[Any]) -> bytes:
     """Return the content of a file of a few numbers."""
     header = HEADER.pack(MAGIC, VERSION, numbers.itemsize, len(numbers))
     return header + numbers.astype(DTYPES[numbers.itemsize]).tobytes()

@@ -12,20 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from nmt_cli.corpus.binarized import Indices, Numbers, as_bytes, dtype_holding, map_numbers
+from nmt_cli.corpus.binarized import Indices, as_bytes, dtype_holding, map_numbers
 from nmt_cli.messages.errors import DamagedError
 
 
-class Lexicon(NamedTuple):
-    """Lists of target pieces; threads and forked processes may share it."""
+class Lexicon:
+    """Lists of target pieces. It never changes, so threads may share it."""
 
-    lengths: Numbers  # S + 1, of the lists
-    bounds: Indices  # S + 2, of the lists in ``pieces``
-    pieces: Numbers  # N
+    def __init__(
+        self, lengths: npt.NDArray[Any], pieces: npt.NDArray[Any], target_size: int
+    ) -> None:
+        """``lengths`` [S + 1] are those of the lists in ``pieces`` [N], the frequent ones first."""
+        self._lengths, self._pieces = lengths, pieces
+        self._bounds = [0, *lengths.cumsum(dtype=np.int64).tolist()]  # S + 2
+        self._is_frequent = np.zeros(target_size, np.bool_)
+        self._is_frequent[self.frequent] = True
 
     @classmethod
     def of(cls, frequent: Sequence[int], by_source: Iterable[Sequence[int]], size: int) -> Lexicon:
@@ -35,13 +41,8 @@ class Lexicon(NamedTuple):
         """
         lists = [np.unique(np.array(each, np.int64)) for each in (frequent, *by_source)]
         dtype = dtype_holding(size)  # so it holds how many there are, too
-        return cls._of_lengths(
-            np.array([*map(len, lists)], dtype), np.concatenate(lists).astype(dtype)
-        )
-
-    @classmethod
-    def _of_lengths(cls, lengths: Numbers, pieces: Numbers) -> Lexicon:
-        return cls(lengths, np.concatenate([[0], lengths.cumsum(dtype=np.int64)]), pieces)
+        lengths = np.array([*map(len, lists)], dtype)
+        return cls(lengths, np.concatenate(lists).astype(dtype), size)
 
     @classmethod
     def read(cls, path: Path, source_size: int, target_size: int) -> Lexicon:
@@ -49,34 +50,36 @@ class Lexicon(NamedTuple):
 
         Raises DamagedError if it cannot be read or does not fit them.
         """
-        numbers = map_numbers(path)
-        lexicon = cls._of_lengths(numbers[: source_size + 1], numbers[source_size + 1 :])
-        if len(lexicon.lengths) <= source_size or lexicon.bounds[-1] != len(lexicon.pieces):
+        numbers = np.array(map_numbers(path))
+        lengths, pieces = numbers[: source_size + 1], numbers[source_size + 1 :]
+        if len(lengths) <= source_size or lengths.sum(dtype=np.int64) != len(pieces):
             raise DamagedError(
                 f"{path} is damaged: it has {len(numbers):,} numbers, which are not lists for "
                 f"{source_size:,} pieces of the source."
             )
-        if (largest := int(lexicon.pieces.max(initial=0))) >= target_size:
+        if (largest := int(pieces.max(initial=0))) >= target_size:
             raise DamagedError(
                 f"{path} is damaged: it names piece {largest:,}, but the target has "
                 f"{target_size:,} pieces."
             )
-        return lexicon
+        return cls(lengths, pieces, target_size)
 
     def as_bytes(self) -> bytes:
         """Return the content of its file."""
-        return as_bytes(np.concatenate([self.lengths, self.pieces]))
+        return as_bytes(np.concatenate([self._lengths, self._pieces]))
 
     @property
-    def frequent(self) -> Numbers:
+    def frequent(self) -> npt.NDArray[Any]:
         """The most frequent pieces of the target."""
-        return self.pieces[: self.bounds[1]]
+        return self._pieces[: self._bounds[1]]
 
-    def targets_of(self, source: int) -> Numbers:
+    def targets_of(self, source: int) -> npt.NDArray[Any]:
         """Return the pieces that may translate a piece of the source."""
-        return self.pieces[self.bounds[source + 1] : self.bounds[source + 2]]
+        return self._pieces[self._bounds[source + 1] : self._bounds[source + 2]]
 
-    def candidates(self, sources: Iterable[int]) -> Indices:
-        """Return all pieces that a translation of ``sources`` may have, ascending."""
-        lists = [self.frequent, *map(self.targets_of, set(sources))]
-        return np.unique(np.concatenate(lists)).astype(np.int64)
+    def candidates(self, sources: Iterable[int], further: Sequence[int] = ()) -> Indices:
+        """Return the pieces that may translate any of ``sources``, and ``further``, ascending."""
+        is_candidate = self._is_frequent.copy()
+        lists = [np.array(further, np.int64), *map(self.targets_of, set(sources))]
+        is_candidate[np.concatenate(lists)] = True
+        return np.flatnonzero(is_candidate)

@@ -42,6 +42,7 @@ SEED = Range(0, default=1)
 MIN_LENGTH = Range(0)
 MAX_LENGTH = Range(1)
 NO_REPEAT_NGRAM = Range(1)
+NUM_FREQUENT, NUM_TARGETS = 100, 50  # pieces of a lexicon: of all sources, and of each piece
 DEFAULT_TOO_LONG: Literal["split"] = "split"
 DEFAULT_TOKENIZE: Literal["none"] = "none"
 

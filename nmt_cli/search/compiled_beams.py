@@ -72,8 +72,16 @@ class CompiledBeams(Beams):
         for part in logits.parts(beam_size):
             number = len(part) // beam_size
             assert done + number <= len(slots), "rows of another search, for which there is no slot"
-            given = done, number, part.shape[1], -1 if bos == eos else bos
-            if self._functions.find_candidates(*both, *given, part, self._address_of_scratch) < 0:
+            given = *both, done, number, part.shape[1]
+            if logits.shortlists is None:
+                start = -1 if bos == eos else bos
+                rest = start, part, self._address_of_scratch
+                result = self._functions.find_candidates(*given, *rest)
+            else:
+                scratch = np.empty(beam_size * (logits.shortlists.longest + 4), np.float32)
+                rest = logits.shortlists.address, part, scratch.ctypes.data
+                result = self._functions.find_listed_candidates(*given, *rest)
+            if result < 0:
                 return None
             done += number
         assert done == len(slots), done

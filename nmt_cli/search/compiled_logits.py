@@ -6,15 +6,17 @@ Legend: R rows, V vocabulary, S slots, K hypotheses of each, C candidates, N tok
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.model.compiled.kernels import Array, Kernels, fields
 from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.model.compiled.output_columns import OutputColumns
 from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Shortlist
 
 BLOCK = 64  # as in sampling.c
 
@@ -25,6 +27,23 @@ class _Sampling(ctypes.Structure):
         ("top_k", ctypes.c_long),
         ("top_p", ctypes.c_double),
     )
+
+
+class _Lists(ctypes.Structure):
+    _fields_ = fields("tokens lengths ends places")
+
+
+class CompiledShortlists:
+    """The shortlists of the slots of a step, for the library."""
+
+    def __init__(self, lists: Sequence[Shortlist], places: Array) -> None:
+        """``places`` [V] are those of the logits of tokens in a row."""
+        self.lists, self.places = lists, places
+        tokens, lengths, ends = self._facts = np.array([each.facts for each in lists]).T.copy()
+        self.longest = int(lengths.max())
+        arrays = tokens, lengths, ends, places
+        self._structure = _Lists(*(each.ctypes.data for each in arrays))
+        self.address = ctypes.addressof(self._structure)
 
 
 class CompiledLogits:
@@ -44,28 +63,55 @@ class CompiledLogits:
         """
         self._rows, self.kernels = rows, kernels
         self._normalizers, self._layers = normalizers, layers
+        self._columns: OutputColumns | None = None
+        self.shortlists: CompiledShortlists | None = None
+
+    def within(self, shortlists: Sequence[Shortlist]) -> None:
+        """Let only the tokens of the shortlist of each slot [S] follow its hypotheses."""
+        if self._layers is None:
+            places: Array = np.arange(self._rows.shape[1])
+        else:
+            self._columns = self._layers.columns
+            self._columns.hold([each.tokens for each in shortlists])
+            places = self._columns.places
+        self.shortlists = CompiledShortlists(shortlists, places)
 
     @cached_property
     def values(self) -> Array:
         """All logits [R, V]."""
-        return self._rows if self._layers is None else self._layers.logits(self._rows)
+        computed = self._rows
+        if self._layers is not None:
+            computed = self._layers.logits(self._rows, self._columns)
+        return computed if self.shortlists is None else self._listed(computed, self.shortlists)
+
+    def _listed(self, computed: Array, shortlists: CompiledShortlists) -> Array:
+        """Return the logits [R, V] with those of shortlists only, and compute the normalizers."""
+        of_lists = computed.reshape(len(shortlists.lists), -1, computed.shape[1])  # S K any
+        values = np.full((*of_lists.shape[:2], len(shortlists.places)), -np.inf, np.float32)
+        normalizers = np.empty(of_lists.shape[:2], np.float32)
+        for slot, each in enumerate(shortlists.lists):
+            listed = np.ascontiguousarray(of_lists[slot][:, shortlists.places[each.tokens]])
+            sums = self.kernels.functions.log_sum_exponentials
+            sums(listed, *listed.shape, normalizers[slot])
+            values[slot][:, each.tokens] = listed
+        self._normalizers = normalizers.ravel()
+        return values.reshape(len(computed), -1)
 
     def parts(self, beam_size: int) -> Iterator[Array]:
         """Yield the logits of some slots after the others, each in the memory of those before."""
         if self._layers is None:
-            yield self.values
+            yield self._rows
             return
         size = max(1, self._layers.rows_at_once // beam_size) * beam_size
         for first in range(0, len(self._rows), size):
-            yield self._layers.logits(self._rows[first : first + size])
+            yield self._layers.logits(self._rows[first : first + size], self._columns)
 
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""
+        values = self.values  # with shortlists, the normalizers are computed with them
         if self._normalizers is None:
-            self._normalizers = np.empty(len(self.values), np.float32)
-            self.kernels.functions.log_sum_exponentials(
-                self.values, *self.values.shape, self._normalizers
-            )
+            self._normalizers = np.empty(len(values), np.float32)
+            self.kernels.functions.log_sum_exponentials(values, *values.shape, self._normalizers)
         return self._normalizers
 
     def restrict(self, restriction: Restriction) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Shortlist
 
 Own = TypeVar("Own", bound="Logits")
 
@@ -89,10 +90,19 @@ Restriction = Banned | Permitted
 class Logits(Protocol):
     """The logits [R, V] of the next tokens, where the model computed them.
 
-    A log-probability is a logit minus the normalizer of its row. The normalizers are over all V and
-    are those of before any restriction, so a rule never changes the probability of the tokens that
-    it allows. Whoever gets the object owns it: ``restrict`` and ``mean_with`` overwrite the logits.
+    A log-probability is a logit minus the normalizer of its row. The normalizers are over all V, or
+    the row's shortlist, and are those of before any restriction, so a rule never changes the
+    probability of the tokens that it allows. Whoever gets the object owns it: ``within``,
+    ``restrict`` and ``mean_with`` overwrite the logits.
     """
+
+    def within(self, shortlists: Sequence[Shortlist]) -> None:
+        """Let only the tokens of the shortlist of each slot [S] follow its hypotheses.
+
+        Nothing else was asked for before. The logits of other tokens are -inf from now on, also for
+        the normalizers.
+        """
+        ...
 
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R] in fp32; NaN for a row with a logit that is NaN."""

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision, device_name
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import command
 from nmt_cli.model.compiled.kernels import Kernels, kernels_for
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model_directory import Model, open_model
@@ -26,6 +28,8 @@ class Member(NamedTuple):
     settings: ModelSettings
     model: PackedModel | Transformer
     fingerprint: str = ""  # of its files; empty for a model that was not loaded
+    lexicon: Lexicon | None = None
+    uses_shortlist: bool = False  # by default
 
 
 class LoadedModels(NamedTuple):
@@ -35,6 +39,25 @@ class LoadedModels(NamedTuple):
     tokenizer: Tokenizer
     members: list[Member]  # the settings of the first are those of the search
     precision: DecodingPrecision
+    device: str
+
+    def lexicon(self, *, is_wanted: bool | None) -> Lexicon | None:
+        """Return the lexicon of the first model that has one, if shortlists ``is_wanted``.
+
+        None: if the first model uses them by default, which on a GPU saves nothing. Raises
+        UserError if there is no lexicon, though it is wanted.
+        """
+        if is_wanted is None:
+            is_wanted = self.members[0].uses_shortlist and self.device == "cpu"
+        if not is_wanted:
+            return None
+        for member in self.members:
+            if member.lexicon is not None:
+                return member.lexicon
+        raise UserError(
+            f"--shortlist needs a lexicon, and {self.path} has none; make one with: "
+            f"{command('nmt-cli', 'lexicon', self.path)} SOURCE TARGET."
+        )
 
 
 def load_models(
@@ -58,9 +81,10 @@ def load_models(
                 f"--ensemble {each} cannot join {first.path}: they have different {different}. "
                 "Models of an ensemble are trained on one prepared text, or with one tokenizer."
             )
-        members.append(Member(found.settings, model, found.fingerprint))
+        of_shortlist = found.lexicon, found.uses_shortlist
+        members.append(Member(found.settings, model, found.fingerprint, *of_shortlist))
     assert first is not None
-    return LoadedModels(first.path, first.tokenizer, members, of_all)
+    return LoadedModels(first.path, first.tokenizer, members, of_all, chosen)
 
 
 def _loading(

@@ -225,6 +225,7 @@ class BeamSearch(ABC, Generic[Model]):
         encoded = [of_different[place] for place in of_each]
         if len(places) < len(sentences):
             logits = logits.select(np.array(of_each))
+        _limit(logits, sentences)
         is_nan = np.isnan(logits.normalizers()).tolist()
         number = len(sentences)
         states = SlotStates(
@@ -303,6 +304,13 @@ class BeamSearch(ABC, Generic[Model]):
         return self._choice.candidates(logits, scores, own)
 
 
+def _limit(logits: Logits, sentences: Sequence[Sentence]) -> None:
+    """Let only the shortlists of ``sentences`` follow their hypotheses, if they have any."""
+    shortlists = [each.shortlist for each in sentences if each.shortlist is not None]
+    if shortlists:
+        logits.within(shortlists)
+
+
 def _with_data(
     states: SlotStates, rule: Rule | Choice, sentences: Sequence[Sentence]
 ) -> SlotStates:
@@ -335,6 +343,7 @@ class Search(BeamSearch[StepModel]):
         positions = np.where(takes_part, beams.lengths, 0)
         logits = self._model.step(StepInput(beams.tokens, beams.parents, positions))
         sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
+        _limit(logits, sentences)
         # Whether rules or a choice decide what may follow in any of the sentences.
         are_restricted = self._all_are_restricted or any(each.has_rules for each in sentences)
         if isinstance(beams, CompiledBeams) and not are_restricted:
@@ -342,7 +351,7 @@ class Search(BeamSearch[StepModel]):
             if found is not None:
                 return done + found
             # Some logits are not numbers: what follows finds whose, and fails those sentences.
-        # Of each row, over all V, also tokens that rules ban.
+        # Of each row, over all V or its shortlist, also tokens that rules ban.
         is_nan = np.isnan(logits.normalizers()).reshape(len(slots), -1).any(axis=1)
         done += self._fail(slots[is_nan].tolist())
         states = SlotStates(beams.prefixes[slots], beams.lengths[slots], beams.longest[slots], {})

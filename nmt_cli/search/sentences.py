@@ -15,6 +15,8 @@ from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import NoTextError, WrongUsageError, means_full_memory
 from nmt_cli.model.compiled.kernels import Array
@@ -45,6 +47,21 @@ class SearchSettings(NamedTuple):
             )
 
 
+class Shortlist:
+    """The only tokens that may follow the hypotheses of a sentence; it never changes.
+
+    The probabilities of these tokens sum to 1. ``</s>`` is one of them, the start mark is none
+    unless it is the same token.
+    """
+
+    def __init__(self, tokens: Array, eos_id: int) -> None:
+        """``tokens`` are ascending."""
+        self.tokens = np.ascontiguousarray(tokens, np.int64)
+        # For the library: where they are, how many, and which of them is </s>.
+        place = int(np.searchsorted(self.tokens, eos_id))
+        self.facts = self.tokens.ctypes.data, len(self.tokens), place
+
+
 class Sentence(NamedTuple):
     """A sentence to translate."""
 
@@ -58,6 +75,7 @@ class Sentence(NamedTuple):
     shares_beam: bool = False
     needs_units: bool = False  # whether its hypotheses need what their units attend to
     needs_words: bool = False  # whether they need what their words attend to
+    shortlist: Shortlist | None = None  # all sentences of a search have one, or none has
 
     @property
     def has_rules(self) -> bool:

@@ -4,7 +4,7 @@ Legend: R rows, V vocabulary, S slots, K hypotheses of each, N blocks, C entries
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Shortlist
 
 BLOCK = 64
 EXPONENTIALS_AT_ONCE = 1 << 27  # to bound their memory
@@ -37,6 +38,16 @@ class TorchLogits:
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R] in fp32; NaN for a row with a logit that is NaN."""
         return _read(self._normalizers)
+
+    def within(self, shortlists: Sequence[Shortlist]) -> None:
+        """Let only the tokens of the shortlist of each slot [S] follow its hypotheses."""
+        num_slots, width = len(shortlists), self.values.shape[1]
+        of_slots = np.repeat(np.arange(num_slots), [len(each.tokens) for each in shortlists])
+        tokens = np.concatenate([each.tokens for each in shortlists])
+        is_other = torch.ones((num_slots, 1, width), dtype=torch.bool, device=self.values.device)
+        slots, listed = self._sent(of_slots, tokens)
+        is_other[slots, 0, listed] = False
+        self.values.view(num_slots, -1, width).masked_fill_(is_other, -torch.inf)
 
     def restrict(self, restriction: Restriction) -> None:
         """Set the logits of tokens that may not follow to -inf."""

@@ -53,6 +53,7 @@ class TranslatorOptions:
     well_formed_trees: bool | None = None
     sampling: Sampling | None = None
     constraints: Constraints = NOTHING
+    shortlist: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

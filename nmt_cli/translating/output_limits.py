@@ -1,4 +1,4 @@
-"""How long outputs may be, whether they are only trees, and the numbers that lines can ask for."""
+"""How long outputs may be, which pieces they may have, and the numbers that lines can ask for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from nmt_cli.translating.request import LineError, Request
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+    from nmt_cli.search.sentences import Sentence
+    from nmt_cli.search.shortlist import Shortlists
 
 
 class OutputLimits(NamedTuple):
-    """How long outputs may be, and whether they are only trees of the words of their source."""
+    """How long outputs may be, and whether trees or shortlists restrict their pieces."""
 
     extra_length: int  # pieces that an output may have more than its source
     longest: int | None  # pieces that no output exceeds
     trees: WellFormedTrees | None = None  # the rule, if outputs are only trees
+    shortlists: Shortlists | None = None  # if the source decides which pieces an output may have
 
     @classmethod
     def of(
@@ -58,6 +61,10 @@ class OutputLimits(NamedTuple):
         if self.longest is not None:
             longest_output = min(longest_output, self.longest)
         return longest_output, rule_data
+
+    def with_shortlist(self, sentence: Sentence) -> Sentence:
+        """Return ``sentence``, with its shortlist if sentences have one."""
+        return sentence if self.shortlists is None else self.shortlists.added_to(sentence)
 
 
 class Bounds(NamedTuple):

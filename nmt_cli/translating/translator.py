@@ -17,6 +17,7 @@ from nmt_cli.recipe.search_ranges import MOST_SAMPLES
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.members import load_models
 from nmt_cli.search.sentences import SearchSettings
+from nmt_cli.search.shortlist import Shortlists
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.attention_to_source import AttentionToSource
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
@@ -33,6 +34,7 @@ from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from nmt_cli.corpus.lexicon import Lexicon
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.parsing.linearization import Linearization
@@ -82,9 +84,13 @@ class Translator:
         model: Transformer | PackedModel,
         *,
         ensemble: Sequence[Member] = (),
+        lexicon: Lexicon | None = None,
         **keywords: Any,
     ) -> None:
-        """The keywords are the fields of ``TranslatorOptions``."""
+        """The keywords are the fields of ``TranslatorOptions``.
+
+        With a ``lexicon``, each line has a shortlist of the pieces that may translate it.
+        """
         options = TranslatorOptions(**keywords)
         sampling, constraints = options.sampling, options.constraints
         is_parser = settings.trees is not None
@@ -106,6 +112,9 @@ class Translator:
         limits = OutputLimits.of(
             settings, tokenizer, lengths, options.max_extra_length, options.well_formed_trees
         )
+        if lexicon is not None:
+            is_shared = tokenizer.source_size is None
+            limits = limits._replace(shortlists=Shortlists(lexicon, search, is_shared=is_shared))
         bounds = Bounds(options.n_best, search.beam_size, search.beam_size, settings.max_length)
         if sampling is not None:
             bounds = bounds._replace(most=MOST_SAMPLES, beam_size=None)
@@ -127,7 +136,7 @@ class Translator:
             search,
             outputs.rules(search.eos_id),
             outputs.choice(search),
-            Computing(options.precision, options.max_tokens_per_device, not no_graphs),
+            Computing(options.precision, options.max_tokens_per_device, not (no_graphs or lexicon)),
             finish_of,
         )
         # The model, and what "auto" became: for a record of how a text was translated.
@@ -149,9 +158,10 @@ class Translator:
         """
         models = load_models(path, options.ensemble, options.device, options.precision)
         (first, *others), tokenizer = models.members, models.tokenizer
+        lexicon = models.lexicon(is_wanted=options.shortlist)
         own = {**vars(options), "ensemble": others, "precision": models.precision}
         del own["device"]
-        translator = cls(first.settings, tokenizer, first.model, **own)
+        translator = cls(first.settings, tokenizer, first.model, lexicon=lexicon, **own)
         translator.chosen["model"] = " ".join(member.fingerprint for member in models.members)
         return translator
 

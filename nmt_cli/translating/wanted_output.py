@@ -201,7 +201,7 @@ class WantedOutputs:
                 needs_words=wanted.alignments,
                 needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
             )
-            sentences.append(sentence)
+            sentences.append(self.limits.with_shortlist(sentence))
         if self.sampling is not None:
             return samples_of(sentences, self.sampling, wanted.line, wanted.n_best)
         return sentences

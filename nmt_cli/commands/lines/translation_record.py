@@ -61,9 +61,11 @@ def recorded_options(
 
 def affecting(options: TranslatorOptions) -> dict[str, Any]:
     """Return the options that affect the output more than by rounding."""
-    # CUDA graphs may be turned off for the rest of a text after a fault in them.
+    # CUDA graphs may be turned off for the rest of a text after a fault in them. What is off though
+    # the model may have it on by default is no option that is not given.
+    default = TranslatorOptions()
     return {
-        name: value
+        name: "off" if value is False and getattr(default, name) is None else value
         for name, value in vars(options).items()
         if name not in {MAX_TOKENS, "no_cuda_graphs"}
     }

@@ -28,6 +28,13 @@ typedef struct {
     long B, C;
 } Candidates;
 
+/* the only tokens that may follow the hypotheses of some slots */
+typedef struct {
+    const int64_t *const *tokens;  /* of each slot, ascending */
+    const int64_t *lengths, *ends; /* how many they are, and which of them is </s> */
+    const int64_t *places;         /* V, where a row of logits has those of a token */
+} Shortlists;
+
 /* the ancestry that ``CompiledPast`` keeps: which entries are in the past of each hypothesis */
 typedef struct {
     const uint8_t *is_past; /* S K E, before a step */
@@ -138,6 +145,27 @@ long EXPORTED(find_candidates)(const Beams *beams, Candidates *found, long b, lo
     forbid(beams, slots, B, V, start, logits);
     EXPORTED(best_continuations)(logits, normalizers, scores, B, K, V, C, found->scores + b * C,
                        found->parents + b * C, found->tokens + b * C, scores + R);
+    return 0;
+}
+
+/* as ``find_candidates``, of slots whose hypotheses only the tokens of their ``lists`` may follow, of which the
+   start mark is none; rows of logits [B*K, U] have those of all these tokens. ``scratch`` has room for K times
+   the longest list and 2 * K + C numbers. */
+long EXPORTED(find_listed_candidates)(const Beams *beams, Candidates *found, long b, long B, long U,
+                            const Shortlists *lists, const float *logits, float *scratch) {
+    long K = beams->K, C = found->C;
+    Beams of_list = *beams;
+    for (long end = b + B; b < end; b++, logits += K * U) {
+        const int64_t *own = lists->tokens[b];
+        long length = lists->lengths[b];
+        for (long n = 0; n < length; n++)
+            for (long k = 0; k < K; k++) scratch[k * length + n] = logits[k * U + lists->places[own[n]]];
+        of_list.eos = lists->ends[b];
+        if (EXPORTED(find_candidates)(&of_list, found, b, 1, length, -1, scratch, scratch + K * length) < 0)
+            return -1;
+        for (long c = b * C; c < (b + 1) * C; c++)
+            if (found->scores[c] > -INFINITY) found->tokens[c] = own[found->tokens[c]];
+    }
     return 0;
 }
 

@@ -293,6 +293,22 @@ void EXPORTED(pack)(const float *weight, long type, long I, long O, char *blocks
     }
 }
 
+/* copies N outputs of a matrix, with their biases, scales and sums, to those from ``first`` on of another one of its
+   type and inputs, so that products by either are the same to the last bit */
+void EXPORTED(copy_outputs)(const Matrix *from, const int64_t *outputs, long N, const Matrix *to, long first) {
+    long steps = groups_of(from->type, from->I);
+    for (long n = 0; n < N; n++) {
+        long o = outputs[n], p = first + n;
+        const char *groups = from->blocks + (o / BLOCK * steps * BLOCK + o % BLOCK) * GROUP;
+        char *copies = (char *)to->blocks + (p / BLOCK * steps * BLOCK + p % BLOCK) * GROUP;
+        for (long i = 0; i < steps * BLOCK * GROUP; i += BLOCK * GROUP) memcpy(copies + i, groups + i, GROUP);
+        if (from->bias) ((float *)to->bias)[p] = from->bias[o];
+        if (from->type != INT8) continue;
+        ((float *)to->scales)[p] = from->scales[o];
+        ((uint32_t *)to->sums)[p] = from->sums[o];
+    }
+}
+
 #if !defined __AVX512VNNI__ && !defined __AVXVNNI__ && !defined __ARM_FEATURE_DOTPROD
 /* the sums [LANES], in int32, of the products of two pairs of neighbours */
 INLINE ints add_pairs(shorts a, shorts b) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from nmt_cli.hardware.cpu import num_threads
 from nmt_cli.model.compiled.kernels import BOOLEANS, INTEGERS, Array, fields
+from nmt_cli.model.compiled.output_columns import OutputColumns
 from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, Stack
 from nmt_cli.recipe.model_values import StackShape
 
@@ -263,13 +265,23 @@ class CompiledLayers:
         )
         return rows
 
-    def logits(self, rows: Array) -> Array:
-        """Return the logits [R, V] of what follows ``rows``; the next call overwrites them."""
-        return self._product("logits", self._packed.output, rows)
+    def logits(self, rows: Array, columns: OutputColumns | None = None) -> Array:
+        """Return the logits [R, V] of what follows ``rows``; the next call overwrites them.
+
+        With ``columns`` only those of its tokens, at their places there.
+        """
+        output = self._packed.output if columns is None else columns.matrix
+        return self._product("logits", output, rows)
+
+    @cached_property
+    def columns(self) -> OutputColumns:
+        """The columns of the output that shortlists need."""
+        return OutputColumns(self._packed)
 
     def free_memory(self) -> None:
         """Free what the next calls would use again."""
         self._memory = dict[str, Array]()
+        self.__dict__.pop("columns", None)
 
     def _product(self, name: str, matrix: Matrix, rows: Array) -> Array:
         """Return the product [R, O] in memory that the next call for this name overwrites."""
