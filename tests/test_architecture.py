@@ -52,6 +52,7 @@ DOORS = {
     "requests": {"datasets"},
     "matplotlib": {"pictures", "report"},
     "tensorboard": {"runs"},
+    "triton": {"model"},
     "starlette": {"serving"},
     "uvicorn": {"serving"},
     "py3langid": {"corpus", "serving"},

@@ -34,7 +34,9 @@ CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # read at the first product
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
-Attention = Literal["varlen", "padded"]
+Attention = Literal["varlen", "padded", "triton"]
+Kernels = Literal["torch", "triton"]
+CHOSEN = ("attention", "residuals", "activation", "loss")
 
 
 class Machine(NamedTuple):
@@ -48,7 +50,11 @@ class Machine(NamedTuple):
     fp32_products: Fp32Products = "mkl"
     is_fp32_products_chosen: bool = False  # by the user, so a checkpoint does not change it
     exchange: Precision = "fp32"  # of gradients between ranks
-    attention: Attention | None = None  # how a GPU computes it, once training has chosen
+    # How a GPU computes these parts of a gradient, once training has chosen.
+    attention: Attention | None = None
+    residuals: Kernels | None = None
+    activation: Kernels | None = None
+    loss: Kernels | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
@@ -75,7 +81,7 @@ class Machine(NamedTuple):
             "deterministic": self.is_deterministic,
             "fp32_products": self.fp32_products,
             "exchange": self.exchange,
-            **({} if self.attention is None else {"attention": self.attention}),
+            **{part: way for part in CHOSEN if (way := getattr(self, part)) is not None},
         }
 
 

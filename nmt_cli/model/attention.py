@@ -21,6 +21,7 @@ from nmt_cli.model.attention_window import (
     distances,
 )
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
+from nmt_cli.model.dropout import KernelPlace
 from nmt_cli.model.no_draws import NoDraws
 
 DTYPES = (torch.bfloat16, torch.float16)
@@ -93,6 +94,8 @@ class MultiHeadAttention(nn.Module, ABC):
     The paper's projections have no bias.
     """
 
+    kernel: KernelPlace | None = None  # if gradients are computed by Triton
+
     def __init__(
         self,
         d_model: int,
@@ -125,6 +128,12 @@ class MultiHeadAttention(nn.Module, ABC):
         The rows come as one tensor [T, 2HK+HV] of queries, keys and values, or as two: queries
         [T, HK], and keys and values [S, HK+HV].
         """
+        if self.kernel is not None and torch.is_grad_enabled():
+            from nmt_cli.model.triton_kernels.attention import Heads, attend
+
+            drawn = self.kernel.drawn(self.dropout if self.training else 0.0)
+            all_heads = Heads(self.num_heads, self.d_k, self.d_v, drawn)
+            return attend(layout, window, all_heads, *projected)
         if self._suits_batched_products(projected[0], layout):
             return attend_packed(layout, self.num_heads, window, *projected)
         is_padded = layout.is_padded or layout.has_spare_rows

@@ -1,4 +1,6 @@
-"""Dropout that draws its random bits fast on a CPU."""
+"""Dropout that draws its random bits fast on a CPU, and seeds for kernels that draw their own."""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +52,40 @@ def draw_kept(shape: torch.Size, rate: float) -> tuple[Tensor, float]:
     lanes = draws.view(torch.uint8)[: shape.numel()].view(shape)
     thresholds = (rate * 256 + torch.rand(*shape[:-1], 1)).to(torch.uint8)  # rounded down
     return lanes.ge_(thresholds), 1.0 - rate
+
+
+class KernelSeed:
+    """The seed of the dropout in kernels, another one for each forward pass of a model.
+
+    torch's generator draws it on the device. So it follows from ``manual_seed``, and a CUDA graph
+    draws another one each time.
+    """
+
+    def __init__(self) -> None:
+        self.tensor: Tensor | None = None
+
+    def draw(self, device: torch.device) -> None:
+        """Draw the seed of a forward pass."""
+        self.tensor = torch.randint(2**63 - 1, (1,), device=device)
+
+
+class Drawn(NamedTuple):
+    """A dropout that a kernel computes."""
+
+    rate: float
+    seed: Tensor | None  # int64; None if the rate is 0
+    number: int  # in the model: kernels with the same seed draw differently
+
+
+class KernelPlace(NamedTuple):
+    """A place in a model that is computed by a kernel."""
+
+    seed: KernelSeed
+    number: int
+
+    def drawn(self, rate: float) -> Drawn:
+        """Return the dropout of this place."""
+        return Drawn(rate, self.seed.tensor, self.number) if rate > 0.0 else Drawn(0.0, None, 0)
 
 
 class _DropoutAndSum(torch.autograd.Function):

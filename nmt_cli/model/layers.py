@@ -14,13 +14,15 @@ from torch.nn import functional as F
 
 from nmt_cli.model.attention import MemoryAttention, MultiHeadAttention, SelfAttention
 from nmt_cli.model.attention_layout import AttentionLayout
-from nmt_cli.model.dropout import Dropout, draw_kept
+from nmt_cli.model.dropout import Dropout, KernelPlace, draw_kept
 from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 
 class FeedForward(nn.Module):
     """max(0, x W_1 + b_1) W_2 + b_2, or another activation in place of the maximum."""
+
+    is_by_kernel = False  # whether gradients of the maximum are computed by Triton
 
     def __init__(
         self,
@@ -46,6 +48,10 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(self._activated(rows)))
 
     def _activated(self, rows: Tensor) -> Tensor:
+        if self.is_by_kernel and torch.is_grad_enabled():
+            from nmt_cli.model.triton_kernels.relu import linear_relu
+
+            return linear_relu(_as_in_products(rows), self.inner.weight, self.inner.bias)
         inner = self.inner(rows)
         if self.activation == "relu":
             # In bf16, in place is slower on a CPU.
@@ -56,8 +62,16 @@ class FeedForward(nn.Module):
         return F.gelu(inner, approximate="tanh" if self.activation == "gelu_tanh" else "none")
 
 
+def _as_in_products(rows: Tensor) -> Tensor:
+    """Return ``rows`` in the type in which they are multiplied."""
+    kind = rows.device.type
+    return rows.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else rows
+
+
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))); pre-norm is x + Dropout(Sublayer(LayerNorm(x)))."""
+
+    kernel: KernelPlace | None = None  # if gradients are computed by Triton
 
     def __init__(self, d_model: int, dropout: float, epsilon: float, *, pre_norm: bool) -> None:
         super().__init__()
@@ -74,6 +88,12 @@ class Residual(nn.Module):
 
         Post-norm normalizes the sum.
         """
+        if self.kernel is not None and torch.is_grad_enabled():
+            from nmt_cli.model.triton_kernels.residual import Norm, add_dropout_norm
+
+            drawn = self.kernel.drawn(self.dropout.rate if self.training else 0.0)
+            norm = Norm(self.norm.weight, self.norm.bias, self.norm.eps)
+            return add_dropout_norm(rows, branch, drawn, None if self.pre_norm else norm)
         total: Tensor = self.dropout.add(rows, branch)
         if self.pre_norm:
             return total

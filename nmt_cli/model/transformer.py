@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, padded_groups
+from nmt_cli.model.dropout import KernelSeed
 from nmt_cli.model.embeddings import Embedding
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.no_draws import NoDraws
@@ -40,6 +41,7 @@ class Transformer(nn.Module):
     """
 
     rounded: Callable[[Tensor], Tensor] | None = None  # of factors; see ``int8_rounding``
+    kernel_seed: KernelSeed | None = None  # of dropout in kernels of Triton
 
     def __init__(self, config: ModelShape, vocabulary_size: int) -> None:
         super().__init__()
@@ -74,6 +76,8 @@ class Transformer(nn.Module):
 
         If ``padded`` is given, all attention is computed in these groups.
         """
+        if self.training and self.kernel_seed is not None:
+            self.kernel_seed.draw(target_input.tokens.device)
         memory = self.encode(source, None if padded is None else padded.source)
         return self.decode(target_input, memory, source, padded)
 

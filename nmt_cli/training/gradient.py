@@ -326,6 +326,7 @@ class Objective(NamedTuple):
             self.smoothing,
             self.model.output_bias,
             None if rounded is None or is_int8 else rounded.output_weight,
+            is_by_kernel=self.machine.loss == "triton",
         )
         return losses._replace(alignment=alignment)
 

@@ -27,6 +27,8 @@ def label_smoothed_cross_entropy(
     smoothing: float,
     output_bias: Tensor | None = None,
     rounded_weight: Tensor | None = None,
+    *,
+    is_by_kernel: bool = False,
 ) -> LossSums:
     """Return the summed loss of the first T ``rows`` [.., D] against ``targets`` [T].
 
@@ -34,7 +36,8 @@ def label_smoothed_cross_entropy(
     is computed with them, so that no T x V tensor is kept for the backward pass. The products run
     in the type of ``rows``; the softmax and all sums are in fp32 or better. With smoothing e, the
     target distribution is (1 - e) one-hot + e/V, as in ``F.cross_entropy(label_smoothing=e)``.
-    ``rounded_weight`` is ``output_weight`` in the type of ``rows``, if the caller has it.
+    ``rounded_weight`` is ``output_weight`` in the type of ``rows``, if the caller has it. If it
+    ``is_by_kernel``, our kernel in Triton reads and writes the logits twice, torch five times.
     """
     if not torch.is_grad_enabled():
         rows, output_weight = rows.detach(), output_weight.detach()
@@ -42,7 +45,7 @@ def label_smoothed_cross_entropy(
         rounded_weight = output_weight.detach().to(rows.dtype)
     return LossSums(
         *_FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            rows, output_weight, rounded_weight, output_bias, targets, smoothing
+            rows, output_weight, rounded_weight, output_bias, targets, smoothing, is_by_kernel
         )
     )
 
@@ -56,7 +59,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
+    def forward(  # type: ignore[no-untyped-def]  # noqa: PLR0913
         ctx,  # noqa: ANN001
         rows: Tensor,
         output_weight: Tensor,
@@ -64,6 +67,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         output_bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
+        is_by_kernel: bool,
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         ctx.set_materialize_grads(False)  # of the nll, which has none
@@ -77,23 +81,19 @@ class _FusedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(rows), size):
             chunk_rows = rows[start : start + size]  # C D
             chunk_targets = targets[start : start + size]
-            num_targets = len(chunk_targets)  # less than C if the chunk has spare rows
-            place = torch.arange(num_targets, device=rows.device), chunk_targets
             logits = chunk_rows @ weight.T  # C V
             if output_bias is not None:
                 logits += output_bias
-            softmax = logits.softmax(1)  # one kernel, which sums in fp32
-            target_logits += (chosen := logits[place]).sum(dtype=sum_dtype)
-            nll += _nll(logits, softmax, place, chosen).sum(dtype=sum_dtype)
+            of_chunk = _by_kernel if is_by_kernel else _by_torch
+            gradient, chunk_nll, chosen = of_chunk(logits, chunk_targets, smoothing)
+            target_logits += chosen.sum(dtype=sum_dtype)
+            nll += chunk_nll.sum(dtype=sum_dtype)
             if not wants_gradient:
                 continue
-            if num_targets < len(softmax):
-                softmax[num_targets:] = 0.0
-            softmax[:num_targets][place] -= 1.0 - smoothing
-            torch.mm(softmax, weight, out=rows_gradient[start : start + size])
-            _add_product(weight_gradient, softmax.T, chunk_rows)
+            torch.mm(gradient, weight, out=rows_gradient[start : start + size])
+            _add_product(weight_gradient, gradient.T, chunk_rows)
             if bias_gradient is not None:
-                bias_gradient += softmax.sum(0, dtype=sum_dtype)
+                bias_gradient += gradient.sum(0, dtype=sum_dtype)
         row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
         mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
         if wants_gradient:
@@ -116,7 +116,30 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
         rows, weight, bias = (None if g is None else g * loss_gradient for g in gradients)
-        return rows, weight, None, bias, None, None
+        return rows, weight, None, bias, None, None, None
+
+
+def _by_torch(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return softmax - (1 - e) one-hot [C, V], and the nll and the logit of each target.
+
+    There are fewer targets than rows if the chunk has spare rows, which become 0.
+    """
+    num_targets = len(targets)
+    place = torch.arange(num_targets, device=logits.device), targets
+    softmax = logits.softmax(1)  # one kernel, which sums in fp32
+    chosen = logits[place]
+    nll = _nll(logits, softmax, place, chosen)
+    if num_targets < len(softmax):
+        softmax[num_targets:] = 0.0
+    softmax[:num_targets][place] -= 1.0 - smoothing
+    return softmax, nll, chosen
+
+
+def _by_kernel(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what ``_by_torch`` returns; the first takes the place of the logits."""
+    from nmt_cli.model.triton_kernels.cross_entropy import losses_in_place
+
+    return logits, *losses_in_place(logits, targets, smoothing)
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

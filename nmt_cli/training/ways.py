@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.hardware.device import DTYPES, finish_work, sent_together
@@ -17,10 +22,15 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import largest_that_runs
 from nmt_cli.messages import logs
 from nmt_cli.model.attention import MultiHeadAttention
+from nmt_cli.model.kernels import Part, has_triton, suits_kernels, use_kernels
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 
 NUM_BATCHES = 3  # that are timed, a micro-batch of each
+TRITON, BY_TRITON = "triton", "by our kernels in Triton"
+# Of sentences by which the kernels are tried: one for each size of their tiles, and several tiles.
+LENGTHS = (20, 50, 120, 300)
+LARGEST_DIFFERENCE = 0.05  # of gradients, relative
 TURNS = 4  # of all ways; the first is not timed, because libraries load kernels in it
 
 
@@ -48,6 +58,8 @@ class Choice(NamedTuple):
 
 
 def _suits_attention(objective: Objective, way: str) -> bool:
+    if way == TRITON:
+        return has_triton(objective.machine.device) and suits_kernels(objective.model, "attention")
     device, dtype = objective.machine.device, DTYPES[objective.machine.precision]
     return way == "padded" or any(
         module.supports_varlen(device, dtype)
@@ -56,13 +68,37 @@ def _suits_attention(objective: Objective, way: str) -> bool:
     )
 
 
+def _by_kernels(part: Part, sentence: str) -> Choice:
+    """Return the choice between torch and our kernels for a ``part`` of the model."""
+
+    def suits(objective: Objective, way: str) -> bool:
+        # torch.compile replaces the same function of residuals as the kernels.
+        is_free = not (part == "residuals" and objective.machine.is_compiled)
+        has_kernels = is_free and has_triton(objective.machine.device)
+        return way == "torch" or (has_kernels and suits_kernels(objective.model, part))
+
+    def use(objective: Objective, way: str) -> None:
+        use_kernels(objective.model, part, used=way == TRITON)
+
+    return Choice(part, sentence, {"torch": "by torch", TRITON: BY_TRITON}, suits, use)
+
+
 # Each is made with those before it as they were chosen, and those after it unset.
 CHOICES = (
     Choice(
         "attention",
         "Attention is computed",
-        {"varlen": "by varlen attention", "padded": "by padded groups"},
+        {"varlen": "by varlen attention", "padded": "by padded groups", TRITON: BY_TRITON},
         _suits_attention,
+        lambda objective, way: use_kernels(objective.model, "attention", used=way == TRITON),
+    ),
+    _by_kernels("residuals", "Residual sums and norms are computed"),
+    _by_kernels("activation", "The gradients of ReLU are computed"),
+    Choice(
+        "loss",
+        "The losses are computed",
+        {"torch": "by torch", TRITON: BY_TRITON},
+        lambda objective, way: way == "torch" or has_triton(objective.machine.device),
     ),
 )
 
@@ -80,7 +116,8 @@ def choose_ways(
     They are those of the checkpoint with the facts ``before``, if it names them. Otherwise they are
     the fastest ones for the batches from ``first_index`` on, cut by ``cut`` or smaller; a line
     reports each. With ``--deterministic`` nothing is measured, because two runs may find different
-    ways faster: it is the first way that suits the model and the GPU. A CPU has no choice.
+    ways faster: it is the first way that suits the model and the GPU. A CPU has no choice. A way
+    whose kernels fail, or compute something else, is named and not taken.
     """
     machine = objective.machine
     if machine.device.type != "cuda":
@@ -89,12 +126,14 @@ def choose_ways(
     batches = list[Batch]()
     for choice in CHOICES:
         suited = suited_ways(objective, choice)
-        way = (before or {}).get(choice.name)
-        if way not in suited:
-            way = suited[0]
-            if len(suited) > 1 and not machine.is_deterministic:
-                batches = batches or list(_first_batches(corpus, plan, first_index))
-                way = _fastest(objective, choice, suited, batches, cut, corpus.longest)
+        kept = (before or {}).get(choice.name)
+        if kept not in suited:
+            kept = suited[0] if machine.is_deterministic else None
+        working = working_ways(objective, choice, suited if kept is None else [kept])
+        way = (working or suited)[0]
+        if len(working) > 1:
+            batches = batches or list(_first_batches(corpus, plan, first_index))
+            way = _fastest(objective, choice, working, batches, cut, corpus.longest)
         objective = computing(objective, choice, way)
     return objective.machine
 
@@ -104,6 +143,70 @@ def suited_ways(objective: Objective, choice: Choice) -> list[str]:
     found = [way for way in choice.ways if choice.suits(objective, way)]
     of_ranks = objective.machine.ranks.gather(found)
     return [way for way in found if all(way in each for each in of_ranks)]
+
+
+def working_ways(objective: Objective, choice: Choice, ways: Sequence[str]) -> list[str]:
+    """Return those of ``ways`` that compute the right gradient on all ranks.
+
+    Only our own kernels are tried; one line says why they are not used.
+    """
+    why = _why_not(objective, choice) if TRITON in ways else None
+    of_ranks = [each for each in objective.machine.ranks.gather(why) if each is not None]
+    if not of_ranks:
+        return list(ways)
+    first = next(way for way in choice.ways if choice.suits(objective, way))
+    logs.warning(f"{choice.sentence} {choice.ways[first]}, not {BY_TRITON}: {of_ranks[0]}.")
+    return [way for way in ways if way != TRITON]
+
+
+def _why_not(objective: Objective, choice: Choice) -> str | None:
+    """Return why our kernels cannot be used for ``choice``; None if they can.
+
+    Their gradient of sentences of ``LENGTHS`` is compared with that by the first way. That also
+    compiles them for all sizes of tiles, so that no later sentence can make them fail.
+    """
+    first = next(way for way in choice.ways if choice.suits(objective, way))
+    pairs, model = list(_pairs_to_try(objective)), objective.model
+    try:
+        model.eval()  # without dropout, whose draws differ
+        expected = _gradients(computing(objective, choice, first), pairs)
+        found = _gradients(by_kernels := computing(objective, choice, TRITON), pairs)
+        model.train()
+        for each in pairs:
+            on_device = sent_together(objective.machine.device, by_kernels.on_cpu(each))
+            by_kernels.try_gradient(on_device)
+        difference = (found - expected).norm().item() / expected.norm().item()
+    except Exception as error:  # of Triton, its compilers, the driver
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    finally:
+        model.train().zero_grad(set_to_none=True)
+        choice.use(objective, first)
+    if difference <= LARGEST_DIFFERENCE:  # which NaN is not
+        return None
+    return f"its gradient differs by {difference:.1%}, more than {LARGEST_DIFFERENCE:.0%}"
+
+
+def _pairs_to_try(objective: Objective) -> Iterator[SentencePairs]:
+    """Yield two pairs of each of ``LENGTHS``, in tokens of the vocabularies."""
+    config = objective.model.config
+    for length in LENGTHS:
+        if config.positions == "learned":
+            length = min(length, config.max_positions)
+        lengths = np.array([length, (length + 1) // 2])
+        sizes = config.source_vocabulary_size, objective.model.vocabulary_size
+        tokens = np.arange(lengths.sum())
+        source, target = (Sentences(tokens % (size or sizes[1]), lengths) for size in sizes)
+        yield SentencePairs(source, target)
+
+
+def _gradients(objective: Objective, pairs: Sequence[SentencePairs]) -> Tensor:
+    """Return the gradients of the losses of all ``pairs`` in one tensor."""
+    weights = list(objective.model.parameters())
+    if objective.rounded is not None:
+        weights = [objective.rounded.leaves.get(each, each) for each in weights]
+    losses = torch.stack([objective.loss_sums(each).loss for each in pairs])
+    found = torch.autograd.grad(losses.sum(), weights, materialize_grads=True, allow_unused=True)
+    return torch.cat([each.flatten().float() for each in found])
 
 
 def computing(objective: Objective, choice: Choice, way: str) -> Objective:

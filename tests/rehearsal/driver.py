@@ -3,10 +3,14 @@
 They replace torch's own for the rest of the process, which therefore is one of the rehearsal.
 """
 
+import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +26,7 @@ from tests.rehearsal.fake_cuda import (
     FakeCuda,
     storage_of,
 )
+from tests.search.graphed.replayed_steps import tensors_in
 
 MEMORY = 80 << 30
 
@@ -190,3 +195,27 @@ def _moved_with_ties(
         store: dict[str, Any] = module._parameters if name in module._parameters else {}
         (store or module._buffers)[name] = moved[id(tensor)][0]
     return module
+
+
+def bring_triton(mode: FakeCuda) -> None:
+    """Let kernels in Triton be launched, which notes them; nothing compiles or computes them."""
+    triton: Any = ModuleType("triton")
+    triton.__spec__ = ModuleSpec("triton", None)
+    triton.language = ModuleType("triton.language")
+    triton.language.constexpr = object()
+    triton.cdiv = lambda number, divisor: -(-number // divisor)
+    triton.next_power_of_2 = lambda number: 1 << (number - 1).bit_length()
+    triton.jit = functools.partial(_Kernel, mode)
+    sys.modules |= {"triton": triton, "triton.language": triton.language}
+
+
+class _Kernel:
+    def __init__(self, mode: FakeCuda, function: Any = None, **_: Any) -> None:
+        self._mode, self._function = mode, function
+
+    def __call__(self, function: Any) -> "_Kernel":
+        """Decorate ``function``, if the decorator has options."""
+        return _Kernel(self._mode, function)
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        return lambda *args, **_: self._mode.launch(self._function.__name__, tensors_in(args))

@@ -224,6 +224,15 @@ class FakeCuda(TorchDispatchMode):
             self.devices |= {str(each.device) for each in tensors_in(out)}
         return out
 
+    def launch(self, name: str, tensors: list[Tensor]) -> None:
+        """Note the launch of a kernel that torch does not know, on these tensors."""
+        for each in tensors:
+            if not is_fake(each):
+                self.refuse(f"{name} of a tensor on the CPU, {place()}")
+        self._refuse_unsynchronized(tensors)
+        self._seconds_launched += self.costs.get(place(), 0.0)
+        self._note(Event("kernel", name, place(), is_recorded=self.is_recording))
+
     def _refuse_unsynchronized(self, inputs: list[Tensor]) -> None:
         """Refuse the use of what was sent on another stream, unless this one has waited for it."""
         for storage in {storage_of(tensor) for tensor in inputs if is_fake(tensor)}:

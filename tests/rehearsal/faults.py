@@ -29,7 +29,7 @@ FAULTS = {
         "nmt_cli.training.gradient:Objective.losses",
         "tensors.target_output,",
         "torch.zeros(tensors.target_output.shape, dtype=torch.int64),",
-        "copy in a step: to the device, training/loss.py: forward",
+        "copy in a step: to the device, training/loss.py: _by_torch",
     ),
     "positions stay on the CPU": Fault(
         "train",
@@ -141,17 +141,17 @@ FAULTS = {
     ),
     "a copy within the loss": Fault(
         "train",
-        LOSS,
-        "torch.arange(num_targets, device=rows.device)",
-        "torch.arange(num_targets).to(rows.device)",
-        "copy in a step: to the device, training/loss.py: forward",
+        "nmt_cli.training.loss:_by_torch",
+        "torch.arange(num_targets, device=logits.device)",
+        "torch.arange(num_targets).to(logits.device)",
+        "copy in a step: to the device, training/loss.py: _by_torch",
     ),
     "a boolean index": Fault(
         "train",
-        LOSS,
+        "nmt_cli.training.loss:_by_torch",
         "if num_targets < len(softmax):",
         "if len(softmax[torch.arange(len(softmax), device=softmax.device) >= num_targets]):",
-        "wait in a step: boolean index, training/loss.py: forward",
+        "wait in a step: boolean index, training/loss.py: _by_torch",
     ),
     "a wait behind the update": Fault(
         "train",

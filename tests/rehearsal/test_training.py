@@ -92,6 +92,18 @@ def test_the_padded_groups_of_another_model_are_sent_with_its_batches(rehearse):
     assert {way for step in steps for way in ways_of_attention(step)} == {PADDED}
 
 
+def test_our_kernels_need_fewer_launches_and_no_waiting(rehearse):
+    changes = {"validation": {"bleu": "off"}}
+    plain = rehearse("train", changes=changes, only_a_step=True)
+    report = rehearse("train", changes=changes, only_a_step=True, by_triton=True)
+    assert findings(report) == findings(plain) == set()
+    step, plain_step = (each.between("step begins", "step ends")[0] for each in (report, plain))
+    assert num_kernels(step) < 0.85 * num_kernels(plain_step)
+    ours = {event.where.partition(":")[0] for event in step if "triton" in event.where}
+    names = ("attention", "residual", "relu", "cross_entropy", "sums")
+    assert ours == {f"model/triton_kernels/{name}.py" for name in names}
+
+
 def test_a_guided_head_needs_no_waiting(rehearse):
     report = rehearse("train", changes={"validation": {"bleu": "off"}}, is_guided=True)
     assert findings(report, budget=2 * STEP_BUDGET) == KNOWN_IN_STEP

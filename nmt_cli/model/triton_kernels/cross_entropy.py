@@ -1,0 +1,73 @@
+"""Softmax, its gradient and the losses of a chunk of logits, in one kernel (section 5.4).
+
+Legend: C rows of the chunk, V vocabulary.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+COLUMNS = 8192  # of a row that a program holds at a time
+
+
+def losses_in_place(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Replace ``logits`` [C, V] by softmax - (1 - e) one-hot, with e the ``smoothing``.
+
+    Returns the negative log-likelihood of each target, in nats, and its logit, both in fp32. There
+    may be fewer ``targets`` than rows; the other rows become 0. With NaN in its row, a nll is NaN.
+    """
+    num_rows, width = logits.shape
+    nll, target_logits = logits.new_empty(2, len(targets), dtype=torch.float32)
+    columns = min(COLUMNS, triton.next_power_of_2(width))
+    _softmax_and_losses[num_rows,](
+        *(logits, targets, nll, target_logits, len(targets), width, logits.stride(0), smoothing),
+        COLUMNS=columns,
+        ALIGNED=8 if width % 8 == 0 and logits.stride(0) % 8 == 0 else 1,  # 16 bytes of bf16
+        num_warps=max(1, min(16, columns // 256)),
+    )
+    return nll, target_logits
+
+
+@triton.jit(do_not_specialize=["num_targets"])
+def _softmax_and_losses(
+    logits,
+    targets,
+    nll,
+    target_logits,
+    num_targets,
+    width,
+    stride,
+    smoothing,
+    COLUMNS: tl.constexpr,
+    ALIGNED: tl.constexpr,
+):
+    """Write a row: exp(z - log(sum(exp(z)))) in place, log(sum(exp(z))) - z_y and z_y."""
+    row = tl.program_id(0)
+    width, stride = tl.multiple_of(width, ALIGNED), tl.multiple_of(stride, ALIGNED)
+    logits += row.to(tl.int64) * stride
+    inner = tl.arange(0, COLUMNS)
+    if row >= num_targets:
+        for first in range(0, width, COLUMNS):
+            zeros = tl.zeros([COLUMNS], logits.dtype.element_ty)
+            tl.store(logits + first + inner, zeros, mask=first + inner < width)
+    else:
+        target = tl.load(targets + row)
+        chosen = tl.load(logits + target).to(tl.float32)
+        top = float("-inf")
+        total = tl.zeros([COLUMNS], tl.float32)
+        for first in range(0, width, COLUMNS):
+            column = first + inner
+            z = tl.load(logits + column, mask=column < width, other=float("-inf")).to(tl.float32)
+            new_top = tl.maximum(top, tl.max(z, 0))
+            total = total * tl.exp(top - new_top) + tl.exp(z - new_top)
+            top = new_top
+        log_sum = top + tl.log(tl.sum(total, 0))
+        tl.store(nll + row, log_sum - chosen)
+        tl.store(target_logits + row, chosen)
+        tl.debug_barrier()  # every thread has read the logit of the target
+        for first in range(0, width, COLUMNS):
+            column = first + inner
+            z = tl.load(logits + column, mask=column < width, other=float("-inf")).to(tl.float32)
+            gradient = tl.exp(z - log_sum) - tl.where(column == target, 1.0 - smoothing, 0.0)
+            tl.store(logits + column, gradient.to(logits.dtype.element_ty), mask=column < width)
