@@ -20,6 +20,10 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "html": (".html", ".htm"),
     "xml": (".xml", ".xhtml"),
     "markdown": (".md", ".markdown"),
+    "docx": (".docx", ".docm"),
+    "pptx": (".pptx", ".pptm"),
+    "odt": (".odt", ".ott"),
+    "epub": (".epub",),
     "po": (".po", ".pot"),
 }
 BILINGUAL = ("po",)  # formats with the translations beside their sources
@@ -60,13 +64,18 @@ def read_document(data: bytes, form: str, *, again: bool = False) -> Document:
     damaged, and UserError if a package is missing.
     """
     # These imports take time; help texts and lines of text do not need them.
-    from nmt_cli.documents import markup, po
+    from nmt_cli.documents import markup, office, po
+    from nmt_cli.documents.epub import read_epub
     from nmt_cli.documents.markdown import read as read_markdown
 
     readers: Mapping[str, Callable[[bytes], Document]] = {
         "html": markup.read_html,
         "xml": markup.read_xml,
         "markdown": read_markdown,
+        "docx": office.read_docx,
+        "pptx": office.read_pptx,
+        "odt": office.read_odt,
+        "epub": read_epub,
         "po": partial(po.PoDocument, again=again),
     }
     return readers[form](data)

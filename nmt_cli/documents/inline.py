@@ -8,7 +8,7 @@ placed around the translations of their words like the inline elements of a page
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from html import escape, unescape
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ class Kind(Enum):
     OPEN = auto()  # a code that has text begins
     CLOSE = auto()  # the innermost one ends
     POINT = auto()  # a code without text
+    BREAK = auto()  # one that divides segments; within a code with text, it is a point
 
 
 class Part(NamedTuple):
@@ -84,6 +85,20 @@ class InlineText:
         yield from self._after
 
 
+def divided(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """Yield the parts between breaks, and each break by itself."""
+    found, depth = list[Part](), 0
+    for part in parts:
+        depth += (part.kind is Kind.OPEN) - (part.kind is Kind.CLOSE)
+        if part.kind is Kind.BREAK and not depth:
+            yield found
+            yield [part]
+            found = []
+        else:
+            found.append(part)
+    yield found
+
+
 def has_text(parts: Sequence[Part]) -> bool:
     """Return whether there is text to translate in ``parts``."""
     return not all(is_blank(part.text) for part in parts if part.kind is Kind.TEXT)
@@ -112,7 +127,7 @@ def _core(parts: Sequence[Part]) -> tuple[int, int]:
 
 
 def _is_outside(part: Part) -> bool:
-    return part.kind is Kind.POINT or (part.kind is Kind.TEXT and part.text.isspace())
+    return part.kind in {Kind.POINT, Kind.BREAK} or (part.kind is Kind.TEXT and part.text.isspace())
 
 
 def _partners(parts: Sequence[Part]) -> Mapping[int, int]:

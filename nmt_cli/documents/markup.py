@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from html.entities import html5
+from typing import NamedTuple
 
 from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.translating.markup.blocks import Markup, blocks_of
@@ -25,8 +27,7 @@ class MarkupText:
             parts = blocks_of(text, markup)
         except LineError as error:
             raise DocumentError(str(error)) from None
-        self.segments, self._between = list[Request](), [""]
-        self._wrappings = list[tuple[str, str]]()
+        self.segments, self._between, self._sources = list[Request](), [""], list[_Source]()
         for part in parts:
             if isinstance(part, str):
                 self._between[-1] += part
@@ -35,27 +36,59 @@ class MarkupText:
             start = part.raw.index(segment)
             self._between[-1] += part.raw[:start]
             self._between.append(part.raw[start + len(segment) :])
-            before, after = _wrapping(segment) if markup == "xml" else ("", "")
-            self._wrappings.append((before, after))
-            self.segments.append(Request(f"{before}{segment}{after}", markup=markup))
+            source = _source(segment) if markup == "xml" else _Source(segment, segment)
+            self._sources.append(source)
+            self.segments.append(Request(source.sent, markup=markup))
 
     def filled(self, translations: Sequence[Translation]) -> str:
         """Return the text with the translation of each block in its place."""
         filled = [self._between[0]]
-        for translation, (before, after), between in zip(
-            translations, self._wrappings, self._between[1:], strict=True
+        for translation, source, between in zip(
+            translations, self._sources, self._between[1:], strict=True
         ):
-            text = translation.text
-            filled += [text[len(before) : len(text) - len(after)], between]
+            filled += [source.translated(translation.text), between]
         return "".join(filled)
 
 
-def _wrapping(segment: str) -> tuple[str, str]:
-    """Return what makes a block of XML a document that declares its entities, if it has any."""
-    if not (names := set(ENTITY.findall(segment))):
-        return "", ""
-    declarations = "".join(f'<!ENTITY {name} "">' for name in sorted(names))
-    return f"<!DOCTYPE block [{declarations}]><block>", "</block>"
+class _Source(NamedTuple):
+    """A block as it is in the document, and as it is sent to the translator."""
+
+    raw: str
+    sent: str
+    names: Mapping[str, str] = {}  # of references to characters, by their numbers
+    before: str = ""  # what makes the block a document
+    after: str = ""
+
+    def translated(self, text: str) -> str:
+        """Return a translation of ``sent`` as it is in the document."""
+        if text == self.sent:
+            return self.raw
+        for number, name in self.names.items():
+            text = text.replace(number, name)
+        return text[len(self.before) : len(text) - len(self.after)]
+
+
+def _source(segment: str) -> _Source:
+    """Return a block of XML, whose DTD it lacks.
+
+    Characters that XHTML has names for are sent by their numbers. A block with other entities is
+    sent as a document that declares them.
+    """
+    names = dict[str, str]()
+    others = set[str]()
+    for name in ENTITY.findall(segment):
+        if characters := html5.get(f"{name};"):
+            names["".join(f"&#{ord(each)};" for each in characters)] = f"&{name};"
+        else:
+            others.add(name)
+    sent = segment
+    for number, reference in names.items():
+        sent = sent.replace(reference, number)
+    if not others:
+        return _Source(segment, sent, names)
+    declarations = "".join(f'<!ENTITY {name} "">' for name in sorted(others))
+    before, after = f"<!DOCTYPE block [{declarations}]><block>", "</block>"
+    return _Source(segment, f"{before}{sent}{after}", names, before, after)
 
 
 class MarkupDocument:

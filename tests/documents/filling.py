@@ -36,6 +36,6 @@ def capitals(segment: Request) -> str:
 
 def _output(text: str) -> Output:
     words = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
-    # Some letters become two, such as ß: a word keeps its place only without them.
-    assert len(text.upper()) == len(text)
-    return Output(text.upper(), [Span(*place, *place) for place in words])
+    # Letters that would become two, such as ß, stay: a word keeps its place only so.
+    capital = "".join(each.upper() if len(each.upper()) == 1 else each for each in text)
+    return Output(capital, [Span(*place, *place) for place in words])

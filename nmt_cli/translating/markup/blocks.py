@@ -154,9 +154,14 @@ def blocks_of(source: str, markup: Markup) -> list[str | Block]:
     Broken nesting of HTML is repaired: end tags of nothing are left out, and missing ones are added
     where the element around them ends. Raises LineError for XML that is not well-formed.
     """
+    return list(_merged(_parts(tree_of(source, markup).children)))
+
+
+def tree_of(source: str, markup: Markup) -> Element:
+    """Return an element without tags that holds what is in ``source``; see ``blocks_of``."""
     root = Element(Token(Kind.OTHER, ""))
     _fill(root, html_tokens(source) if markup == "html" else xml_tokens(source), markup)
-    return list(_merged(_parts(root.children)))
+    return root
 
 
 def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:

@@ -1,0 +1,120 @@
+"""Documents that are zip files: some members are translated, the others stay as they are."""
+
+from __future__ import annotations
+
+import copy
+import io
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+
+from nmt_cli.documents.document import Document, DocumentError
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+
+OLD_FORMAT = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Microsoft Office, also if it is encrypted
+MOST_MEMBERS = 20_000
+MOST_UNPACKED = 1 << 30  # bytes of all members
+# Archives that unpack to more than the first number, and to so many times their size, are made to
+# fill memory.
+HARMLESS, MOST_TIMES = 1 << 26, 100
+MOST_MARKUP = 1 << 25  # bytes of the members that are translated; reading them takes 100 times that
+DAMAGES = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, OSError, ValueError, OverflowError, IndexError, NotImplementedError, RuntimeError),
+)
+
+
+class Archive:
+    """The members of a zip file, none of which is ever written to a disk."""
+
+    def __init__(self, data: bytes) -> None:
+        """Raise DocumentError if it is damaged, encrypted, or made to harm who unpacks it."""
+        if data.startswith(OLD_FORMAT):
+            raise DocumentError(
+                "it is encrypted, or of an old version of Office; save it without a password, in "
+                "the format of its ending"
+            )
+        self._data, self._read = data, 0
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+            members = self._zip.infolist()
+            if (reason := _harm(members, len(data))) is not None:
+                raise DocumentError(reason)
+            if (damaged := self._zip.testzip()) is not None:
+                raise DocumentError(f"its member {damaged} is damaged")
+        except DAMAGES as error:
+            raise DocumentError(f"it is no zip file, or is damaged: {error}") from None
+        self.names = [member.filename for member in members]
+
+    def read(self, name: str) -> bytes:
+        """Return a member that is translated. Raises DocumentError if they are too large."""
+        if name not in self.names:
+            raise DocumentError(f"it has no {name}")
+        self._read += self._zip.getinfo(name).file_size
+        if self._read > MOST_MARKUP:
+            raise DocumentError(f"its texts have more than {MOST_MARKUP >> 20} MB of markup")
+        return self._zip.read(name)
+
+    def opened(self, name: str, read: Callable[[bytes], Document]) -> Document:
+        """Return the document in a member. Raises DocumentError, which names the member."""
+        data = self.read(name)
+        try:
+            return read(data)
+        except DocumentError as error:
+            raise DocumentError(f"its member {name}: {error}") from None
+
+    def with_changed(self, changed: Mapping[str, bytes]) -> bytes:
+        """Return the archive with other contents of these members, in the same order."""
+        if not changed:
+            return self._data
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as target:
+            target.comment = self._zip.comment
+            for member in self._zip.infolist():
+                content = changed.get(member.filename)
+                same = copy.copy(member)  # its name, date, compression and attributes
+                target.writestr(same, self._zip.read(member) if content is None else content)
+        return written.getvalue()
+
+
+def _harm(members: Sequence[zipfile.ZipInfo], size: int) -> str | None:
+    """Return why an archive of this size in bytes is refused; None if nothing is wrong."""
+    names = [member.filename for member in members]
+    total = sum(member.file_size for member in members)
+    if len(names) > MOST_MEMBERS:
+        return f"it has {len(names):,} members, more than {MOST_MEMBERS:,}"
+    if total > MOST_UNPACKED or total > max(HARMLESS, MOST_TIMES * size):
+        return f"it has {size:,} bytes and would unpack to {total:,}"
+    if len(set(names)) < len(names):
+        return f"it has the member {max(names, key=names.count)} twice"
+    for member in members:
+        parts = member.filename.replace("\\", "/").split("/")
+        if ".." in parts or parts[0] == "" or parts[0].endswith(":"):
+            return f"its member {member.filename} is a path outside of it"
+        if member.flag_bits & 1:
+            return f"its member {member.filename} is encrypted; save it without a password"
+    return None
+
+
+class ArchiveDocument:
+    """A document whose texts are in some members of an archive."""
+
+    def __init__(self, archive: Archive, members: Mapping[str, Document]) -> None:
+        self._archive, self._members = archive, members
+        self.segments: Sequence[Request] = [
+            segment for member in members.values() for segment in member.segments
+        ]
+
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the archive with the translation of each segment in its place."""
+        rest = iter(translations)
+        changed = dict[str, bytes]()
+        for name, member in self._members.items():
+            own = list(islice(rest, len(member.segments)))
+            if any(t.text != s.text for t, s in zip(own, member.segments, strict=True)):
+                changed[name] = member.filled(own)
+        return self._archive.with_changed(changed)

@@ -1,0 +1,227 @@
+"""XML of office programs: paragraphs are segments, and runs and links in them inline codes.
+
+What a run holds beside text, such as a picture or the mark of a footnote, is a code without text;
+it may hold paragraphs of its own. Tabs and line breaks divide a paragraph into segments. One whose
+translation is its source keeps its bytes; another one gets a run for each stretch of text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from nmt_cli.documents.document import DocumentError, decoded
+from nmt_cli.documents.inline import (
+    CLOSE,
+    InlineText,
+    Kind,
+    Part,
+    divided,
+    has_text,
+    text_part,
+)
+from nmt_cli.documents.markup import IN_XML
+from nmt_cli.documents.pieces import (
+    NO_FORMAT,
+    TEXT_FIELD,
+    Code,
+    Format,
+    Piece,
+    Raw,
+    collapsed,
+    paired,
+    point,
+    with_formats,
+    written,
+)
+from nmt_cli.translating.markup.blocks import Element, tree_of
+from nmt_cli.translating.markup.tokens import Kind as TokenKind
+from nmt_cli.translating.markup.tokens import Token
+from nmt_cli.translating.request import LineError, Request
+from nmt_cli.translating.translation import Translation
+
+DECLARED = re.compile(r"""\sxmlns(?::([\w.-]+))?\s*=\s*["']([^"']*)["']""")
+
+
+class Layout(NamedTuple):
+    """The names of a format, with the prefixes that it usually has."""
+
+    namespaces: Mapping[str, str]  # their usual prefixes
+    paragraphs: frozenset[str]
+    wrappers: frozenset[str]  # around a part of the text of a paragraph
+    breaks: frozenset[str]
+    visible: frozenset[str]  # elements without text that have a place on a page
+    kept: frozenset[str] = frozenset()  # elements whose paragraphs stay as they are
+    # Pairs of elements without text that enclose text, and the attribute that both have.
+    ranges: Mapping[str, tuple[str, str]] = {}
+    run: str = ""  # text is in runs; "": it is in the paragraph itself
+    text: str = ""
+    text_tag: str = ""
+    properties: str = ""
+    ignored: re.Pattern[str] = re.compile("$^")  # in properties: what is no format
+    characters: Mapping[str, str] = {}  # elements that are a character of the text
+    dropped: frozenset[str] = frozenset()  # elements that are about the words of the source
+    # Fields: the marks of their begin, middle and end, their codes, and those that are an element.
+    field_mark: str = ""
+    field_code: str = ""
+    simple_field: str = ""
+
+
+class ParagraphDocument:
+    """A member of an office document."""
+
+    def __init__(self, data: bytes, layout: Layout) -> None:
+        """Raise DocumentError if it is not well-formed, or declares entities."""
+        self._decoded = decoded(data, IN_XML)
+        try:
+            self._root = tree_of(self._decoded.text, "xml")
+        except LineError as error:
+            raise DocumentError(str(error)) from None
+        if any(isinstance(each, Token) and "<!DOCTYPE" in each.raw for each in self._root.children):
+            raise DocumentError("it has a DOCTYPE, which documents of its format never have")
+        _rename(self._root, self._decoded.text, layout)
+        self._paragraphs = [
+            paragraph
+            for element in _elements(self._root, layout)
+            if (paragraph := Paragraph(element, layout)).segments
+        ]
+        self.segments: Sequence[Request] = [
+            segment.request for paragraph in self._paragraphs for segment in paragraph.segments
+        ]
+
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the member with the translation of each segment in its place."""
+        rest = iter(translations)
+        of_each = [list(islice(rest, len(each.segments))) for each in self._paragraphs]
+        # A paragraph within a run of another one comes behind it, and is written first.
+        for paragraph, own in reversed(list(zip(self._paragraphs, of_each, strict=True))):
+            paragraph.fill([translation.text for translation in own])
+        return self._decoded.encoded(self._root.raw())
+
+
+class Paragraph:
+    """A paragraph, in which breaks divide the segments."""
+
+    def __init__(self, element: Element, layout: Layout) -> None:
+        self._element = element
+        pieces = paired(list(_pieces(element.children, layout)))
+        if not layout.run:
+            pieces = list(collapsed(pieces))
+        parts, self._usual = with_formats(pieces)
+        self._chunks = [InlineText(chunk) if has_text(chunk) else chunk for chunk in divided(parts)]
+        self.segments = [each for each in self._chunks if isinstance(each, InlineText)]
+
+    def fill(self, translations: Sequence[str]) -> None:
+        """Put these translations of the segments into the element, unless they are the source."""
+        sources = [segment.request.text for segment in self.segments]
+        if list(translations) == sources:
+            return
+        rest, filled = iter(translations), list[str]()
+        for chunk in self._chunks:
+            parts = chunk.translated(next(rest)) if isinstance(chunk, InlineText) else chunk
+            filled += written(parts, self._usual)
+        self._element.children = [Token(TokenKind.OTHER, "".join(filled))]
+
+
+def _elements(root: Element, layout: Layout) -> Iterator[Element]:
+    """Yield the paragraphs, also those within others, in the order of the document."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if element.start.name in layout.kept:
+            continue
+        if element.start.name in layout.paragraphs:
+            yield element
+        waiting += [each for each in reversed(element.children) if isinstance(each, Element)]
+
+
+def _rename(root: Element, text: str, layout: Layout) -> None:
+    """Give elements the usual prefixes of the format if the document has others."""
+    found = {prefix: layout.namespaces.get(uri) for prefix, uri in DECLARED.findall(text)}
+    others = {prefix: usual for prefix, usual in found.items() if usual not in {None, prefix}}
+    waiting = [root] if others else []
+    while waiting:
+        element = waiting.pop()
+        prefix, _, local = element.start.name.rpartition(":")
+        if prefix in others:
+            element.start = element.start._replace(name=f"{others[prefix]}:{local}")
+        waiting += [each for each in element.children if isinstance(each, Element)]
+
+
+def _pieces(children: Sequence[Element | Token], layout: Layout) -> Iterator[Piece]:
+    """Yield what the content of a paragraph is, without the pairs of ranges and fields."""
+    for child in children:
+        if isinstance(child, Token):
+            meaning = "".join(each for _, each in child.parts)
+            if child.kind is TokenKind.TEXT and not layout.run:
+                yield Piece(text_part(meaning))
+            else:
+                yield point(partial(str, child.raw), is_visible=False)
+        elif child.start.name == layout.run:
+            yield from _of_run(child, layout)
+        elif child.start.name in layout.dropped:
+            continue
+        elif child.start.name in layout.wrappers or _is_text_field(child, layout):
+            code = Code(partial(str, child.start.raw), partial(str, child.end), NO_FORMAT)
+            yield Piece(Part(Kind.OPEN, code=code))
+            yield from _pieces(child.children, layout)
+            yield Piece(CLOSE)
+        else:
+            yield _of_element(child, child.raw, layout)
+
+
+def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
+    """Yield a piece for everything in a run, each with the format of the run."""
+    elements = [each for each in run.children if isinstance(each, Element)]
+    properties = "".join(e.raw() for e in elements if e.start.name == layout.properties)
+    start, end = f"{run.start.raw}{properties}", run.end
+    tag = layout.text_tag
+    key = re.sub(r"^<[\w:]+\s*(?:/>|></[\w:]+>)$", "", layout.ignored.sub("", properties))
+    found = Format(f"{start}{tag}", f"</{layout.text}>{end}", key)
+    for each in elements:
+        name = each.start.name
+
+        def raw(element: Element = each) -> str:
+            return f"{start}{element.raw()}{end}"
+
+        if name == layout.text and all(_is_text(child) for child in each.children):
+            tokens = [child for child in each.children if isinstance(child, Token)]
+            text = "".join(meaning for token in tokens for _, meaning in token.parts)
+            yield Piece(text_part(text), found)
+        elif name in layout.characters:
+            yield Piece(Part(Kind.TEXT, layout.characters[name], raw), found)
+        elif name == layout.field_mark:
+            mark = next((v for k, v in each.start.attributes.items() if k.endswith("Type")), "")
+            yield point(raw)._replace(mark=f"field {mark}")
+        elif name == layout.field_code:
+            code = "".join(child.raw for child in each.children if isinstance(child, Token))
+            yield point(raw, is_visible=False)._replace(mark="code", name=code)
+        elif name != layout.properties and name not in layout.dropped:
+            yield _of_element(each, raw, layout)
+
+
+def _is_text_field(element: Element, layout: Layout) -> bool:
+    """Return whether this is a field in an element, whose result is text."""
+    attributes = element.start.attributes.items()
+    code = next((value or "" for key, value in attributes if key.endswith("instr")), "")
+    return element.start.name == layout.simple_field and TEXT_FIELD.match(code) is not None
+
+
+def _is_text(node: Element | Token) -> bool:
+    return isinstance(node, Token) and node.kind is TokenKind.TEXT
+
+
+def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:
+    """Return the piece of an element without text of the paragraph."""
+    name = element.start.name
+    if name in layout.breaks:
+        return Piece(Part(Kind.BREAK, code=raw))
+    piece = point(raw, is_visible=name in layout.visible)
+    for kind, (end, attribute) in layout.ranges.items():
+        if name in {kind, end}:
+            identity = f"{kind} {element.start.attributes.get(attribute)}"
+            return piece._replace(mark="begin" if name == kind else "end", name=identity)
+    return piece

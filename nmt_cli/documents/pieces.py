@@ -1,0 +1,207 @@
+"""The pieces of a paragraph of an office program, and how they are written again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from nmt_cli.documents.inline import CLOSE, Kind, Part, text_part
+
+Raw = Callable[[], str]  # what is written; called when the paragraphs within are written
+TEXT_FIELD = re.compile(r"\s*HYPERLINK\b", re.IGNORECASE)  # others show what is computed
+
+
+class Format(NamedTuple):
+    """How text is written in a run."""
+
+    before: str = ""
+    after: str = ""
+    key: str = ""  # equal formats have equal keys
+
+
+class Code(NamedTuple):
+    """What is written before and after text, and the usual format of this text."""
+
+    before: Raw
+    after: Raw
+    usual: Format
+
+
+NO_FORMAT = Format()
+
+
+class Piece(NamedTuple):
+    """A part of a paragraph, and of a text the format."""
+
+    part: Part
+    format: Format = NO_FORMAT
+    mark: str = ""  # of a field or a range: what it is
+    name: str = ""  # of a range
+
+
+def point(raw: Raw, *, is_visible: bool = True) -> Piece:
+    """Return the piece of a code without text."""
+    return Piece(Part(Kind.POINT, code=raw, is_visible=is_visible))
+
+
+def collapsed(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield pieces in which white space that follows other white space is left out."""
+    is_after_space = False
+    for piece in pieces:
+        if piece.part.kind is not Kind.TEXT:
+            yield piece
+            continue
+        text = re.sub(r"[ \t\r\n]+", " ", piece.part.text)
+        text = text.lstrip(" ") if is_after_space else text
+        if text:
+            yield piece._replace(part=text_part(text))
+            is_after_space = text.endswith(" ")
+
+
+def paired(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return pieces in which ranges and fields enclose their text; other fields are one point.
+
+    A field that goes on in another paragraph divides the text; such a range is two points.
+    """
+    found = list[Piece | None](pieces)
+    opened = list[tuple[str, str, int]]()  # what encloses the next piece, its name and its place
+    for place, piece in enumerate(pieces):
+        if piece.part.kind is Kind.OPEN:
+            opened.append(("wrapper", "", place))
+        elif piece.part.kind is Kind.CLOSE:
+            while opened.pop()[0] != "wrapper":
+                pass
+        elif piece.mark in {"begin", "field begin"}:
+            opened.append((piece.mark, piece.name, place))
+        elif piece.mark in {"end", "field end"}:
+            begin = _begin_of(piece, opened)
+            if begin is not None and piece.mark == "end":
+                found[begin], found[place] = _enclosing([pieces[begin]], [piece])
+            elif begin is not None:
+                _pair_field(found, begin, place)
+    return [
+        piece._replace(part=piece.part._replace(kind=Kind.BREAK))
+        if piece.mark.startswith("field")
+        else piece
+        for piece in found
+        if piece is not None
+    ]
+
+
+def _begin_of(piece: Piece, opened: list[tuple[str, str, int]]) -> int | None:
+    """Return the place where what ``piece`` ends has begun, and remove it from ``opened``.
+
+    None if it did not begin in the same element, or if a range ends in another order.
+    """
+    wanted = piece.mark.replace("end", "begin"), piece.name
+    for number in reversed(range(len(opened))):
+        mark, name, place = opened[number]
+        if mark == "wrapper":
+            return None
+        if (mark, name) == wanted:
+            is_last = number == len(opened) - 1
+            del opened[number : number + 1 if piece.mark == "end" else len(opened)]
+            return place if is_last or piece.mark == "field end" else None
+    return None
+
+
+def _pair_field(found: list[Piece | None], begin: int, end: int) -> None:
+    """Make the field from ``begin`` to ``end`` enclose its result, or one point."""
+    middle = next(
+        (n for n in range(begin, end) if (p := found[n]) and p.mark == "field separate"), end
+    )
+    head = [piece for piece in found[begin : middle + 1] if piece is not None]
+    code = "".join(piece.name for piece in head if piece.mark == "code")
+    depth = sum((p.part.kind is Kind.OPEN) - (p.part.kind is Kind.CLOSE) for p in head)
+    if middle < end and not depth and TEXT_FIELD.match(code):
+        last = found[end]
+        assert last is not None
+        found[begin], found[end] = _enclosing(head, [last])
+        found[begin + 1 : middle + 1] = [None] * (middle - begin)
+        return
+    whole = [piece for piece in found[begin : end + 1] if piece is not None]
+    found[begin] = point(lambda: _raw(whole))
+    found[begin + 1 : end + 1] = [None] * (end - begin)
+
+
+def _enclosing(before: Sequence[Piece], after: Sequence[Piece]) -> tuple[Piece, Piece]:
+    code = Code(lambda: _raw(before), lambda: _raw(after), NO_FORMAT)
+    return Piece(Part(Kind.OPEN, code=code)), Piece(CLOSE)
+
+
+def _raw(pieces: Sequence[Piece]) -> str:
+    return "".join(written(*with_formats(pieces)))
+
+
+def with_formats(pieces: Sequence[Piece]) -> tuple[list[Part], Format]:
+    """Return the parts of ``pieces``, and their usual format; codes enclose text in another one.
+
+    The usual format of the text in a code is that of most of its characters.
+    """
+    usual, levels = _usual_formats(pieces)
+    parts, opened, waiting = list[Part](), None, list[Part]()
+    for piece, level in zip(pieces, levels, strict=True):
+        part, key = piece.part, piece.format.key
+        is_other = part.kind is Kind.TEXT and key != usual[level].key
+        if opened is not None and part.kind is Kind.POINT and not part.is_visible:
+            waiting.append(part)  # it does not divide a word
+            continue
+        if opened is not None and not (is_other and key == opened):
+            parts.append(CLOSE)
+            opened = None
+        parts += waiting
+        waiting = []
+        if is_other and opened is None:
+            parts.append(Part(Kind.OPEN, code=Code(str, str, piece.format)))
+            opened = key
+        if part.kind is Kind.OPEN:
+            part = part._replace(code=part.code._replace(usual=usual[level]))
+        parts.append(part)
+    return [*parts, *([] if opened is None else [CLOSE]), *waiting], usual[0]
+
+
+def _usual_formats(pieces: Sequence[Piece]) -> tuple[list[Format], list[int]]:
+    """Return the format of most characters in each code, and the number of each piece's code.
+
+    The first one is that of the text in no code. Text in no run has that of the first run.
+    """
+    counts, formats = [Counter[str]()], dict[str, Format]()
+    stack, levels = [0], list[int]()
+    for piece in pieces:
+        if piece.part.kind is Kind.OPEN:
+            counts.append(Counter())
+            stack.append(len(counts) - 1)
+        levels.append(stack[-1])
+        if piece.part.kind is Kind.CLOSE:
+            stack.pop()
+        elif piece.part.kind is Kind.TEXT:
+            formats.setdefault(piece.format.key, piece.format)
+            counts[stack[-1]][piece.format.key] += len(piece.part.text)
+    first = next(iter(formats.values()), NO_FORMAT)
+    return [formats[c.most_common(1)[0][0]] if c else first for c in counts], levels
+
+
+def written(parts: Iterable[Part], usual: Format) -> Iterator[str]:
+    """Yield what ``parts`` are in the document; text in no code has the ``usual`` format."""
+    text, formats, ends = "", [usual], list[Raw]()
+    for part in parts:
+        if part.kind is Kind.TEXT and part.code is None:
+            text += part.text
+            continue
+        if text:
+            yield f"{formats[-1].before}{escape(text, quote=False)}{formats[-1].after}"
+            text = ""
+        if part.kind is Kind.OPEN:
+            formats.append(part.code.usual)
+            ends.append(part.code.after)
+            yield part.code.before()
+        elif part.kind is Kind.CLOSE:
+            formats.pop()
+            yield ends.pop()()
+        else:
+            yield part.code()
+    if text:
+        yield f"{formats[-1].before}{escape(text, quote=False)}{formats[-1].after}"

@@ -1,0 +1,231 @@
+"""Office documents: paragraphs are translated, and everything else stays to the last byte."""
+
+import re
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.translation import Translation
+from tests.documents.archives import A, W, docx, epub, odt, pptx, unzipped, zipped
+from tests.documents.filling import copied, shouted, texts_of
+
+FORMATS = {"b:": "<w:rPr><w:b/></w:rPr>", "en:": "<w:rPr><w:lang w:val='en-US'/></w:rPr>"}
+MARKS = {
+    "{": '<w:r><w:fldChar w:fldCharType="begin"/></w:r>',
+    "|": '<w:r><w:fldChar w:fldCharType="separate"/></w:r>',
+    "}": '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+    "#": '<w:r><w:footnoteReference w:id="2"/></w:r>',
+    "\t": "<w:r><w:tab/></w:r>",
+    "\n": "<w:r><w:br/></w:r>",
+}
+
+
+def word(text: str) -> str:
+    """Return XML of Word: ``[text]`` is a run, ``[b:text]`` a bold one, ``{code|[text]}`` a field.
+
+    ``#`` is a footnote, a tab and a line feed are elements.
+    """
+
+    def run(match: re.Match[str]) -> str:
+        if match[0] in MARKS:
+            return MARKS[match[0]]
+        if match[3]:
+            return f"{MARKS['{']}<w:r><w:instrText> {match[3]} </w:instrText></w:r>{MARKS['|']}"
+        tag = '<w:t xml:space="preserve">'
+        return f"<w:r>{FORMATS.get(match[1] or '', '')}{tag}{match[2]}</w:t></w:r>"
+
+    return re.sub(r"\[(b:|en:)?([^\]]*)\]|\{([^|{}]*)\||[{}|#\t\n]", run, text)
+
+
+def both(kind: str, text: str) -> str:
+    return f'<w:{kind}Start w:id="1"/>{text}<w:{kind}End w:id="1"/>'
+
+
+IN_A_BOX = "<w:r><w:drawing><w:txbx><w:p>{}</w:p></w:txbx></w:drawing></w:r>"
+DELETED = '<w:del w:id="2"><w:r><w:delText>c</w:delText></w:r></w:del>'
+CROSSING = (
+    '<w:bookmarkStart w:id="1"/>[a]<w:bookmarkStart w:id="2"/>[ b ]<w:bookmarkEnd w:id="1"/>[c]'
+    '<w:bookmarkEnd w:id="2"/>'
+)
+MENTIONED = both("commentRange", both("bookmark", "[one two]")) + "<w:commentReference/>"
+CONTENTS = "{TOC|<w:hyperlink w:anchor='_1'>[One]\t{PAGEREF|[1]}</w:hyperlink>"
+PAGES = "[page ]{PAGE|[3]}[ of ]<w:fldSimple w:instr='NUMPAGES'>[9]</w:fldSimple>[ pages]"
+# By what a paragraph holds: it, its segments, and the same with their translations.
+PARAGRAPHS = {
+    "a word in two runs": (
+        "<w:pPr/>[Hel]<w:proofErr/>[lo you]",
+        ["Hello you"],
+        "<w:pPr/>[HELLO YOU]",
+    ),
+    "languages are no formats": ("[en:one ][two]", ["one two"], "[en:ONE TWO]"),
+    "formats": (
+        "[a ][b:big][ cat, &lt;x&gt;]",
+        ['a <span id="1">big</span> cat, &lt;x&gt;'],
+        "[A ][b:BIG][ CAT, &lt;X&gt;]",
+    ),
+    "all is bold": ("[b:all]", ["all"], "[b:ALL]"),
+    "tabs and breaks": ("[one]\t[two]\n[three]", ["one", "two", "three"], None),
+    "a footnote": ("[a word]#[, then]", ['a word<img id="1"/>, then'], "[A WORD]#[, THEN]"),
+    "a comment and a bookmark": (MENTIONED, ["one two"], None),
+    "ranges that cross": (CROSSING, ['a<span id="1"> b <wbr id="2"/>c</span>'], None),
+    "a link": (
+        "[see ]<w:hyperlink r:id='rId4'>[b:this page]</w:hyperlink>[.]",
+        ['see <span id="1">this page</span>.'],
+        None,
+    ),
+    "a link that is a field": (
+        '[see ]{HYPERLINK "x"|[it]}[ now]',
+        ['see <span id="1">it</span> now'],
+        '[SEE ]{HYPERLINK "x"|[IT]}[ NOW]',
+    ),
+    "the number of a page": (
+        PAGES,
+        ['page <img id="1"/> of <img id="2"/> pages'],
+        PAGES.replace("page ", "PAGE ").replace("of", "OF").replace(" pages", " PAGES"),
+    ),
+    "the begin of a table of contents": (CONTENTS, ["One"], CONTENTS.replace("One", "ONE")),
+    "what was inserted and deleted": (
+        f"[a ]<w:ins w:id='1'>[b]</w:ins>{DELETED}[ d]",
+        ['a <span id="1">b</span><wbr id="2"/> d'],
+        f"[A ]<w:ins w:id='1'>[B]</w:ins>{DELETED}[ D]",
+    ),
+    "a text box": (
+        f"[out ]{IN_A_BOX.format('[in]')}[ side]",
+        ['out <img id="1"/> side', "in"],
+        f"[OUT ]{IN_A_BOX.format('[IN]')}[ SIDE]",
+    ),
+    "hyphens": (
+        "<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b c</w:t></w:r>",
+        ["a&#8209;b c"],
+        "[A]<w:r><w:noBreakHyphen/></w:r>[B C]",
+    ),
+    "no text": ("<w:r><w:t> </w:t></w:r><w:r/><w:bookmarkEnd w:id='9'/>", [], None),
+}
+
+
+@pytest.mark.parametrize("what", PARAGRAPHS)
+def test_paragraphs(what):
+    source, segments, loud = PARAGRAPHS[what]
+    data = docx(f"<w:p>{word(source)}</w:p>")
+    assert texts_of(read_document(data, "docx")) == segments
+    assert copied(data, "docx") == data
+    if loud is None:  # all in brackets is text
+        loud = re.sub(
+            r"(?<=\[)(b:)?[^\]]+", lambda m: (m[1] or "") + m[0][len(m[1] or "") :].upper(), source
+        )
+    found = unzipped(shouted(data, "docx"))["word/document.xml"].decode()
+    assert found.partition("<w:body>")[2].partition("</w:body>")[0] == f"<w:p>{word(loud)}</w:p>"
+
+
+def test_headers_notes_and_comments_are_translated_and_other_members_stay():
+    part = f"<w:x {W}><w:p>{word('[text]')}</w:p></w:x>"
+    names = ("header1", "footer2", "footnotes", "endnotes", "comments")
+    data = docx(f"<w:p>{word('[text]')}</w:p>", **dict.fromkeys([*names, "styles"], part))
+    assert texts_of(read_document(data, "docx")) == ["text"] * 6
+    before, after = unzipped(data), unzipped(shouted(data, "docx"))
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {f"word/{name}.xml" for name in ("document", *names)}
+    assert all(after[name] == before[name].replace(b"text<", b"TEXT<") for name in changed)
+
+
+def test_the_archive_stays_as_it_was():
+    data = docx(f"<w:p>{word('[text]')}</w:p>")
+    archives = [zipfile.ZipFile(BytesIO(each)) for each in (data, shouted(data, "docx"))]
+    kept = [
+        [(m.filename, m.date_time, m.compress_type, m.external_attr) for m in each.infolist()]
+        for each in archives
+    ]
+    assert kept[0] == kept[1]
+    assert archives[1].comment == b"a comment"
+
+
+def test_other_prefixes_mean_the_same():
+    text = f"<y:document {W.replace(':w=', ':y=')}><y:p><y:r><y:t>a</y:t></y:r></y:p></y:document>"
+    data = zipped({"word/document.xml": text})
+    assert texts_of(read_document(data, "docx")) == ["a"]
+
+
+def test_slides():
+    bold = '<a:rPr lang="en-US" b="1"/>'
+    body = (
+        '<a:p><a:pPr lvl="1"/><a:r><a:rPr lang="en-US" dirty="0"/><a:t>A sli</a:t></a:r>'
+        '<a:r><a:rPr lang="en-GB"/><a:t>de with </a:t></a:r>'
+        f"<a:r>{bold}<a:t>bold</a:t></a:r><a:r><a:t> words</a:t></a:r><a:br/>"
+        '<a:r><a:t>Page </a:t></a:r><a:fld type="slidenum"><a:t>2</a:t></a:fld>'
+        '<a:endParaRPr lang="en-US"/></a:p>'
+    )
+    data = pptx(body)
+    assert texts_of(read_document(data, "pptx")) == [
+        'A slide with <span id="1">bold</span> words',
+        "Page ",
+    ]
+    assert copied(data, "pptx") == data
+    loud = (
+        '<a:p><a:pPr lvl="1"/><a:r><a:rPr lang="en-US" dirty="0"/><a:t>A SLIDE WITH </a:t></a:r>'
+        f"<a:r>{bold}<a:t>BOLD</a:t></a:r>"
+        '<a:r><a:rPr lang="en-US" dirty="0"/><a:t> WORDS</a:t></a:r>'
+        '<a:br/><a:r><a:rPr lang="en-US" dirty="0"/><a:t>PAGE </a:t></a:r>'
+        '<a:fld type="slidenum"><a:t>2</a:t></a:fld><a:endParaRPr lang="en-US"/></a:p>'
+    )
+    assert loud in unzipped(shouted(data, "pptx"))["ppt/slides/slide1.xml"].decode()
+
+
+def test_texts_of_opendocument():
+    body = (
+        "<text:tracked-changes><text:p>lost</text:p></text:tracked-changes>"
+        '<text:h text:outline-level="1">A <text:span text:style-name="T1">big</text:span>\n heading'
+        "</text:h><text:p>one<text:tab/>two<text:note><text:note-citation>1</text:note-citation>"
+        "<text:note-body><text:p>a note</text:p></text:note-body></text:note> three</text:p>"
+        '<text:p>x <office:annotation office:name="1"><text:p>why</text:p></office:annotation>y'
+        '<office:annotation-end office:name="1"/> &amp; z</text:p>'
+    )
+    data = odt(body)
+    assert texts_of(read_document(data, "odt")) == [
+        'A <span id="1">big</span> heading',
+        "one",
+        'two<img id="1"/> three',
+        "a note",
+        'x <span id="1">y</span> &amp; z',
+        "why",
+    ]
+    assert copied(data, "odt") == data
+    loud = body.replace("\n ", " ")
+    for text in ("big", "heading", "one", "two", "three", "a note", "why"):
+        loud = loud.replace(text, text.upper())
+    loud = loud.replace(">x <", ">X <").replace(">y<", ">Y<").replace("&amp; z", "&amp; Z")
+    assert loud in unzipped(shouted(data, "odt"))["content.xml"].decode()
+
+
+def test_books():
+    chapter = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" '
+        '"http://www.w3.org/TR/xhtml11/DTD/xhtml11.dtd">\n'
+        '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>one</title></head>'
+        '<body><p class="x">a&nbsp;<b>big</b> cat<br/>ran</p><pre>kept</pre></body></html>'
+    )
+    data = epub(chapter)
+    texts = texts_of(read_document(data, "epub"))
+    assert [*texts[:1], *texts[2:]] == ["one", "ran", "one"]
+    assert copied(data, "epub") == data
+    after = unzipped(shouted(data, "epub"))
+    loud = chapter.replace(">one<", ">ONE<").replace(
+        "a&nbsp;<b>big</b> cat", "A&nbsp;<b>BIG</b> CAT"
+    )
+    assert after["OPS/text/one chapter.xhtml"].decode() == loud.replace(">ran<", ">RAN<")
+    assert b"<text>ONE</text>" in after["OPS/toc.ncx"]
+
+
+def test_words_that_change_places_take_their_formats_along():
+    data = docx(f"<w:p>{word('[a ][b:big][ cat]#[.]')}</w:p>")
+    document = read_document(data, "docx")
+    translation = '<span id="1">große</span> Katze&lt;<img id="2"/>, eine.'
+    found = unzipped(document.filled([Translation(translation)]))["word/document.xml"].decode()
+    assert f"<w:p>{word('[b:große][ Katze&lt;]#[, eine.]')}</w:p>" in found
+
+
+def test_charts_and_diagrams_have_texts():
+    chart = f"<c:chart {A}><a:p><a:r><a:t>title</a:t></a:r></a:p></c:chart>"
+    data = zipped({"word/document.xml": f"<w:document {W}/>", "word/charts/chart1.xml": chart})
+    assert texts_of(read_document(data, "docx")) == ["title"]
