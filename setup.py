@@ -215,6 +215,7 @@ setup(
             "odfpy>=1.4",
             "polib>=1.2",
             "pre-commit>=4",
+            "pysubs2>=1.7",
             "pytest>=8.3",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.6",

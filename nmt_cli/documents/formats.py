@@ -25,8 +25,11 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "odt": (".odt", ".ott"),
     "epub": (".epub",),
     "po": (".po", ".pot"),
+    "xliff": (".xlf", ".xliff"),
+    "srt": (".srt",),
+    "vtt": (".vtt",),
 }
-BILINGUAL = ("po",)  # formats with the translations beside their sources
+BILINGUAL = ("po", "xliff")  # formats with the translations beside their sources
 
 
 def format_of(name: str | PurePath) -> str | None:
@@ -64,7 +67,7 @@ def read_document(data: bytes, form: str, *, again: bool = False) -> Document:
     damaged, and UserError if a package is missing.
     """
     # These imports take time; help texts and lines of text do not need them.
-    from nmt_cli.documents import markup, office, po
+    from nmt_cli.documents import markup, office, po, subtitles, xliff
     from nmt_cli.documents.epub import read_epub
     from nmt_cli.documents.markdown import read as read_markdown
 
@@ -77,5 +80,8 @@ def read_document(data: bytes, form: str, *, again: bool = False) -> Document:
         "odt": office.read_odt,
         "epub": read_epub,
         "po": partial(po.PoDocument, again=again),
+        "xliff": partial(xliff.XliffDocument, again=again),
+        "srt": subtitles.read_srt,
+        "vtt": subtitles.read_vtt,
     }
     return readers[form](data)

@@ -17,7 +17,7 @@ from nmt_cli.translating.translation import Translation
 
 BREAK = re.compile(r"(\s*\n\s*|\A\s+|\s+\Z)")
 TAG = r"</?[A-Za-z][^<>]*>"
-REFERENCE = r"&#?\w+;"
+PROTECTED = (PLACEHOLDERS, TAG, r"&#?\w+;")  # patterns of what a translation copies
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -95,7 +95,7 @@ def _request(line: str) -> Request:
                 return Request(line, markup="xml", protect=(PLACEHOLDERS,))
         except LineError:
             pass
-    return Request(line, protect=(PLACEHOLDERS, TAG, REFERENCE))
+    return Request(line, protect=PROTECTED)
 
 
 def _written(first_line: bytes, text: str, encoding: str) -> bytes:

@@ -189,9 +189,10 @@ def options_for(
 def _refuse_for_document(form: str, output_format: str, options: TranslatorOptions) -> None:
     """Raise WrongUsageError for an option that a document has no place for."""
     advice = "leave it out, or translate the lines of the file with --input-format text"
+    writes_several = options.n_best > 1 and options.choose != "mbr"
     for option, is_given in (
         (f"--format {output_format}", output_format != "text"),
-        (f"--n-best {options.n_best}", options.n_best > 1 and options.choose != "mbr"),
+        (f"--n-best {options.n_best}", writes_several and form != "xliff"),
         ("--alignments", options.alignments),
         ("--keep-pieces", options.keep_pieces),
         (f"--markup {options.markup}", options.markup is not None),

@@ -1,0 +1,315 @@
+"""Subtitles: SRT and WebVTT. The lines of a sentence are joined, and its translation divided again.
+
+A sentence often goes on in the next line or cue. Its translation is divided in proportion to the
+characters of the lines, which are on the screen one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from html import escape, unescape
+from itertools import groupby
+from typing import NamedTuple
+
+from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
+from nmt_cli.documents.document import DocumentError, decoded
+from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, text_part
+from nmt_cli.translating.protection import PLACEHOLDERS
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation
+
+TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})[,.](\d{1,3})"
+TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
+LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+# Tags, times within a cue, positions, and characters that XML excludes.
+CODE = re.compile(
+    r"</?[A-Za-z][^<>\n]*>|<\d[\d:.]*>|\{\\[^{}\n]*\}|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
+)
+NAME = re.compile(r"</?([A-Za-z]+)")
+REFERENCE = re.compile(r"&#?\w+;")
+DASH = re.compile(r"\s*[-\u2010-\u2015]\s*\S")  # a second person speaks
+SENTENCE_END = re.compile(r"""[.!?…。！？؟।։።\u203c-\u2049]["'”’»)\]」』♪\s]*\Z""")
+LEAST_ENDS = 0.1  # of the cues; in fewer, nothing shows where sentences end, as in Thai
+LONGEST_GAP = 2000  # milliseconds between cues of a sentence
+MOST_CUES, MOST_CHARACTERS = 6, 400  # of a sentence
+# Where a text without spaces is cut least well, after or before these: the vowels of Thai that
+# stand before their consonant, brackets and small signs.
+NOT_AFTER = "เแโใไ（「『【《〈“‘([{"
+NOT_BEFORE = "）」』】》〉”’)]}、。，．！？：；,.!?:;ーぁぃぅぇぉっゃゅょァィゥェォッャュョ々ๆฯ"
+AT_PUNCTUATION, AT_BAD_PLACE = 0.5, 4.0  # factors of the distance from the right place
+
+
+class _Line(NamedTuple):
+    """A line of a cue, and where its text is in the file."""
+
+    cue: int
+    begin: int
+    end: int
+    text: str
+
+
+class _Cue(NamedTuple):
+    begin: int  # milliseconds
+    end: int
+    lines: Sequence[_Line]
+
+
+class _Sentence(NamedTuple):
+    """Lines that are translated together."""
+
+    lines: Sequence[_Line]
+    joints: Sequence[float]  # which part of the text is before each line but the first
+    text: InlineText
+
+
+class SubtitleDocument:
+    """A file of subtitles."""
+
+    def __init__(self, data: bytes, is_vtt: bool) -> None:
+        """Raise DocumentError for what is no such file."""
+        self._decoded, self._is_vtt = decoded(data), is_vtt
+        self._cues = list(_cues(self._decoded.text, is_vtt))
+        self._sentences = [
+            _sentence(lines, is_vtt) for lines in _groups(self._cues) if _holds_text(lines, is_vtt)
+        ]
+        self.segments: Sequence[Request] = [
+            each.text.request._replace(protect=(PLACEHOLDERS,)) for each in self._sentences
+        ]
+
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the file with the translations in the lines of their sources."""
+        texts = dict[_Line, str]()
+        for sentence, translation in zip(self._sentences, translations, strict=True):
+            if translation.text != sentence.text.request.text:
+                parts = list(sentence.text.translated(translation.text))
+                texts.update(zip(sentence.lines, self._divided(sentence, parts), strict=True))
+        source, written, place = self._decoded.text, list[str](), 0
+        for cue in self._cues:
+            if not any(line in texts for line in cue.lines):
+                continue
+            lines = [texts.get(line, source[line.begin : line.end]) for line in cue.lines]
+            first, second = cue.lines[0], cue.lines[min(1, len(cue.lines) - 1)]
+            line_end = source[first.end : second.begin]
+            # An empty line would end the cue.
+            whole = line_end.join(line for line in lines if line.strip())
+            written += [source[place : first.begin], whole]
+            place = cue.lines[-1].end
+        return self._decoded.encoded("".join([*written, source[place:]]))
+
+    def _divided(self, sentence: _Sentence, parts: Sequence[Part]) -> Iterator[str]:
+        """Yield the text of each line of a sentence; codes that go on are closed and opened."""
+        text = "".join(part.text for part in parts if part.kind is Kind.TEXT)
+        cuts = [*_cuts(text, sentence.joints), (len(text), len(text))]
+        rest, opened = list(parts), list[tuple[str, str]]()
+        place = 0
+        for number, (end, following) in enumerate(cuts):
+            written = [begin for begin, _ in opened]
+            is_last_of_cue = (
+                number + 1 == len(cuts)
+                or sentence.lines[number].cue != sentence.lines[number + 1].cue
+            )
+            if number and sentence.lines[number - 1].cue == sentence.lines[number].cue:
+                written = []
+            while rest and (place < end or rest[0].kind is Kind.CLOSE or number + 1 == len(cuts)):
+                part = rest.pop(0)
+                if part.kind is Kind.TEXT:
+                    taken, left = part.text[: end - place], part.text[end - place :]
+                    written.append(self._escaped(part, taken))
+                    place += len(taken)
+                    if left:
+                        rest.insert(0, text_part(left))
+                        break
+                elif part.kind is Kind.OPEN:
+                    opened.append(part.code)
+                    written.append(part.code[0])
+                elif part.kind is Kind.CLOSE:
+                    written.append(opened.pop()[1])
+                else:
+                    written.append(part.code)
+            if is_last_of_cue:
+                written += [end_tag for _, end_tag in reversed(opened)]
+            yield "".join(written)
+            place = _skip(rest, place, following)
+
+    def _escaped(self, part: Part, text: str) -> str:
+        if part.code is not None and text == part.text:
+            return str(part.code)
+        return escape(text, quote=False) if self._is_vtt else text
+
+
+def read_srt(data: bytes) -> SubtitleDocument:
+    """Return the document of an SRT file. Raises DocumentError if it is none."""
+    return SubtitleDocument(data, is_vtt=False)
+
+
+def read_vtt(data: bytes) -> SubtitleDocument:
+    """Return the document of a WebVTT file. Raises DocumentError if it is none."""
+    return SubtitleDocument(data, is_vtt=True)
+
+
+def _skip(rest: list[Part], place: int, following: int) -> int:
+    """Remove the space between two lines from the parts that follow; return the next place."""
+    number = 0
+    while place < following and number < len(rest):
+        part = rest[number]
+        if part.kind is Kind.TEXT:
+            cut = min(following - place, len(part.text))
+            rest[number] = text_part(part.text[cut:])
+            place += cut
+        number += 1
+    return following
+
+
+def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
+    if is_vtt and not re.match(r"WEBVTT(?:[ \t].*)?(?:\r?\n|\Z)", text):
+        raise DocumentError("its first line is not WEBVTT")
+    place, cue, times, lines = 0, -1, None, list[_Line]()
+    for number, raw in enumerate([*LINE.findall(text), ""], 1):
+        line = raw.rstrip("\r\n")
+        timing = TIMING.fullmatch(line)
+        if times is not None and (not line.strip() or timing is not None):
+            if timing is not None and lines and lines[-1].text.strip().isdecimal():
+                lines.pop()  # the number of the next cue
+            yield _Cue(*times, lines)
+            times, lines = None, []
+        if timing is not None:
+            times, cue = (_milliseconds(timing, 1), _milliseconds(timing, 5)), cue + 1
+        elif times is not None:
+            lines.append(_Line(cue, place, place + len(line), line))
+        elif re.match(r"\s*[\d:.,]+\s*-->", line):
+            raise DocumentError(f"line {number:,} is no timing: {line.strip()[:40]!r}")
+        place += len(raw)
+    if cue < 0 and not is_vtt:
+        raise DocumentError("it has no line with the times of a subtitle")
+
+
+def _milliseconds(timing: re.Match[str], first: int) -> int:
+    hours, minutes, seconds, fraction = timing.group(first, first + 1, first + 2, first + 3)
+    whole = (int(hours or 0) * 60 + int(minutes)) * 60 + int(seconds)
+    return whole * 1000 + int(fraction.ljust(3, "0"))
+
+
+def _groups(cues: Sequence[_Cue]) -> Iterator[list[_Line]]:
+    """Yield the lines that are translated together."""
+    ends = [_is_end(cue.lines[-1].text) for cue in cues if cue.lines]
+    joins_cues = sum(ends) >= LEAST_ENDS * len(ends)
+    group = list[_Line]()
+    for cue in cues:
+        for place, line in enumerate(cue.lines):
+            is_within = place > 0 or (joins_cues and _goes_on(group, cue, cues))
+            is_full = sum(len(each.text) for each in group) >= MOST_CHARACTERS
+            if group and (not is_within or is_full or DASH.match(CODE.sub("", line.text))):
+                yield group
+                group = []
+            group.append(line)
+    if group:
+        yield group
+
+
+def _goes_on(group: Sequence[_Line], cue: _Cue, cues: Sequence[_Cue]) -> bool:
+    """Return whether the sentence of the lines before goes on in ``cue``."""
+    if not group or _is_end(group[-1].text) or cue.lines[0].cue - group[0].cue >= MOST_CUES:
+        return False
+    return 0 <= cue.begin - cues[group[-1].cue].end <= LONGEST_GAP
+
+
+def _is_end(text: str) -> bool:
+    return SENTENCE_END.search(CODE.sub("", text)) is not None
+
+
+def _holds_text(lines: Sequence[_Line], is_vtt: bool) -> bool:
+    return has_text([part for line in lines for part in _parts(line.text, is_vtt)])
+
+
+def _sentence(lines: Sequence[_Line], is_vtt: bool) -> _Sentence:
+    """Return the lines with their joined text."""
+    parts, ends, length = list[Part](), list[int](), 0
+    for _, of_cue in groupby(lines, key=lambda line: line.cue):
+        found = list[Part]()
+        for line in of_cue:
+            before = next((p.text[-1:] for p in reversed([*parts, *found]) if p.text), "")
+            own = list(_parts(line.text, is_vtt))
+            if line is not lines[0]:
+                after = next((part.text[:1] for part in own if part.text), "")
+                ends.append(length)
+                is_joined = any(map(is_of_script_without_spaces, (before, after)))
+                if not is_joined or not before.strip():
+                    found.append(text_part(" "))
+                    length += 1
+            found += own
+            length += sum(len(part.text) for part in own)
+        parts += _paired(found)
+    return _Sentence(lines, [end / max(1, length) for end in ends], InlineText(parts))
+
+
+def _parts(text: str, is_vtt: bool) -> Iterator[Part]:
+    """Yield the characters and codes of a line."""
+    place = 0
+    for match in [*CODE.finditer(text), None]:
+        between = text[place : len(text) if match is None else match.start()]
+        yield from _references(between) if is_vtt else [text_part(between)] if between else []
+        if match is not None:
+            yield Part(Kind.POINT, code=match[0], is_visible=False)
+            place = match.end()
+
+
+def _references(text: str) -> Iterator[Part]:
+    place = 0
+    for match in [*REFERENCE.finditer(text), None]:
+        between = text[place : len(text) if match is None else match.start()]
+        if between:
+            yield text_part(between)
+        if match is not None:
+            yield Part(Kind.TEXT, unescape(match[0]), match[0])
+            place = match.end()
+
+
+def _paired(parts: list[Part]) -> list[Part]:
+    """Return parts in which codes with an end in the cue, such as <i>, are around their text."""
+    opened = list[tuple[int, str]]()
+    for place, part in enumerate(parts):
+        name = NAME.match(part.code) if part.kind is Kind.POINT else None
+        if name is None:
+            continue
+        if not part.code.startswith("</"):
+            opened.append((place, name[1].lower()))
+        elif opened and opened[-1][1] == name[1].lower():
+            begin, _ = opened.pop()
+            parts[begin] = Part(Kind.OPEN, code=(parts[begin].code, part.code))
+            parts[place] = CLOSE
+    return parts
+
+
+def _cuts(text: str, joints: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """Yield where each line of ``text`` but the last ends, and where the next one begins."""
+    places = [
+        (place, place + text[place].isspace(), _factor(text, place))
+        for place in range(1, len(text))
+        if text[place].isspace() or _is_between_words(text, place)
+    ]
+    before = 0
+    for joint in joints:
+        right = joint * len(text)
+        left = [each for each in places if each[0] >= before]
+        if not left:
+            yield len(text), len(text)
+            continue
+        end, following, _ = min(left, key=lambda each: abs(each[0] - right) * each[2])
+        yield end, following
+        before = following + 1
+
+
+def _is_between_words(text: str, place: int) -> bool:
+    around = text[place - 1], text[place]
+    if any(map(str.isspace, around)):
+        return False
+    return any(map(is_of_script_without_spaces, around)) or around[0] in "。，、！？；："
+
+
+def _factor(text: str, place: int) -> float:
+    before, after = text[place - 1], text[place]
+    if before in NOT_AFTER or after in NOT_BEFORE or unicodedata.category(after)[0] == "M":
+        return AT_BAD_PLACE
+    return AT_PUNCTUATION if unicodedata.category(before) in {"Po", "Pe", "Pf"} else 1.0

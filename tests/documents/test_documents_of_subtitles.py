@@ -1,0 +1,178 @@
+"""SRT and WebVTT: sentences over several cues, and that all else stays to the last byte."""
+
+import random
+
+import pysubs2
+import pytest
+
+from nmt_cli.documents.document import DocumentError
+from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.translation import Translation
+from tests.documents.filling import capitals, copied, shouted, texts_of
+
+SRT = """\
+1
+00:00:01,000 --> 00:00:02,500
+The old man reads
+a book, and then
+
+2
+00:00:02,600 --> 00:00:04,000
+<i>he goes home.</i>
+
+3
+00:00:05,000 --> 00:00:06,000 X1:40 X2:600
+- Who is there?
+- {\\an8}Nobody.
+
+4
+00:00:07,000 --> 00:00:08,000
+♪♪
+
+5
+00:00:20,000 --> 00:00:21,000
+我们有一只
+狗。
+
+6
+00:00:22,000 --> 00:00:24,000
+Costs 5 < 6 & more,
+"""
+VTT = """\
+WEBVTT - a title
+Kind: captions
+
+NOTE
+a note --> no timing
+
+STYLE
+::cue { color: red }
+
+intro
+00:01.000 --> 00:02.500 align:start
+<v Åsa>Tom &amp; <b>Jerry</b>
+are
+
+00:02.600 --> 01:00:04.000
+&lt;here&gt; <00:03.000>now.
+"""
+
+
+def test_sentences_are_joined_over_lines_and_cues():
+    assert texts_of(read_document(SRT.encode(), "srt")) == [
+        'The old man reads a book, and then <span id="1">he goes home.</span>',
+        "- Who is there?",
+        '- <wbr id="1"/>Nobody.',
+        "♪♪",
+        "我们有一只狗。",
+        "Costs 5 &lt; 6 &amp; more,",
+    ]
+    assert texts_of(read_document(VTT.encode(), "vtt")) == [
+        'Tom &#38; <span id="1">Jerry</span> are &#60;here&#62; <wbr id="2"/>now.'
+    ]
+
+
+@pytest.mark.parametrize(("text", "form"), [(SRT, "srt"), (VTT, "vtt")])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_all_but_the_texts_stays(text, form, line_end, encoding):
+    data = text.replace("\n", line_end).encode(encoding)
+    assert copied(data, form) == data
+    # In capitals each text is as long as its source, so that it is divided in the same places.
+    found = shouted(data, form).decode(encoding)
+    assert found.lower() == data.decode(encoding).lower()
+    assert "THE OLD MAN" in found or "TOM &amp; <b>JERRY</b>" in found
+    assert ("<v Åsa>" in found) == ("<v Åsa>" in text)
+
+
+def test_pysubs2_reads_what_is_written():
+    found = shouted(SRT.encode(), "srt")
+    before, after = (pysubs2.SSAFile.from_string(each.decode()) for each in (SRT.encode(), found))
+    assert [(e.start, e.end) for e in after] == [(e.start, e.end) for e in before]
+    assert [e.plaintext for e in after] == [e.plaintext.upper() for e in before]
+
+
+def divided(translation, *lines, form="srt"):
+    """Return the lines of cues with one line each, after a translation of all of them."""
+    cues = [
+        f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\n{line}\n\n" for n, line in enumerate(lines, 1)
+    ]
+    data = "".join([*cues, "9\n00:01:00,000 --> 00:01:02,000\nEnd.\n"]).encode()
+    document = read_document(data, form)
+    assert len(document.segments) == 2
+    found = document.filled([Translation(translation), Translation(document.segments[1].text)])
+    events = pysubs2.SSAFile.from_string(found.decode(), keep_html_tags=True)
+    return [event.text for event in events][:-1]
+
+
+def test_a_translation_is_divided_between_words_in_proportion():
+    assert divided("eins zwei drei vier", "one two", "three four.") == ["eins zwei", "drei vier"]
+    assert divided("aaaa bbbbbbbbbb", "one two three", "four.") == ["aaaa", "bbbbbbbbbb"]
+    assert divided("ja", "one two three", "four.") == ["ja", ""]
+    assert divided("", "one two three", "four.") == ["", ""]
+    thai = divided("เขาอ่านหนังสือแล้วกลับบ้าน", "he reads a book", "then goes home.")
+    assert "".join(thai) == "เขาอ่านหนังสือแล้วกลับบ้าน"
+    assert all(thai)
+    assert thai[1][0] not in "าำิีึืุู่้๊๋์ะ"
+    chinese = divided("他读一本书，然后回家。", "he reads a book,", "then goes home.")
+    assert chinese == ["他读一本书，", "然后回家。"]
+    assert divided("他读书", "he reads", "a", "book.") == ["他", "读", "书"]
+
+
+def test_codes_that_go_on_are_closed_and_opened():
+    found = divided(
+        '<span id="1">eins zwei drei</span> vier', "<i>one two</i> three", "four five six."
+    )
+    assert found == ["<i>eins zwei</i>", "<i>drei</i> vier"]
+    data = b"1\n00:00:01,000 --> 00:00:02,000\n<i>one two\nthree.</i>\n"
+    assert copied(data, "srt") == data
+    assert b"<i>ONE TWO\nTHREE.</i>\n" in shouted(data, "srt")
+
+
+def test_sentences_without_marks_are_not_joined_over_cues():
+    cues = [f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\nสวัสดีครับ\n\n" for n in range(1, 13)]
+    assert len(read_document("".join(cues).encode(), "srt").segments) == 12
+    marked = "".join(cues) + "13\n00:01:00,000 --> 00:01:01,000\nx!\n\n" * 2
+    assert len(read_document(marked.encode(), "srt").segments) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "problem"),
+    [
+        ("", "srt", "it has no line with the times of a subtitle"),
+        ("Plain text.\n", "srt", "it has no line with the times of a subtitle"),
+        ("1\n00:00:01,000 --> soon\nx\n", "srt", "line 2 is no timing: '00:00:01,000 --> soon'"),
+        ("1\n00:01 --> 00:02\nx\n", "srt", "line 2 is no timing: '00:01 --> 00:02'"),
+        ("00:01.000 --> 00:02.000\nx\n", "vtt", "its first line is not WEBVTT"),
+        (b"1\n\xff", "srt", "it is not in the encoding utf-8; convert it to UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_refused(content, form, problem):
+    with pytest.raises(DocumentError) as caught:
+        read_document(content if isinstance(content, bytes) else content.encode(), form)
+    assert str(caught.value) == problem
+
+
+NOISE = ["", "<i>", "</i>", "\n\n", "\u2028", "&", "{\\i1}", "x" * 500, "\x0b"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_file_comes_back_as_it_was(seed):
+    generator = random.Random(seed)
+    text, form = (SRT, "srt") if seed % 2 else (VTT, "vtt")
+    for _ in range(3):
+        place = generator.randrange(20, len(text))
+        noise = generator.choice(
+            ["", "<i>", "</i>", "\n\n", "\u2028", "&", "{\\i1}", "x" * 500, "\x0b"]
+        )
+        text = text[:place] + noise + text[place + generator.randrange(6) :]
+    try:
+        document = read_document(text.encode(), form)
+    except DocumentError as error:
+        document, text = None, str(error)
+    if document is None:
+        assert "\n" not in text
+        return
+    assert copied(text.encode(), form) == text.encode()
+    every = [Translation(capitals(segment)) for segment in document.segments]
+    assert document.filled(every) or not text

@@ -1,0 +1,220 @@
+"""XLIFF: targets beside their sources, and all else as it was."""
+
+import random
+
+import pytest
+from lxml import etree
+
+from nmt_cli.documents.document import DocumentError
+from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.protection import Protection
+from nmt_cli.translating.translation import Alternative, Translation
+from tests.documents.filling import copied, shouted, texts_of
+
+HEAD_1 = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<!-- Åsa -->
+<xliff version='1.2' xmlns="urn:oasis:names:tc:xliff:document:1.2">
+ <file original="a&amp;b" source-language="en" target-language='nb' datatype="plaintext"><body>
+"""
+TAIL_1 = " </body></file>\n</xliff>\n"
+HEAD_2 = """\
+<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="zh">
+ <file id="f">
+"""
+TAIL_2 = " </file>\r\n</xliff>"
+STATE = 'state="needs-review-translation" state-qualifier="leveraged-mt"'
+MIDDLE = " xml:lang='nb' "  # what is between two attributes that were there and are new
+# A unit, and how it is written after a copying translation.
+UNITS_1 = [
+    (
+        '  <trans-unit id="1">\n    <source>A dog</source>\n  </trans-unit>\n',
+        '  <trans-unit id="1">\n    <source>A dog</source>\n    '
+        f"<target {STATE}>A dog</target>\n  </trans-unit>\n",
+    ),
+    (
+        '<trans-unit id="2"><source>A <g id="1">我们 <x id="2"/></g> &amp; %s</source>'
+        "<seg-source>A</seg-source><target/><note>n</note></trans-unit>",
+        '<trans-unit id="2"><source>A <g id="1">我们 <x id="2"/></g> &amp; %s</source>'
+        f'<seg-source>A</seg-source><target {STATE}>A <g id="1">我们 <x id="2"/></g> &amp; %s'
+        "</target><note>n</note></trans-unit>",
+    ),
+    (
+        "<group><trans-unit id='3'><source><ph id='1'>{b}</ph>x <mrk mtype='protected'>Y</mrk> z"
+        "<!-- c --></source><target state='new' xml:lang='nb'>old</target></trans-unit></group>",
+        "<group><trans-unit id='3'><source><ph id='1'>{b}</ph>x <mrk mtype='protected'>Y</mrk> z"
+        f"<!-- c --></source><target {STATE.replace(' ', MIDDLE)}><ph id='1'>{{b}}</ph>x "
+        "<mrk mtype='protected'>Y</mrk> z<!-- c --></target></trans-unit></group>",
+    ),
+]
+KEPT_1 = """\
+<trans-unit id="4"><source>done</source><target>ferdig</target></trans-unit>
+<trans-unit id="5" translate="no"><source>no</source></trans-unit>
+<group translate="no"><trans-unit id="6"><source>no</source></trans-unit></group>
+<trans-unit id="7"><source> <x id="1"/> </source></trans-unit>
+<trans-unit id="8"><source>alt</source><target>a</target><alt-trans><source>no</source></alt-trans>
+</trans-unit>
+"""
+UNITS_2 = [
+    (
+        '<unit id="1"><notes><note>x</note></notes><segment><source>A <pc id="1">dog</pc></source>'
+        "</segment><ignorable><source> </source></ignorable><segment id='s' state='initial'>"
+        "<source>two<cp hex='41'/></source><target>old</target></segment></unit>",
+        '<unit id="1"><notes><note>x</note></notes><segment state="translated"><source>A '
+        '<pc id="1">dog</pc></source><target>A <pc id="1">dog</pc></target></segment><ignorable>'
+        "<source> </source></ignorable><segment id='s' state=\"translated\"><source>two"
+        "<cp hex='41'/></source><target>two<cp hex='41'/></target></segment></unit>",
+    ),
+]
+KEPT_2 = (
+    '<unit id="2"><segment><source>done</source><target>ok</target></segment></unit>'
+    '<unit id="3" translate="no"><segment><source>no</source></segment></unit>'
+)
+
+
+def document_1(units):
+    return (HEAD_1 + "".join(units) + KEPT_1 + TAIL_1).encode()
+
+
+def document_2(units):
+    return (HEAD_2 + "".join(units) + KEPT_2 + TAIL_2).encode()
+
+
+@pytest.mark.parametrize(("document", "units"), [(document_1, UNITS_1), (document_2, UNITS_2)])
+def test_a_copy_differs_in_the_targets_alone(document, units):
+    source, expected = (document(each) for each in zip(*units, strict=True))
+    assert copied(source, "xliff").decode() == expected.decode()
+    assert copied(expected, "xliff") == expected
+    utf16 = source.decode().encode("utf-16")
+    utf16 = utf16.replace("UTF-8".encode("utf-16-le"), "UTF-16".encode("utf-16-le"))
+    found = copied(utf16, "xliff").decode("utf-16").replace("UTF-16", "UTF-8")
+    assert found == expected.decode()
+
+
+def test_what_has_a_target_is_translated_again_if_asked():
+    data = document_1([UNITS_1[0][1]])
+    assert texts_of(read_document(data, "xliff")) == []
+    found = read_document(data, "xliff", again=True)
+    assert texts_of(found) == ["A dog", "done", "alt"]
+    filled = found.filled([Translation(text.upper()) for text in texts_of(found)])
+    assert filled.count(f"<target {STATE}>".encode()) == 3
+    assert b"<target " + STATE.encode() + b">DONE</target>" in filled
+
+
+def test_codes_go_with_their_words_and_placeholders_are_protected():
+    unit = (
+        "<trans-unit><source>one <g id='1'>two %s</g> &lt;b&gt;{x}<x id='2'/></source></trans-unit>"
+    )
+    data = document_1([unit])
+    (segment,) = read_document(data, "xliff").segments
+    found = Protection(segment.protect).found_in("one two %s <b>{x}")
+    assert [match[:2] for match in found] == [(8, 10), (11, 14), (14, 17)]
+    target = f"<target {STATE}>ONE <g id='1'>TWO %S</g> &lt;B&gt;{{X}}<x id='2'/></target>"
+    assert target in shouted(data, "xliff").decode()
+
+
+def test_alternatives_stand_beside_the_target(tmp_path):
+    def filled(data):
+        document = read_document(data, "xliff")
+        others = (Alternative("B & c", -1.0, ()), Alternative("C", -2.0, ()))
+        return document.filled(
+            [
+                Translation(
+                    each.text,
+                    -0.5,
+                    alternatives=tuple(
+                        other._replace(text=other.text.replace("&", "&amp;")) for other in others
+                    ),
+                )
+                for each in document.segments
+            ]
+        )
+
+    found = etree.fromstring(filled(document_1([UNITS_1[0][0]])))
+    unit = found.find(".//{*}trans-unit")
+    assert [each.tag.rpartition("}")[2] for each in unit] == ["source", "target"] + [
+        "alt-trans"
+    ] * 2
+    assert [each.findtext("{*}target") for each in unit.findall("{*}alt-trans")] == ["B & c", "C"]
+    found = etree.fromstring(filled(document_2([UNITS_2[0][0]])))
+    matches = found.find("{*}file").find("{*}unit")[0]
+    assert matches.tag == "{urn:oasis:names:tc:xliff:matches:2.0}matches"
+    assert [each.get("ref") for each in matches] == ["#nmt-cli-1"] * 2 + ["#s"] * 2
+    assert [each.findtext("{*}target") for each in matches] == ["B & c", "C"] * 2
+    assert [each.get("id") for each in found.iterfind(".//{*}segment")][:2] == ["nmt-cli-1", "s"]
+
+
+def test_a_unit_that_failed_has_no_target():
+    data = document_1([UNITS_1[0][0], UNITS_1[1][0]])
+    document = read_document(data, "xliff")
+    found = [Translation(text, error="it is bad") for text in texts_of(document)]
+    assert document.filled(found) == data
+
+
+def random_source(generator, levels=2):
+    texts = ["a ", "我们", "&amp;", "x &lt; y", "\n", " ", "é%s"]
+    parts = [generator.choice(texts)]
+    for number in range(generator.randrange(4)):
+        kind = generator.choice(["x", "ph", "g"])
+        if kind == "x":
+            parts.append(f'<x id="{number}"/>')
+        elif kind == "ph" or not levels:
+            parts.append(f'<ph id="{number}">&lt;c/></ph>')
+        else:
+            parts.append(f'<g id="{number}">{random_source(generator, levels - 1)}</g>')
+        parts.append(generator.choice(texts))
+    return "".join(parts)
+
+
+def test_lxml_reads_the_copy_of_any_source(tmp_path):
+    generator = random.Random(3)
+    sources = [random_source(generator) for _ in range(80)]
+    units = [f"<trans-unit><source>{source}</source></trans-unit>" for source in sources]
+    found = etree.fromstring(copied(document_1(units), "xliff"))
+    translated = 0
+    for unit in found.findall(".//{*}trans-unit")[:80]:
+        source, target = unit.find("{*}source"), unit.find("{*}target")
+        if target is not None:
+            translated += 1
+            for node in (source, target):
+                node.tag, node.tail = "same", None
+                node.attrib.clear()
+            assert etree.tostring(source) == etree.tostring(target)
+    assert translated > 40
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("<xliff><a></xliff>", "it is not XML: mismatched tag at character 13"),
+        ("<html/>", "its root is html, not xliff"),
+        ("", "its root is missing, not xliff"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><xliff/>', "it declares entities; write their texts in"),
+        ("<xliff>" * 300 + "</xliff>" * 300, "its elements are nested more than 256 deep"),
+        (b"<xliff>\xff</xliff>", "it is not in the encoding utf-8; convert it to UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_refused(content, problem):
+    with pytest.raises(DocumentError) as caught:
+        read_document(content if isinstance(content, bytes) else content.encode(), "xliff")
+    assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_damage_is_refused_or_harmless(seed):
+    generator = random.Random(seed)
+    data = (
+        document_1([unit for unit, _ in UNITS_1])
+        if seed % 2
+        else document_2([unit for unit, _ in UNITS_2])
+    )
+    begin = generator.randrange(len(data))
+    damaged = (
+        data[:begin] + generator.choice([b"", b"<", b"\0", b"\xc3"]) + data[begin + seed // 4 :]
+    )
+    try:
+        found = copied(damaged, "xliff")
+    except DocumentError as error:
+        found = str(error).encode()
+        assert b"\n" not in found
+    assert found
