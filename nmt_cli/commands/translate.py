@@ -50,7 +50,7 @@ from nmt_cli.commands.lines.translation_record import (
     rounding,
 )
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
-from nmt_cli.documents.formats import BILINGUAL, ENDINGS, chosen_format
+from nmt_cli.documents.formats import BILINGUAL, ENDINGS, NEED_LANGUAGES, chosen_format
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import is_stream
@@ -105,7 +105,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     counts = device, threads, workers, devices
     asked = as_asked(device, options)
     with ExitStack() as stack:
-        source = stack.enter_context(_source(input_path, shard, form, retranslate))
+        languages = _languages(model) if form in NEED_LANGUAGES else None
+        source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None
         recorded = recorded_options(options, form, output_format, shard)
         recorded["retranslate"] = retranslate
@@ -209,9 +210,21 @@ def _translate_all(
     return tally
 
 
+def _languages(path: Path) -> tuple[str, str]:
+    """Return the languages of a model."""
+    from nmt_cli.model_directory import use_model  # imports numpy, which few formats need here
+
+    text = use_model(path, lambda model: model.settings.text)
+    return text.source_language, text.target_language
+
+
 @contextmanager
 def _source(
-    path: Path | None, shard: Shard | None, input_format: str, again: bool
+    path: Path | None,
+    shard: Shard | None,
+    input_format: str,
+    again: bool,
+    languages: tuple[str, str] | None,
 ) -> Iterator[BinaryIO | ShardText]:
     if again and input_format not in BILINGUAL:
         raise WrongUsageError(
@@ -221,7 +234,7 @@ def _source(
     if input_format in ENDINGS:
         if shard is not None:
             raise WrongUsageError("--shard cuts texts of lines; a document has none.")
-        yield read_document_text(path, input_format, again=again)
+        yield read_document_text(path, input_format, again=again, languages=languages)
         return
     if path is None:
         if shard is not None:

@@ -26,10 +26,12 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "epub": (".epub",),
     "po": (".po", ".pot"),
     "xliff": (".xlf", ".xliff"),
+    "tmx": (".tmx",),
     "srt": (".srt",),
     "vtt": (".vtt",),
 }
-BILINGUAL = ("po", "xliff")  # formats with the translations beside their sources
+NEED_LANGUAGES = ("tmx",)  # formats that may hold any number of languages
+BILINGUAL = ("po", "xliff", "tmx")  # formats with the translations beside their sources
 
 
 def format_of(name: str | PurePath) -> str | None:
@@ -60,14 +62,17 @@ def chosen_format(
     return found
 
 
-def read_document(data: bytes, form: str, *, again: bool = False) -> Document:
+def read_document(
+    data: bytes, form: str, *, again: bool = False, languages: tuple[str, str] | None = None
+) -> Document:
     """Return the document of the format ``form`` in ``data``.
 
-    With ``again``, also what it has translations of is translated. Raises DocumentError if it is
+    With ``again``, also what it has translations of is translated. ``languages`` are those of the
+    model; only formats of ``NEED_LANGUAGES`` need them. Raises DocumentError if it is
     damaged, and UserError if a package is missing.
     """
     # These imports take time; help texts and lines of text do not need them.
-    from nmt_cli.documents import markup, office, po, subtitles, xliff
+    from nmt_cli.documents import markup, office, po, subtitles, tmx, xliff
     from nmt_cli.documents.epub import read_epub
     from nmt_cli.documents.markdown import read as read_markdown
 
@@ -81,6 +86,7 @@ def read_document(data: bytes, form: str, *, again: bool = False) -> Document:
         "epub": read_epub,
         "po": partial(po.PoDocument, again=again),
         "xliff": partial(xliff.XliffDocument, again=again),
+        "tmx": partial(tmx.TmxDocument, again=again, languages=languages),
         "srt": subtitles.read_srt,
         "vtt": subtitles.read_vtt,
     }

@@ -159,3 +159,20 @@ def test_what_has_a_translation_is_only_translated_again_if_asked(shouting, tmp_
     assert (tmp_path / "c.po").read_text() == 'msgid "a cat"\nmsgstr "A CAT"\n'
     refused = run("--retranslate", data=b"a cat\n")
     assert refused.stderr.startswith("Error: --retranslate is for documents that have translations")
+
+
+def test_a_memory_gets_texts_in_the_languages_of_the_model(shouting, tmp_path, monkeypatch):
+    monkeypatch.setattr(translate, "_languages", lambda _: ("en", "nb"))
+    unit = '<tu><tuv xml:lang="en-GB"><seg>a cat</seg></tuv></tu>'
+    (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
+    assert run("--input", "a.tmx", "--output", "b.tmx").exit_code == 0
+    variant = '<tuv xml:lang="nb" creationtool="nmt-cli"><seg>A CAT</seg></tuv>'
+    assert variant in (tmp_path / "b.tmx").read_text()
+
+
+def test_only_xliff_has_a_place_for_several_translations(shouting, tmp_path):
+    (tmp_path / "a.xlf").write_text("<xliff version='1.2'/>")
+    assert run("--input", "a.xlf", "--output", "b.xlf", "--n-best", "2").exit_code == 0
+    (tmp_path / "a.po").write_text('msgid "a"\nmsgstr ""\n')
+    refused = run("--input", "a.po", "--n-best", "2")
+    assert refused.stderr.startswith("Error: --n-best 2 is for lines, but the input is po;")

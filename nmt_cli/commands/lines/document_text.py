@@ -53,10 +53,13 @@ class DocumentText(io.BytesIO):
         )
 
 
-def read_document_text(path: Path | None, form: str, *, again: bool) -> DocumentText:
+def read_document_text(
+    path: Path | None, form: str, *, again: bool, languages: tuple[str, str] | None
+) -> DocumentText:
     """Return the segments of a document in the file ``path``; None and ``-`` are stdin.
 
-    ``again`` is whether those with translations are segments, too. Raises UserError if it cannot
+    ``again`` is whether those with translations are segments, too, and ``languages`` are those of
+    the model. Raises UserError if it cannot
     be read.
     """
     if path is None or path == STANDARD_INPUT:
@@ -68,7 +71,7 @@ def read_document_text(path: Path | None, form: str, *, again: bool) -> Document
     try:
         if len(data) > MOST_BYTES:
             raise DocumentError(f"it has more than {MOST_BYTES >> 20:,} MB")
-        document = read_document(data, form, again=again)
+        document = read_document(data, form, again=again, languages=languages)
         return DocumentText(document, hashlib.sha256(data).hexdigest())
     except DocumentError as error:
         raise UserError(f"{name} cannot be read as {form}: {error}.") from None

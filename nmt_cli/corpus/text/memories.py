@@ -91,12 +91,12 @@ def pairs_in(
 def pairs_of(unit: Unit, languages: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a unit. English matches en-GB, and pt-BR matches Portuguese."""
     source, target = languages
-    sources = sorted((_distance(source, each.language), n) for n, each in enumerate(unit))
+    sources = sorted((distance(source, each.language), n) for n, each in enumerate(unit))
     if not sources or sources[0][0] == FAR:
         return
     chosen = sources[0][1]
     for number, variant in enumerate(unit):
-        if number != chosen and _distance(target, variant.language) < FAR:
+        if number != chosen and distance(target, variant.language) < FAR:
             yield unit[chosen].text, variant.text
 
 
@@ -104,7 +104,7 @@ FAR = 1000  # of languages that do not match
 
 
 @lru_cache(maxsize=1000)
-def _distance(wanted: str, language: str | None) -> int:
+def distance(wanted: str, language: str | None) -> int:
     """Return how far a language is from the ``wanted`` one: 0 if it is the same."""
     if language is None:
         return FAR - 1

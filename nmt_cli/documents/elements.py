@@ -1,0 +1,147 @@
+"""Elements of translators' XML, TMX and XLIFF, as tokens that are written as they were read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from nmt_cli.corpus.text.memories import CODES
+from nmt_cli.documents.document import Decoded, DocumentError, decoded
+from nmt_cli.documents.inline import CLOSE, InlineText, Part, text_part
+from nmt_cli.documents.inline import Kind as PartKind
+from nmt_cli.documents.markup import IN_XML
+from nmt_cli.translating.markup.tokens import Kind, Token, xml_tokens
+from nmt_cli.translating.request import LineError
+
+DEEPEST = 256  # nested elements
+
+
+class Element(NamedTuple):
+    """An element, by the places of its tags among the tokens; they are equal if it is empty."""
+
+    name: str  # without prefix
+    begin: int
+    end: int
+    inside: Sequence[Element] = ()
+
+
+class TokenizedXml:
+    """A file of XML: its tokens, and the root with all elements in it."""
+
+    def __init__(self, data: bytes, root: str) -> None:
+        """Raise DocumentError if it is not well-formed, or has another ``root``."""
+        self.decoded: Decoded = decoded(data, IN_XML)
+        try:
+            self.tokens = xml_tokens(self.decoded.text)
+        except LineError as error:
+            raise DocumentError(str(error)) from None
+        if any(each.kind is Kind.OTHER and "<!ENTITY" in each.raw for each in self.tokens):
+            raise DocumentError("it declares entities; write their texts in their places")
+        self.root = _root_of(self.tokens)
+        if self.root.name != root:
+            raise DocumentError(f"its root is {self.root.name[:40] or 'missing'}, not {root}")
+
+    def between(self, element: Element) -> Sequence[Token]:
+        """Return the tokens between the tags of an element."""
+        return self.tokens[element.begin + 1 : element.end]
+
+    def space_before(self, element: Element) -> str:
+        """Return the white space before an element."""
+        first = element.begin
+        while self.tokens[first - 1].kind is Kind.TEXT and self.tokens[first - 1].raw.isspace():
+            first -= 1
+        return "".join(token.raw for token in self.tokens[first : element.begin])
+
+    def fill(self, raw: list[str], element: Element, tag: str, text: str) -> None:
+        """Write ``text`` between the tags of an element, whose start tag becomes ``tag``.
+
+        ``raw`` holds the tokens as they are written.
+        """
+        begin, end = element.begin, element.end
+        if begin == end:
+            raw[begin] = f"{tag[:-2].rstrip()}>{text}</{self.tokens[begin].name}>"
+            return
+        raw[begin + 1 : end] = [""] * (end - begin - 1)
+        raw[begin] = tag + text
+
+
+def _root_of(tokens: Sequence[Token]) -> Element:
+    """Return the root, with all elements inside. Raises DocumentError if too many are nested."""
+    opened: list[tuple[str, int, list[Element]]] = [("", 0, [])]
+    for place, token in enumerate(tokens):
+        name = token.name.rpartition(":")[2]
+        if token.kind is Kind.START:
+            opened.append((name, place, []))
+            if len(opened) > DEEPEST:
+                raise DocumentError(f"its elements are nested more than {DEEPEST} deep")
+        elif token.kind is Kind.EMPTY:
+            opened[-1][2].append(Element(name, place, place))
+        elif token.kind is Kind.END and token.raw:
+            name, begin, inside = opened.pop()
+            opened[-1][2].append(Element(name, begin, place, tuple(inside)))
+    return next(iter(opened[0][2]), Element("", 0, 0))
+
+
+def parts_of(tokens: Sequence[Token]) -> Iterator[Part]:
+    """Yield the parts of a text: characters, and codes, which are written as they are."""
+    place = 0
+    ends = _ends(tokens)
+    while place < len(tokens):
+        token = tokens[place]
+        name = token.name.rpartition(":")[2]
+        is_kept = name in CODES or "no" in {token.attributes.get("translate")}
+        is_kept = is_kept or token.attributes.get("mtype") == "protected"
+        if token.kind is Kind.TEXT:
+            for raw, meaning in token.parts:
+                yield text_part(raw) if raw == meaning else Part(PartKind.TEXT, meaning, raw)
+        elif token.kind is Kind.START and is_kept:
+            end = ends[place]
+            yield Part(PartKind.POINT, code="".join(each.raw for each in tokens[place : end + 1]))
+            place = end
+        elif token.kind is Kind.START:
+            yield Part(PartKind.OPEN, code=(token.raw, tokens[ends[place]].raw))
+        elif token.kind is Kind.END:
+            yield CLOSE
+        else:
+            is_visible = token.kind is Kind.EMPTY or not token.raw.startswith("<!--")
+            yield Part(PartKind.POINT, code=token.raw, is_visible=is_visible)
+        place += 1
+
+
+def _ends(tokens: Sequence[Token]) -> Mapping[int, int]:
+    """Return the place of the end tag of each start tag."""
+    found, opened = dict[int, int](), list[int]()
+    for place, token in enumerate(tokens):
+        if token.kind is Kind.START:
+            opened.append(place)
+        elif token.kind is Kind.END:
+            found[opened.pop()] = place
+    return found
+
+
+def written_codes(source: InlineText, text: str) -> str:
+    """Return a translation of ``source`` with its codes."""
+    written, ends = list[str](), list[str]()
+    for part in source.translated(text):
+        if part.kind is PartKind.OPEN:
+            written.append(part.code[0])
+            ends.append(part.code[1])
+        elif part.kind is PartKind.CLOSE:
+            written.append(ends.pop())
+        else:
+            written.append(part.code or escape(part.text, quote=False))
+    return "".join(written)
+
+
+def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
+    """Return a start tag with these attributes."""
+    for name, value in attributes.items():
+        found = re.search(rf"""(?<=\s){name}\s*=\s*("[^"]*"|'[^']*')""", tag)
+        if found is None:
+            place = len(tag.rstrip("/>").rstrip())
+            tag = f'{tag[:place]} {name}="{value}"{tag[place:]}'
+        else:
+            tag = f'{tag[: found.start()]}{name}="{value}"{tag[found.end() :]}'
+    return tag
