@@ -15,6 +15,7 @@ from nmt_cli.documents.markup import IN_XML
 from nmt_cli.translating.markup.tokens import Kind, Token, xml_tokens
 from nmt_cli.translating.request import LineError
 
+PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 DEEPEST = 256  # nested elements
 
 
@@ -84,8 +85,30 @@ def _root_of(tokens: Sequence[Token]) -> Element:
     return next(iter(opened[0][2]), Element("", 0, 0))
 
 
-def parts_of(tokens: Sequence[Token]) -> Iterator[Part]:
-    """Yield the parts of a text: characters, and codes, which are written as they are."""
+def parts_of(tokens: Sequence[Token]) -> list[Part]:
+    """Return the parts of a text: characters, and codes, which are written as they are.
+
+    Codes that belong together, such as <bpt i="1"> and <ept i="1">, are around the text between.
+    """
+    parts, opened = list[Part](), list[tuple[int, str, str | None]]()
+    for token, part in _parts(tokens):
+        name, given = token.name.rpartition(":")[2], token.attributes
+        key = next((given[each] for each in ("rid", "i", "startRef", "id") if each in given), None)
+        if part.kind is PartKind.OPEN or name in PAIRS:
+            opened.append((len(parts), PAIRS.get(name, ""), key))
+        elif part.kind is PartKind.CLOSE:
+            while opened.pop()[1]:  # codes without an end
+                pass
+        elif name and opened and opened[-1][1:] == (name, key):
+            begin, *_ = opened.pop()
+            parts[begin] = Part(PartKind.OPEN, code=(parts[begin].code, part.code))
+            part = CLOSE
+        parts.append(part)
+    return parts
+
+
+def _parts(tokens: Sequence[Token]) -> Iterator[tuple[Token, Part]]:
+    """Yield the parts of a text, and the token that each begins with."""
     place = 0
     ends = _ends(tokens)
     while place < len(tokens):
@@ -95,18 +118,20 @@ def parts_of(tokens: Sequence[Token]) -> Iterator[Part]:
         is_kept = is_kept or token.attributes.get("mtype") == "protected"
         if token.kind is Kind.TEXT:
             for raw, meaning in token.parts:
-                yield text_part(raw) if raw == meaning else Part(PartKind.TEXT, meaning, raw)
+                is_plain = raw == meaning
+                yield token, text_part(raw) if is_plain else Part(PartKind.TEXT, meaning, raw)
         elif token.kind is Kind.START and is_kept:
             end = ends[place]
-            yield Part(PartKind.POINT, code="".join(each.raw for each in tokens[place : end + 1]))
+            code = "".join(each.raw for each in tokens[place : end + 1])
+            yield token, Part(PartKind.POINT, code=code)
             place = end
         elif token.kind is Kind.START:
-            yield Part(PartKind.OPEN, code=(token.raw, tokens[ends[place]].raw))
+            yield token, Part(PartKind.OPEN, code=(token.raw, tokens[ends[place]].raw))
         elif token.kind is Kind.END:
-            yield CLOSE
+            yield token, CLOSE
         else:
             is_visible = token.kind is Kind.EMPTY or not token.raw.startswith("<!--")
-            yield Part(PartKind.POINT, code=token.raw, is_visible=is_visible)
+            yield token, Part(PartKind.POINT, code=token.raw, is_visible=is_visible)
         place += 1
 
 

@@ -90,4 +90,4 @@ class TmxDocument:
 
     def _parts(self, variant: Element) -> list[Part]:
         segment = self._segment(variant)
-        return [] if segment is None else [*parts_of(self._xml.between(segment))]
+        return [] if segment is None else parts_of(self._xml.between(segment))

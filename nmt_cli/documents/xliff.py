@@ -102,9 +102,9 @@ class XliffDocument:
         if target is not None and not again:
             holders = (self._tokens[place] for place in (element.begin, target.begin))
             is_open = any(each.attributes.get("state") in NOT_TRANSLATED for each in holders)
-            if not is_open and has_text([*parts_of(self._xml.between(target))]):
+            if not is_open and has_text(parts_of(self._xml.between(target))):
                 return
-        parts = [*parts_of(self._xml.between(source))]
+        parts = parts_of(self._xml.between(source))
         if has_text(parts):
             yield _Unit(element, outer, source, target, InlineText(parts))
 

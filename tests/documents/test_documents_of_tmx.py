@@ -86,3 +86,23 @@ def test_a_damaged_file_is_refused(content, languages, problem):
     with pytest.raises(DocumentError) as caught:
         read(content.encode(), languages=languages)
     assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("codes", "around"),
+    [
+        (("<bpt i='1'>x</bpt>", "<ept i='1'/>"), True),
+        (("<bx id='1' rid='7'/>", "<ex id='2' rid='7'/>"), True),
+        (("<sc id='1'/>", "<ec startRef='1'/>"), True),
+        (("<bpt i='1'/>", "<ept i='2'/>"), False),
+        (("<ept i='1'/>", "<bpt i='1'/>"), False),
+        (("<bpt i='1'/><hi>", "<ept i='1'/></hi>"), False),
+    ],
+)
+def test_codes_that_belong_together_are_around_their_text(codes, around):
+    source = f"a {codes[0]}big{codes[1]} dog"
+    unit = f'<tu><tuv xml:lang="en"><seg>{source}</seg></tuv></tu>'
+    data = f"{HEAD}{unit}{TAIL}".encode()
+    (segment,) = read(data).segments
+    assert (segment.text == 'a <span id="1">big</span> dog') == around
+    assert NEW.format(source).encode() in copy(data)
