@@ -68,7 +68,11 @@ def expected_translations(name, model):
 @pytest.mark.parametrize("model", ["average", STEP])
 @pytest.mark.parametrize(
     ("version", "name"),
-    [*product(FORMATS, NAMES), ("format_4", "options"), ("format_5", "recurrent")],
+    [
+        *product(FORMATS, NAMES),
+        ("format_4", "options"),
+        *product(["format_5"], ["recurrent", "windowed"]),
+    ],
 )
 def test_models_translate_as_they_did(version, name, model):
     run_dir = HERE / version / name / "run"
@@ -133,7 +137,7 @@ def test_models_that_parse_parse_as_they_did(model):
 
 def test_models_are_written_for_older_programs_too():
     """Each has the oldest format that can hold it."""
-    versions = {"sentencepiece": 2, "treebank": 3, "options": 4, "recurrent": 5}
+    versions = {"sentencepiece": 2, "treebank": 3, "options": 4, "recurrent": 5, "windowed": 5}
     for name, version in versions.items():
         settings = read_recipe(str(HERE / f"text/{name}.yaml")).recipe
         assert settings_of(settings, 40).format_version == version
