@@ -5,6 +5,7 @@ many programs give XLIFF endings of their own.
 """
 
 import io
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,7 +16,7 @@ from xml.parsers import expat
 
 from nmt_cli.corpus.text.language_codes import subtags_of
 from nmt_cli.corpus.text.po_files import PoError, po_charset, po_entries, po_language
-from nmt_cli.files.lines import LONGEST_LINE, one_line
+from nmt_cli.files.lines import LONGEST_LINE, REPLACEMENT, one_line
 from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
@@ -36,6 +37,7 @@ LANGUAGE_KEYS = {  # of XLIFF
     "source": ("source-language", "srcLang"),
     "target": ("target-language", "trgLang"),
 }
+CODE_POINT = re.compile(r"0*[0-9A-Fa-f]{1,5}")
 SIZE_OF_VARIANT = 100  # characters that an empty one counts for
 MOST_LANGUAGES = 10  # named in a message
 
@@ -232,7 +234,8 @@ class _XmlUnits:
         if self._level_of_code:
             return
         if name == "cp":
-            self._characters(chr(int(attributes.get("hex", "fffd"), 16) % 0x110000))
+            code = attributes.get("hex", "")
+            self._characters(chr(int(code, 16)) if CODE_POINT.fullmatch(code) else REPLACEMENT)
         elif name in CODES | AROUND_TEXT:
             self._text.append(self._inline_tag)
             self._level_of_code = len(self._names) if name in CODES else 0
