@@ -27,9 +27,10 @@ class DistillationConfig(Section):
     """Further texts that the teacher translates, beside the sources of data.train."""
     n_best: Annotated[Count, Field(ge=1, le=MOST_TRANSLATIONS)] = 8
     """Translations that the teacher gives for each line; its beam is at least as wide."""
-    choose: Literal["reference", "score"] = "reference"
+    choose: Literal["reference", "score", "mbr"] = "reference"
     """Which of them the student learns from: the one most like the reference by chrF, or for text
-    without one that of the best score; or always that of the best score."""
+    without one that of the best score; always that of the best score; or of n_best samples the one
+    that agrees most with the others in chrF (minimum Bayes risk)."""
     targets: Annotated[Count, Field(ge=1, le=MOST_TRANSLATIONS)] = 1
     """How many of them, different and the best first, become pairs of their own."""
     augmented_copies: Annotated[Count, Field(ge=0, le=1000)] = 1

@@ -10,13 +10,16 @@ def cells_of(facts: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of the table, the first with the headings."""
     sets = list(facts["rows"][0]["sets"])
     headings = [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
-    table = [["system", "precision", "beam", *headings, "MB", "lines/s", "ms of one line"]]
+    table = [
+        ["system", "precision", "shortlist", "beam", *headings, "MB", "lines/s", "ms of one line"]
+    ]
     for row in facts["rows"]:
         scores = [row["sets"][name][key]["score"] for name in sets for key in ("bleu", "chrf")]
         table.append(
             [
                 row["system"],
                 row["precision"],
+                "yes" if row["shortlist"] else "no",
                 str(row["beam_size"]),
                 *(short_number(score, 2) for score in scores),
                 short_number(row["megabytes"], 2),

@@ -21,12 +21,15 @@ from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.files.formats import INT8
-from nmt_cli.launch.python_process import NMT_CLI, python_command
+from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.model_directory import find_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
+from nmt_cli.search.sampling import Sampling
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import MKL
@@ -104,28 +107,39 @@ def test_the_stages_have_the_names_of_the_help():
 def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):
     do(until="report", output_format="json")
     facts = json.loads(capfdbinary.readouterr().out)
-    rows = {(row["system"], row["precision"]): row for row in facts["rows"]}
-    assert list(rows) == [(s, p) for s in ("teacher", "student") for p in ("fp32", "int8")]
-    assert [row["beam_size"] for row in rows.values()] == [2, 2, 1, 1]
+    rows = {(row["system"], row["precision"], row["shortlist"]): row for row in facts["rows"]}
+    assert list(rows) == [
+        *((system, p, False) for system in ("teacher", "student") for p in ("fp32", "int8")),
+        *(("student", p, True) for p in ("fp32", "int8")),
+    ]
+    assert [row["beam_size"] for row in rows.values()] == [2, 2, 1, 1, 1, 1]
     assert all(row["lines_per_second"] > 0 < row["ms_of_one_line"] for row in rows.values())
     shipped = RUN / "student"
     on_disk = sum(path.stat().st_size for path in shipped.iterdir())
-    assert rows["student", "int8"]["megabytes"] == round(on_disk / 1e6, 2)
+    assert rows["student", "int8", True]["megabytes"] == round(on_disk / 1e6, 2)
     assert read_manifest(shipped)["format_version"] >= INT8
     sources, references = (Path(f"test.{code}").read_text().splitlines() for code in ("en", "de"))
-    translator = Translator.load(shipped, device="cpu", precision="int8")
-    texts = [each.text for each in translator.translate(sources)]
-    chrf = CHRF().corpus_score(texts, [references]).score
-    assert rows["student", "int8"]["sets"]["test"]["chrf"]["score"] == chrf
+    assert find_model(shipped).uses_shortlist
+    for shortlist in (False, True):
+        options: dict[str, Any] = {"precision": "int8", "shortlist": shortlist}
+        translator = Translator.load(shipped, device="cpu", **options)
+        texts = [each.text for each in translator.translate(sources)]
+        chrf = CHRF().corpus_score(texts, [references]).score
+        assert rows["student", "int8", shortlist]["sets"]["test"]["chrf"]["score"] == chrf
     assert "The student is runs/student/student." in caplog.messages
     assert skipped(caplog) == [name for name in STAGES_OF_DISTIL if name != "filter"]
     do(until="report")
-    assert capfdbinary.readouterr().out.decode().splitlines()[4].startswith("student       int8")
+    assert (
+        capfdbinary.readouterr()
+        .out.decode()
+        .splitlines()[6]
+        .startswith("student       int8        yes")
+    )
 
 
 def test_the_report_shows_the_table(folder, caplog):
     page = (RUN / "report/index.html").read_text(encoding="utf-8")
-    for row in lines("table", "table.txt")[1:5]:
+    for row in lines("table", "table.txt")[1:7]:
         assert all(f"<td>{cell}</td>" in page for cell in row.split())
     figures = RUN / "distillation/table/figures.json"
     damaged = json.loads(figures.read_text())
@@ -165,6 +179,21 @@ def test_by_score_the_best_translation_is_chosen(folder):
     ranked = [[each.text for each in found.ranked] for found in translator.translate(sources)]
     best = [next(filter(None, texts)) for texts in ranked]  # an empty line teaches nothing
     assert lines("chosen", "train.0.target") == best
+
+
+def test_of_samples_the_one_that_agrees_most_is_chosen(folder):
+    do("distillation.choose=mbr", "distillation.targets=1", until="choose")
+    sampling = Sampling(seed=read_recipe("student.yaml").recipe.training.seed)
+    options: dict[str, Any] = {"n_best": 4, "sampling": sampling, "choose": "mbr"}
+    translator = Translator.load(TEACHER, device="cpu", precision="fp32", **options)
+    sources = lines("texts", "train.0.source")
+    requests = [Request(source, line=number) for number, source in enumerate(sources, 1)]
+    expected = [
+        next(each.text for each in found.ranked if each.text)
+        for found in translator.translate(requests)
+        if any(each.text for each in found.ranked)
+    ]
+    assert lines("chosen", "train.0.target") == expected
 
 
 def test_the_student_reads_pairs_with_links_and_the_originals(folder):
@@ -323,28 +352,29 @@ def test_least_score_is_that_of_the_share():
         teaching._least_score(scores[1:2], 1.0)
 
 
+# What is logged within a stage when a part of its result is there; else it is the stage's name.
 AT = {
-    "train": "step 3:",
-    "round": "step 2:",
-}  # what is logged when something is there to go on from
+    **{"texts": "141 different", "teach": "Translated", "choose": "Chose", "filter": "Kept"},
+    **{"align": "Aligned", "train": "step 3:", "average": "Averaged", "round": "step 4:"},
+    **{"ship": "BLEU", "measure": "Translated", "report": "Wrote"},
+}
+KILLED = """
+import os, signal, sys
+from nmt_cli import cli
+from nmt_cli.messages import logs
 
+log, seen, (stage, at) = logs.info, [], sys.argv[1:3]
+del sys.argv[1:3]
 
-def killed(folder, stage, options):
-    """Run the command in another process, and kill it within ``stage``; return what it logged."""
-    lines, is_in_stage = [], False
-    arguments = ["distil", str(TEACHER), "student.yaml", *options]
-    with subprocess.Popen(
-        python_command(NMT_CLI, *arguments), cwd=folder, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line)
-            is_in_stage = is_in_stage or line == f"{stage}:\n"
-            if is_in_stage and line.startswith(AT.get(stage, stage)):
-                process.kill()
-                break
-    assert process.returncode == -signal.SIGKILL, lines
-    return lines
+def log_and_die(message):
+    log(message)
+    seen.append(message)
+    if f"{stage}:" in seen and message.startswith(at):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+logs.info = log_and_die
+cli.main()
+"""
 
 
 @pytest.mark.slow
@@ -363,7 +393,11 @@ def test_killed_in_every_stage_it_is_the_same_student(finished, tmp_path):
         shutil.rmtree(folder / RUN)
     assert ended(["distil", str(TEACHER), "student.yaml", *options], never).status == 0
     for stage in STAGES_OF_DISTIL:
-        killed(often, stage, options)
+        words = [stage, AT.get(stage, stage), "distil", str(TEACHER), "student.yaml", *options]
+        done = subprocess.run(
+            python_command(KILLED, *words), cwd=often, capture_output=True, check=False
+        )
+        assert done.returncode == -signal.SIGKILL, (stage, done.stderr.decode())
     assert ended(["distil", str(TEACHER), "student.yaml", *options], often).status == 0
     for path in (never / RUN / "student").iterdir():
         if path.name != MANIFEST:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from nmt_cli.commands import translate
@@ -21,7 +23,9 @@ from nmt_cli.files.atomic_files import read_manifest, sha256
 from nmt_cli.files.file_names import (
     AVERAGE,
     FIGURES_FILE,
+    LEXICON,
     MANIFEST,
+    STUDENT,
     STUDENT_TABLE,
     TRAINING_STATE,
     WEIGHTS,
@@ -34,7 +38,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.figures import aligned
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.model.stored_weights import as_bytes
-from nmt_cli.model_directory import Model, find_model
+from nmt_cli.model_directory import Model, find_model, save_lexicon
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.report.student_table import cells_of, notes_of
 from nmt_cli.translating.request import Request
@@ -54,24 +58,40 @@ class System(NamedTuple):
     name: str
     models: Sequence[Path]
     precision: str
+    shortlist: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of a translator."""
-        return {"precision": self.precision, "ensemble": self.models[1:]}
+        others = {"ensemble": self.models[1:], "shortlist": self.shortlist}
+        return {"precision": self.precision, **others}
 
 
-def systems(each: Distillation) -> list[System]:
-    """Return the rows of the table."""
+def systems(each: Distillation, folder: Path | None = None) -> list[System]:
+    """Return the rows of the table.
+
+    With a ``folder``, the fp32 student of the shortlist is a copy in it that has the lexicon.
+    """
     shipped = read_manifest(each.shipped)["shipped"]
     student = (each.run_dir if shipped == "average" else each.rounded.run_dir) / AVERAGE
     teachers = [model.path for model in each.models]
-    return [
+    found = [
         System("teacher", teachers, "fp32"),
         System("teacher", teachers, "int8"),
         System("student", [student], "fp32"),
         System("student", [each.shipped], "int8"),
     ]
+    if (lexicon := find_model(each.shipped).lexicon) is None:
+        return found
+    if folder is not None:
+        shutil.copytree(student, folder / STUDENT)
+        student = folder / STUDENT
+        save_lexicon(student, lexicon, uses_shortlist=True)
+    with_shortlist = [
+        System("student", [student], "fp32", True),
+        System("student", [each.shipped], "int8", True),
+    ]
+    return found + with_shortlist
 
 
 def measured_sets(each: Distillation) -> tuple[HeldOutFiles, ...]:
@@ -84,7 +104,11 @@ def measured_from(each: Distillation) -> dict[str, Any]:
     """Return what the figures depend on."""
     return {
         "systems": [
-            [system.precision, *(find_model(path).fingerprint for path in system.models)]
+            [
+                system.precision,
+                system.shortlist,
+                *(find_model(path).fingerprint for path in system.models),
+            ]
             for system in systems(each)
         ],
         "sets": [
@@ -97,12 +121,14 @@ def measured_from(each: Distillation) -> dict[str, Any]:
 
 def measure(each: Distillation, _: bool) -> None:
     """Translate every set with every system, time them, and write the table."""
-    made_from, rows = measured_from(each), systems(each)
-    with replacing(each.folder(STUDENT_TABLE)) as partial:
+    made_from = measured_from(each)
+    with replacing(each.folder(STUDENT_TABLE)) as partial, TemporaryDirectory() as folder:
+        rows = systems(each, Path(folder))
         figures: list[dict[str, Any]] = [
             {
                 "system": system.name,
                 "precision": system.precision,
+                "shortlist": system.shortlist,
                 "beam_size": find_model(system.models[0]).settings.decoding.beam_size,
                 "megabytes": round(_num_bytes(system) / MEGABYTE, 2),
                 "sets": {},
@@ -113,7 +139,7 @@ def measure(each: Distillation, _: bool) -> None:
             source, target = (partial.path / name_of(kind, one, "txt") for kind in SIDES)
             write_sides(one, None, source, target)
             for system, row in zip(rows, figures, strict=True):
-                name = f"{system.name}-{system.precision}"
+                name = f"{system.name}-{system.precision}{'-shortlist' * system.shortlist}"
                 output = partial.path / name_of(name, one, "txt")
                 translate.run(
                     system.models[0],
@@ -152,12 +178,14 @@ def _scores(each: Distillation, output: Path, target: Path) -> dict[str, Any]:
 
 def _num_bytes(system: System) -> int:
     """Return the bytes on disk of the models in their precision, with all that using them needs."""
-    return sum(_bytes_of(find_model(path), system.precision) for path in system.models)
+    models = map(find_model, system.models)
+    return sum(_bytes_of(model, system.precision, system.shortlist) for model in models)
 
 
-def _bytes_of(model: Model, precision: str) -> int:
+def _bytes_of(model: Model, precision: str, shortlist: bool) -> int:
     sizes = {name: facts["bytes"] for name, facts in model.manifest["files"].items()}
-    sizes.pop(TRAINING_STATE, None)
+    for unneeded in (TRAINING_STATE, *([] if shortlist else [LEXICON])):
+        sizes.pop(unneeded, None)
     sizes[MANIFEST] = (model.path / MANIFEST).stat().st_size
     if precision == "int8":
         sizes[WEIGHTS] = len(as_bytes(model.weights, in_int8=True))

@@ -38,6 +38,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.metrics.chrf import DIGITS, chrf_of_each
 from nmt_cli.model_directory import find_model
+from nmt_cli.search.sampling import Sampling
 
 BEGUN = "begun.json"  # what unfinished translations are made from
 ALIGNING: dict[str, Any] = {"symmetrization": next(iter(SYMMETRIZATIONS)), "iterations": 5}
@@ -46,9 +47,12 @@ ALIGNING: dict[str, Any] = {"symmetrization": next(iter(SYMMETRIZATIONS)), "iter
 def _teaching_options(each: Distillation) -> dict[str, Any]:
     """Return the options of ``translate`` on which the translations depend."""
     settings, config = each.models[0].settings, each.config
+    of_search: dict[str, Any] = {"beam_size": max(config.n_best, settings.decoding.beam_size)}
+    if config.choose == "mbr":
+        of_search = {"choose": "mbr", "sampling": Sampling(seed=each.recipe.training.seed)}
     return {
         "n_best": config.n_best,
-        "beam_size": max(config.n_best, settings.decoding.beam_size),
+        **of_search,
         "keep_pieces": settings.text.type == "whitespace",
         "precision": each.options.precision,
     }
@@ -61,7 +65,7 @@ def taught_from(each: Distillation) -> dict[str, Any]:
         "texts": {name: facts["sha256"] for name, facts in files.items()},
         "tags": [text.tag for text in each.texts],
         "teachers": [model.fingerprint for model in each.models],
-        **_teaching_options(each),
+        **json.loads(json.dumps(_teaching_options(each))),  # as the manifest gives them back
     }
 
 
