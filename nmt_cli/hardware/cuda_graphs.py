@@ -30,22 +30,35 @@ class GraphRecorder:
             self._pool = torch.cuda.graph_pool_handle()
 
     def record(self, step: Step) -> Step:
-        """Call ``step``; return a function that repeats its kernels on the same tensors.
+        """Compute ``step`` once; return a function that computes it again on the same tensors.
 
-        What these tensors hold afterwards is undefined. ``step`` must read and write tensors that
-        live on, keep no others, and not wait for the GPU.
+        ``step`` must read and write tensors that live on, keep no others, and not wait for the GPU.
+        """
+        self.compute(step)
+        return self.recorded(step)
+
+    def compute(self, step: Step) -> None:
+        """Call ``step`` as recordings need it.
+
+        Libraries load kernels and allocate workspaces at their first use.
         """
         if self.device.type != "cuda":
             step()
-            return step
+            return
         present = torch.cuda.current_stream(self.device)
-        # The outer context also sets the device, and restores the stream if a recording fails.
-        with _RECORDING, torch.cuda.stream(self._stream):
+        with _RECORDING, torch.cuda.stream(self._stream):  # which also sets the device
             self._stream.wait_stream(present)
             try:
-                step()  # libraries load kernels and allocate workspaces at their first use
+                step()
             finally:  # also before its tensors are freed
                 present.wait_stream(self._stream)
+
+    def recorded(self, step: Step) -> Step:
+        """Return a function that computes what ``step`` launches, which does not run here."""
+        if self.device.type != "cuda":
+            return step
+        # The outer context also sets the device, and restores the stream if a recording fails.
+        with _RECORDING, torch.cuda.stream(self._stream):
             graph = torch.cuda.CUDAGraph()
             # The default mode forbids other threads to allocate memory meanwhile.
             recording = torch.cuda.graph(

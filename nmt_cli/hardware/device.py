@@ -39,7 +39,7 @@ def sent_together(device: torch.device, parts: Parts) -> Parts:
     """
     if device.type != "cuda":
         return parts
-    tensors = list({id(tensor): tensor for tensor in _tensors_in(parts)}.values())
+    tensors = list({id(tensor): tensor for tensor in tensors_in(parts)}.values())
     sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors]
     buffer = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
     for part, tensor in zip(buffer.split(sizes), tensors, strict=True):
@@ -49,12 +49,18 @@ def sent_together(device: torch.device, parts: Parts) -> Parts:
     return cast(Parts, _replaced(parts, there))
 
 
-def _tensors_in(parts: Any) -> Iterator[Tensor]:
+def copied(parts: Parts) -> Parts:
+    """Return ``parts`` with copies of their tensors in memory of their own."""
+    return cast(Parts, _replaced(parts, {id(each): each.clone() for each in tensors_in(parts)}))
+
+
+def tensors_in(parts: Any) -> Iterator[Tensor]:
+    """Yield the tensors in tuples within tuples, in their order."""
     if isinstance(parts, Tensor):
         yield parts
     elif isinstance(parts, tuple):
         for part in parts:
-            yield from _tensors_in(part)
+            yield from tensors_in(part)
 
 
 def _replaced(parts: Any, by_id: dict[int, Tensor]) -> Any:
@@ -80,7 +86,7 @@ class Sent(Generic[Parts]):
 
     def received(self) -> Parts:
         """Return the parts; the GPU's current stream waits for them, the CPU does not."""
-        tensor = next(_tensors_in(self._parts))
+        tensor = next(tensors_in(self._parts))
         stream = torch.cuda.current_stream(tensor.device)
         stream.wait_event(self._arrival)
         # All parts share the memory of one copy. Once they are given up, torch must not use it

@@ -35,8 +35,9 @@ REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", 
 
 
 Attention = Literal["varlen", "padded", "triton"]
+Launches = Literal["graph", "single"]
 Kernels = Literal["torch", "triton"]
-CHOSEN = ("attention", "residuals", "activation", "loss")
+CHOSEN = ("attention", "launches", "residuals", "activation", "loss")
 
 
 class Machine(NamedTuple):
@@ -52,6 +53,7 @@ class Machine(NamedTuple):
     exchange: Precision = "fp32"  # of gradients between ranks
     # How a GPU computes these parts of a gradient, once training has chosen.
     attention: Attention | None = None
+    launches: Launches | None = None  # of a micro-batch: by one CUDA graph, or kernel by kernel
     residuals: Kernels | None = None
     activation: Kernels | None = None
     loss: Kernels | None = None
@@ -178,6 +180,8 @@ def _be_deterministic() -> None:
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Log which facts of the machine ``now`` differ from those of a checkpoint, ``before``."""
     older = {"compiled": False, "deterministic": False, "fp32_products": "mkl", "exchange": "fp32"}
+    if "launches" in now:
+        older["launches"] = "single"
     before = {**older, **before}  # older checkpoints lack these facts
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:

@@ -220,6 +220,7 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objec
     room = room_to_leave(state, objective.machine)
     objective.try_gradient(sent_together(objective.machine.device, objective.on_cpu(pairs)))
     state.model.zero_grad(set_to_none=True)
+    objective.forget_graphs()  # steps have other rooms
     del room
 
 

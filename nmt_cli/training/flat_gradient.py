@@ -31,6 +31,9 @@ class FlatGradient:
     pass a bucket is sent to the other ranks as soon as its gradients are there. The buckets are
     always the same and are sent in the same order, the last weights first, so that the order of
     summation is the same after a resume.
+
+    A CUDA graph calls ``add`` when it is recorded, and each of its replays is followed by
+    ``note_received``.
     """
 
     def __init__(
@@ -63,25 +66,56 @@ class FlatGradient:
         for number, leaf in enumerate(self._leaves):
             leaf.register_post_accumulate_grad_hook(partial(self._arrived, number))
         self._is_receiving = False
+        self._stream: torch.cuda.Stream | None = None  # to send from, while a graph is computed
         self.begin()
 
     def begin(self) -> None:
         """Give up the gradient of the batch before, and what a failed backward pass has left."""
-        for each in (*self._parameters, *self._leaves):
-            each.grad = None
-        self._num_received, self._num_sent = 0, 0
+        self.drop_unfinished()
+        self._num_received, self._num_sent, self._is_last = 0, 0, False
         self._missing = [0 for _ in self._buckets]
         self._pending: list[dist.Work] = []
+
+    def drop_unfinished(self) -> None:
+        """Drop what a failed backward pass has left; what was received stays."""
+        for each in (*self._parameters, *self._leaves):
+            each.grad = None
 
     def receive(self, loss: Tensor, share: Tensor, sums: Tensor | None = None) -> None:
         """Add the gradient of ``loss`` times ``share``.
 
         After the last micro-batch of this rank, ``sums`` are the losses of all of them.
         """
-        self._missing = [len(bucket.members) for bucket in self._buckets]
         if sums is not None:
             self._set_figures(sums)
-        self._is_last, self._is_receiving = sums is not None, True
+        self._is_last = sums is not None
+        self.add(loss, share, is_first=self.is_empty)
+        self._num_received += 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no gradient was received yet, so that the next one takes its place."""
+        return self._num_received == 0
+
+    def new_arrivals(self) -> list[torch.cuda.Event]:
+        """Return an event for each bucket, for ``add`` in a CUDA graph; none if nothing is sent."""
+        number = len(self._buckets) if self._ranks.size > 1 else 0
+        return [torch.cuda.Event(external=True) for _ in range(number)]
+
+    def add(
+        self,
+        loss: Tensor,
+        share: Tensor,
+        *,
+        is_first: bool,
+        arrivals: Sequence[torch.cuda.Event] = (),
+    ) -> None:
+        """Add the gradient of ``loss`` times ``share``; if it ``is_first``, put it in place.
+
+        The device passes each event of ``arrivals`` when the gradient of a bucket is there.
+        """
+        self._missing = [len(bucket.members) for bucket in self._buckets]
+        self._is_first, self._arrivals, self._is_receiving = is_first, arrivals, True
         try:
             loss.backward(share)
         finally:
@@ -89,7 +123,23 @@ class FlatGradient:
         for number, missing in enumerate(self._missing):
             if missing:  # this micro-batch does not need every weight
                 self._collect(number)
+
+    def note_received(self, arrivals: Sequence[torch.cuda.Event], sums: Tensor | None) -> None:
+        """Note that the device adds a gradient.
+
+        After the last one, with ``sums``, each bucket is sent when the device has passed its event
+        of ``arrivals``; the last bucket has the figures.
+        """
         self._num_received += 1
+        if sums is None or not arrivals:
+            return
+        self._set_figures(sums)
+        self._stream = self._stream or torch.cuda.Stream(self._flat.device)
+        with torch.cuda.stream(self._stream):
+            for number, arrival in enumerate(arrivals[:-1], 1):
+                self._stream.wait_event(arrival)
+                self._send_in_order(number)
+        self._send_in_order(len(arrivals))
 
     def receive_none(self, sums: Tensor) -> None:
         """Take a gradient of zero, because this rank has no micro-batch."""
@@ -155,13 +205,15 @@ class FlatGradient:
                 totals, gradients = of_types.setdefault(gradient.dtype, ([], []))
                 totals.append(view)
                 gradients.append(gradient)
-            elif self._num_received == 0:
+            elif self._is_first:
                 view.zero_()
         for totals, gradients in of_types.values():
-            if self._num_received == 0:
+            if self._is_first:
                 torch._foreach_copy_(totals, gradients)
             else:
                 _add(totals, gradients)
+        if self._arrivals:
+            self._arrivals[bucket].record()
 
     def _send_in_order(self, end: int) -> None:
         """Send the buckets before ``end`` that were not sent yet."""

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from nmt_cli.corpus.batching import derived_bits
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.hardware.cuda_graphs import Readback
 from nmt_cli.hardware.device import Sender, sent_together
@@ -22,11 +22,12 @@ from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS
 from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
-from nmt_cli.model.packing import Packed, pack_on_cpu
 from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.guided_alignment import Guidance, PieceLinks
+from nmt_cli.training.graphed_gradient import GraphedGradient
+from nmt_cli.training.guided_alignment import Guidance
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
+from nmt_cli.training.micro_batch import UNLIMITED, MicroBatch, in_room, packed
 
 
 class RoundedWeights:
@@ -74,16 +75,6 @@ class RoundedWeights:
         finally:
             for module, name, parameter in self._places:
                 module._parameters[name] = parameter
-
-
-class MicroBatch(NamedTuple):
-    """The tensors of a micro-batch."""
-
-    source: Packed
-    target_input: Packed  # the target moved by one
-    target_output: Tensor
-    padded: PaddedPairs | None  # if attention is computed in padded groups on a GPU
-    links: PieceLinks | None = None  # if a head is guided
 
 
 class GradientFigures(NamedTuple):
@@ -175,6 +166,7 @@ class Objective(NamedTuple):
     flat: FlatGradient | None = None  # that of the weights; several ranks need it
     rounded: RoundedWeights | None = None
     guidance: Guidance | None = None  # if a head learns to align words
+    graphed: GraphedGradient | None = None  # if a micro-batch is one CUDA graph
 
     def after(self, step: int) -> "Objective":
         """Return the objective of the gradient that follows ``step`` steps."""
@@ -200,6 +192,19 @@ class Objective(NamedTuple):
             leaves=None if rounded is None else rounded.leaves,
         )
         return self._replace(flat=flat, rounded=rounded)
+
+    def with_graphs(self) -> "Objective":
+        """Return this objective with graphs of its own, if its machine launches them."""
+        graphed = None
+        if self.machine.launches == "graph":
+            assert self.flat is not None
+            graphed = GraphedGradient(self.model, self.flat, self.machine.device)
+        return self._replace(graphed=graphed)
+
+    def forget_graphs(self) -> None:
+        """Give up the memory of CUDA graphs; they are recorded again when they are needed."""
+        if self.graphed is not None:
+            self.graphed.forget()
 
     def gradient(self, batch: Batch) -> Gradient:
         """Leave the gradient of the batch's mean token loss in the parameters, equal on all ranks.
@@ -238,11 +243,19 @@ class Objective(NamedTuple):
 
     def _accumulate(self, batch: Batch) -> Tensor:
         """Add up the gradients of this rank's micro-batches; return their summed losses."""
-        sums = torch.zeros(self._num_losses, dtype=torch.float64, device=self.machine.device)
-        mine, share = self._own(batch), None
+        mine, share, graphed = self._own(batch), None, self.graphed
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
+        if graphed is None:
+            sums = torch.zeros(self._num_losses, dtype=torch.float64, device=self.machine.device)
+        else:
+            graphed.begin(batch.num_target_tokens)
+            sums = graphed.sums
         for number, (index, pairs) in enumerate(mine, 1):
             self._set_seed(micro_batch_seed(self.seed, batch.number, index))
+            if graphed is not None:
+                tensors = sent[number - 1] if sent else self._sent(self.on_cpu(pairs))
+                graphed.add(tensors, self.losses, is_last=number == len(mine))
+                continue
             losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
             total = self._total(losses)
             sums[:2] += torch.stack([losses.loss.detach(), losses.nll])
@@ -287,17 +300,26 @@ class Objective(NamedTuple):
 
     def try_gradient(self, tensors: MicroBatch) -> None:
         """Compute the gradient of a micro-batch, for its memory or its time."""
+        if self.flat is not None:
+            self.flat.begin()
+        if self.graphed is not None:
+            self.graphed.begin(len(tensors.target_output))
+            self.graphed.add(tensors, self.losses, is_last=False)
+            return
         loss = self._total(self.losses(tensors))
         share = torch.ones_like(loss) / len(tensors.target_output)
         if self.flat is None:
             (loss * share).backward()
         else:
-            self.flat.begin()
             self.flat.receive(loss, share)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch that is not on its device yet."""
-        return self.losses(sent_together(self.machine.device, self.on_cpu(pairs)))
+        plain = self._replace(graphed=None)  # a room would be for a graph
+        return self.losses(self._sent(plain.on_cpu(pairs)))
+
+    def _sent(self, tensors: MicroBatch) -> MicroBatch:
+        return sent_together(self.machine.device, tensors)
 
     def losses(self, tensors: MicroBatch) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
@@ -326,6 +348,7 @@ class Objective(NamedTuple):
             self.smoothing,
             self.model.output_bias,
             None if rounded is None or is_int8 else rounded.output_weight,
+            tensors.num_targets,
             is_by_kernel=self.machine.loss == "triton",
         )
         return losses._replace(alignment=alignment)
@@ -333,8 +356,8 @@ class Objective(NamedTuple):
     def on_cpu(self, pairs: SentencePairs) -> MicroBatch:
         """Return the tensors of a micro-batch on the CPU.
 
-        The output has no spare rows. The last token of each source, its ``</s>``, is left out if
-        the model was made so.
+        The output has no spare rows, unless the micro-batch fills a room. The last token of each
+        source, its ``</s>``, is left out if the model was made so.
         """
         source_tokens, source_lengths = pairs.source
         target_tokens, target_lengths = pairs.target
@@ -344,8 +367,12 @@ class Objective(NamedTuple):
         shifted = np.roll(target_tokens, 1)
         starts = np.cumsum(target_lengths) - target_lengths
         shifted[starts] = self.start_id
-        source = _packed(source_tokens, source_lengths, self.machine)
-        target_input = _packed(shifted, target_lengths, self.machine)
+        sides = Sentences(source_tokens, source_lengths), Sentences(shifted, target_lengths)
+        if self.graphed is not None:
+            config = self.model.config
+            most = config.max_positions if config.positions == "learned" else UNLIMITED
+            return in_room(*sides, target_tokens, most)
+        source, target_input = (packed(each, self.machine) for each in sides)
         padded = None
         if self.machine.attention == "padded":
             padded = PaddedPairs.of(source, target_input, self.machine.device)
@@ -360,10 +387,3 @@ class Objective(NamedTuple):
 def micro_batch_seed(seed: int, batch_index: int, micro_batch: int) -> int:
     """Return the seed of a micro-batch's dropout, derived so that checkpoints need not store it."""
     return derived_bits(seed, batch_index, micro_batch) >> 1
-
-
-def _packed(tokens: NDArray[np.int64], lengths: NDArray[np.int64], machine: Machine) -> Packed:
-    # oneDNN compiles a product for each new number of rows, in ten times the time of the product.
-    is_by_onednn = machine.precision == "bf16" or machine.fp32_products == "onednn"
-    round_up = is_by_onednn and machine.device.type == "cpu"
-    return pack_on_cpu(torch.from_numpy(tokens), lengths.tolist(), round_up=round_up)

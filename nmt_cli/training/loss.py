@@ -20,13 +20,14 @@ class LossSums(NamedTuple):
     alignment: Tensor | None = None  # the loss of a guided head; carries its gradient
 
 
-def label_smoothed_cross_entropy(
+def label_smoothed_cross_entropy(  # noqa: PLR0913
     rows: Tensor,
     output_weight: Tensor,
     targets: Tensor,
     smoothing: float,
     output_bias: Tensor | None = None,
     rounded_weight: Tensor | None = None,
+    num_targets: Tensor | None = None,
     *,
     is_by_kernel: bool = False,
 ) -> LossSums:
@@ -36,16 +37,24 @@ def label_smoothed_cross_entropy(
     is computed with them, so that no T x V tensor is kept for the backward pass. The products run
     in the type of ``rows``; the softmax and all sums are in fp32 or better. With smoothing e, the
     target distribution is (1 - e) one-hot + e/V, as in ``F.cross_entropy(label_smoothing=e)``.
-    ``rounded_weight`` is ``output_weight`` in the type of ``rows``, if the caller has it. If it
-    ``is_by_kernel``, our kernel in Triton reads and writes the logits twice, torch five times.
+    ``rounded_weight`` is ``output_weight`` in the type of ``rows``, if the caller has it.
+    ``num_targets`` is how many of the targets are real, a number on the device: those behind them
+    are padding and count nothing, and no gradient comes from their rows. If it ``is_by_kernel``,
+    our kernel in Triton reads and writes the logits twice, torch five times.
     """
     if not torch.is_grad_enabled():
         rows, output_weight = rows.detach(), output_weight.detach()
     if rounded_weight is None:
         rounded_weight = output_weight.detach().to(rows.dtype)
+    is_real = None
+    if num_targets is not None:
+        is_real = torch.arange(len(targets), device=rows.device) < num_targets
+        # Their logits are the bias then, and they add nothing to the gradient of the weight.
+        rows = rows.masked_fill(~is_real[:, None], 0.0)
     return LossSums(
         *_FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            rows, output_weight, rounded_weight, output_bias, targets, smoothing, is_by_kernel
+            *(rows, output_weight, rounded_weight, output_bias, targets, smoothing),
+            *(is_by_kernel, is_real),
         )
     )
 
@@ -68,6 +77,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         is_by_kernel: bool,
+        is_real: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         ctx.set_materialize_grads(False)  # of the nll, which has none
@@ -86,6 +96,11 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 logits += output_bias
             of_chunk = _by_kernel if is_by_kernel else _by_torch
             gradient, chunk_nll, chosen = of_chunk(logits, chunk_targets, smoothing)
+            if is_real is not None:
+                chunk_is_real = is_real[start : start + size]
+                gradient, chunk_nll, chosen = _without_padding(
+                    chunk_is_real, gradient, chunk_nll, chosen, has_bias=output_bias is not None
+                )
             target_logits += chosen.sum(dtype=sum_dtype)
             nll += chunk_nll.sum(dtype=sum_dtype)
             if not wants_gradient:
@@ -94,18 +109,19 @@ class _FusedCrossEntropy(torch.autograd.Function):
             _add_product(weight_gradient, gradient.T, chunk_rows)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(0, dtype=sum_dtype)
+        count = len(targets) if is_real is None else is_real.sum(dtype=sum_dtype)
         row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
         mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
         if wants_gradient:
             rows_gradient[: len(targets)].sub_(mean_weight, alpha=smoothing)
             weight_gradient.sub_(row_sum, alpha=smoothing / len(weight))
             if bias_gradient is not None:
-                bias_gradient -= smoothing * len(targets) / len(weight)
+                bias_gradient -= smoothing * count / len(weight)
             ctx.save_for_backward(rows_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(nll)
         sum_of_means = row_sum @ mean_weight
         if output_bias is not None:
-            sum_of_means += len(targets) * output_bias.mean(dtype=sum_dtype)
+            sum_of_means += count * output_bias.mean(dtype=sum_dtype)
         return nll + smoothing * (target_logits - sum_of_means), nll
 
     @staticmethod
@@ -116,7 +132,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         gradients = ctx.saved_tensors
         rows, weight, bias = (None if g is None else g * loss_gradient for g in gradients)
-        return rows, weight, None, bias, None, None, None
+        return rows, weight, None, bias, None, None, None, None
 
 
 def _by_torch(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -140,6 +156,18 @@ def _by_kernel(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tenso
     from nmt_cli.model.triton_kernels.cross_entropy import losses_in_place
 
     return logits, *losses_in_place(logits, targets, smoothing)
+
+
+def _without_padding(
+    is_real: Tensor, gradient: Tensor, nll: Tensor, chosen: Tensor, *, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return these of a chunk's rows, with 0 for padding.
+
+    Only the bias needs that in the gradient: elsewhere it is multiplied by rows that are 0.
+    """
+    if has_bias:
+        gradient.masked_fill_(~is_real[:, None], 0.0)
+    return gradient, nll.masked_fill(~is_real, 0.0), chosen.masked_fill(~is_real, 0.0)
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

@@ -91,7 +91,7 @@ def prepare_training(
         training.glossaries = _glossaries(recipe, ranks)
         first = state.progress.batch_index
         machine = choose_ways(objective, corpus, plan, first, cut, facts)
-        training.objective = objective._replace(machine=machine)
+        training.objective = objective._replace(machine=machine).with_graphs()
     if facts is not None:
         log_changes(facts, machine.facts())
     if not training.is_complete():

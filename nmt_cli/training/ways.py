@@ -57,15 +57,36 @@ class Choice(NamedTuple):
         )
 
 
+def _supporting_varlen(objective: Objective) -> Iterator[bool]:
+    device, dtype = objective.machine.device, DTYPES[objective.machine.precision]
+    for module in objective.model.modules():
+        if isinstance(module, MultiHeadAttention):
+            yield module.supports_varlen(device, dtype)
+
+
 def _suits_attention(objective: Objective, way: str) -> bool:
     if way == TRITON:
         return has_triton(objective.machine.device) and suits_kernels(objective.model, "attention")
-    device, dtype = objective.machine.device, DTYPES[objective.machine.precision]
-    return way == "padded" or any(
-        module.supports_varlen(device, dtype)
-        for module in objective.model.modules()
-        if isinstance(module, MultiHeadAttention)
+    return way == "padded" or any(_supporting_varlen(objective))
+
+
+def _suits_launches(objective: Objective, way: str) -> bool:
+    if way == "single":
+        return True
+    # Each batch has other padded groups, and the weight of a guided head changes.
+    attention = objective.machine.attention
+    is_packed = attention == TRITON or (
+        attention != "padded" and all(_supporting_varlen(objective))
     )
+    return is_packed and objective.guidance is None
+
+
+LAUNCHES = Choice(
+    "launches",
+    "Kernels are launched",
+    {"graph": "by one CUDA graph for a micro-batch", "single": "one by one"},
+    _suits_launches,
+)
 
 
 def _by_kernels(part: Part, sentence: str) -> Choice:
@@ -83,7 +104,8 @@ def _by_kernels(part: Part, sentence: str) -> Choice:
     return Choice(part, sentence, {"torch": "by torch", TRITON: BY_TRITON}, suits, use)
 
 
-# Each is made with those before it as they were chosen, and those after it unset.
+# Each is made with those before it as they were chosen, in CUDA graphs if that is possible. Those
+# after it are unset.
 CHOICES = (
     Choice(
         "attention",
@@ -92,6 +114,7 @@ CHOICES = (
         _suits_attention,
         lambda objective, way: use_kernels(objective.model, "attention", used=way == TRITON),
     ),
+    LAUNCHES,
     _by_kernels("residuals", "Residual sums and norms are computed"),
     _by_kernels("activation", "The gradients of ReLU are computed"),
     Choice(
@@ -123,6 +146,7 @@ def choose_ways(
     if machine.device.type != "cuda":
         return machine
     objective.model.train()
+    objective = computing(objective, LAUNCHES, "graph")
     batches = list[Batch]()
     for choice in CHOICES:
         suited = suited_ways(objective, choice)
@@ -175,6 +199,7 @@ def _why_not(objective: Objective, choice: Choice) -> str | None:
         for each in pairs:
             on_device = sent_together(objective.machine.device, by_kernels.on_cpu(each))
             by_kernels.try_gradient(on_device)
+        by_kernels.forget_graphs()
         difference = (found - expected).norm().item() / expected.norm().item()
     except Exception as error:  # of Triton, its compilers, the driver
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -210,10 +235,13 @@ def _gradients(objective: Objective, pairs: Sequence[SentencePairs]) -> Tensor:
 
 
 def computing(objective: Objective, choice: Choice, way: str) -> Objective:
-    """Return ``objective`` on a machine that computes in this way."""
+    """Return ``objective`` on a machine that computes in this way, with CUDA graphs of its own."""
     choice.use(objective, way)
     changed: dict[str, Any] = {choice.name: way}
-    return objective._replace(machine=objective.machine._replace(**changed))
+    objective = objective._replace(machine=objective.machine._replace(**changed))
+    if objective.machine.launches == "graph" and not _suits_launches(objective, "graph"):
+        objective = objective._replace(machine=objective.machine._replace(launches="single"))
+    return objective.with_graphs()
 
 
 def _first_batches(corpus: PreparedCorpus, plan: BatchPlan, first_index: int) -> Iterator[Batch]:
@@ -274,4 +302,6 @@ def seconds_of_gradient(
             finish_work(device)
             if turn > 0:
                 seconds[way] += perf_counter() - started
+    for each in objectives.values():
+        each.forget_graphs()
     return {way: total / (TURNS - 1) / len(pairs) for way, total in seconds.items()}

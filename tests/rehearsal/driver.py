@@ -41,6 +41,8 @@ class _Stream:
         pass  # the device waits, not the CPU
 
     def wait_event(self, event: Any) -> None:
+        if event.is_of_graph:
+            self._mode.mark("a stream waits for a graph")
         self._mode.arrived |= {(self._mode.stream, storage) for storage in event.sent}
 
     def synchronize(self) -> None:
@@ -50,8 +52,10 @@ class _Stream:
 class _Event:
     def __init__(self, mode: FakeCuda) -> None:
         self._mode, self._is_stuck, self.sent = mode, False, set[int]()
+        self.is_of_graph = False
 
     def record(self, stream: Any = None) -> None:
+        self.is_of_graph = self._mode.is_recording
         self._is_stuck = self._mode.stream is self._mode.stuck
         self.sent = {key for key, (on, _) in self._mode.sent.items() if on is self._mode.stream}
 
@@ -94,10 +98,11 @@ class _InTurn:
 
 class _Graph:
     def __init__(self, mode: FakeCuda) -> None:
-        self._mode = mode
+        self._mode, self.seconds = mode, 0.0
 
     def replay(self) -> None:
         self._mode.mark("replay")
+        self._mode.seconds_launched += self.seconds
 
 
 def _class_for(mode: FakeCuda, kind: Any) -> type:
@@ -115,12 +120,14 @@ def be_the_driver(mode: FakeCuda) -> None:
     @contextmanager
     def recording(graph: Any, pool: Any = None, **_: Any) -> Iterator[None]:
         mode.mark("recording begins")
-        mode.is_recording = True
+        mode.is_recording, before = True, mode.seconds_launched
         try:
             yield
         finally:
             mode.is_recording = False
             mode.mark("recording ends")
+            # Kernels take their time when they are replayed.
+            graph.seconds, mode.seconds_launched = mode.seconds_launched - before, before
 
     cuda: Any = torch.cuda
     cuda.device_count = lambda: 1

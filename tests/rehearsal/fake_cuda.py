@@ -117,7 +117,7 @@ class FakeCuda(TorchDispatchMode):
         self.arrived = set[tuple[object, int]]()  # for which a stream has waited
         self.kept = set[int]()  # until the stream that uses it has done its work
         self.costs: Mapping[str, float] = {}  # seconds of a kernel, by the place that launches it
-        self.seconds = self._seconds_launched = 0.0  # the clock after the last wait
+        self.seconds = self.seconds_launched = 0.0  # the clock after the last wait
         # Fills a tensor on the CPU as if the device had written it.
         self.invent: Callable[[Tensor], object] = Tensor.zero_
         self._num_searches = Counter[str]()  # for entries that are not zero, by place
@@ -132,7 +132,7 @@ class FakeCuda(TorchDispatchMode):
         """Note that the CPU waits for the device."""
         if self.stream is self.stuck:
             self.refuse(f"{what} waits forever, {place()}")
-        self.seconds = self._seconds_launched
+        self.seconds = self.seconds_launched
         self._note(Event("wait", what, place(), is_recorded=self.is_recording))
 
     def _note(self, event: Event) -> None:
@@ -217,7 +217,7 @@ class FakeCuda(TorchDispatchMode):
             self._refuse_unsynchronized(inputs)
             how = str(inputs[0].dtype).removeprefix("torch.") if packet in PRODUCTS else ""
             name = str(packet).removeprefix("aten.")
-            self._seconds_launched += self.costs.get(place(), 0.0)
+            self.seconds_launched += self.costs.get(place(), 0.0)
             size = bytes_of_kernel(func, args, tensors_in((args, kwargs)), out)
             event = Event("kernel", name, place(), how, self.is_recording, num_bytes=size)
             self._note(event)
@@ -230,7 +230,7 @@ class FakeCuda(TorchDispatchMode):
             if not is_fake(each):
                 self.refuse(f"{name} of a tensor on the CPU, {place()}")
         self._refuse_unsynchronized(tensors)
-        self._seconds_launched += self.costs.get(place(), 0.0)
+        self.seconds_launched += self.costs.get(place(), 0.0)
         self._note(Event("kernel", name, place(), is_recorded=self.is_recording))
 
     def _refuse_unsynchronized(self, inputs: list[Tensor]) -> None:

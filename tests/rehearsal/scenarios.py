@@ -20,14 +20,16 @@ from nmt_cli.commands import export as export_command
 from nmt_cli.commands import translate as translate_command
 from nmt_cli.commands.lines import line_windows
 from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.files.atomic_files import directory_appearing_whole
-from nmt_cli.hardware.device import Precision
+from nmt_cli.hardware.device import Precision, Sender
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.interchange.export_format import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
+from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
 from nmt_cli.optimization import Adam
@@ -39,8 +41,9 @@ from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.members import Member
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
-from nmt_cli.training import gradient, starting, trainer, ways
+from nmt_cli.training import flat_gradient, gradient, starting, trainer, ways
 from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.translating.constraints import Constraints
@@ -50,14 +53,14 @@ from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, MostLines
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
-from tests.benchmarks.ours import OurLoop
-from tests.benchmarks.shapes import Setup, Shape
+from tests.benchmarks.ours import OurLoop, model_config
+from tests.benchmarks.shapes import SHAPES, Setup, Shape
 from tests.fake_models import save_as_model
 from tests.gpu import measure as timed
 from tests.interchange.test_verification import Imitation
 from tests.rehearsal import driver, faults
 from tests.rehearsal.driver import be_the_driver
-from tests.rehearsal.fake_cuda import Event, FakeCuda
+from tests.rehearsal.fake_cuda import CUDA, Event, FakeCuda
 from tests.trainers import changed
 from tests.translating.test_worker_starter import Forked
 
@@ -195,6 +198,7 @@ def train(
     recipe = changed(recipe, **(changes or {}))
     if ranks > 1:
         _stub_collectives(mode, ranks)
+        flat_gradient.BUCKET_BYTES = 4_096  # so that the gradient of the toy is sent in parts
     group = Ranks(0, ranks) if ranks > 1 else ALONE
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
     _marked(mode, Trainer, "_step", "step")
@@ -252,7 +256,7 @@ def choose_attention(
     facts = Machine.facts
 
     def nameless(machine: Machine) -> dict[str, Any]:
-        return facts(machine._replace(attention=None))
+        return facts(machine._replace(attention=None, launches=None))
 
     machine, cut = Machine(torch.device("cuda"), "bf16"), BatchCut(80)
     machine = machine._replace(is_deterministic=is_deterministic)
@@ -289,6 +293,25 @@ def measure(
     replaced.NUM_BATCHES = 1
     timed.ways()
     return {"lines": lines}
+
+
+def compute_base(
+    mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path
+) -> dict[str, Any]:
+    """Compute the gradient of two micro-batches of the model base, which have the same room."""
+    shape = SHAPES["base-25k"]
+    with NoDraws():
+        model = Transformer(model_config(shape), shape.vocabulary_size).to("cuda")
+    machine = Machine(CUDA, "bf16", attention="varlen", launches="graph")
+    objective = Objective(model, 1, 0.1, 1, machine).with_buffers().with_graphs()
+    sides = (text.gather(np.arange(100)) for text in (corpus.source, corpus.target))
+    batch = Batch(0, (SentencePairs(*sides),))
+    for _ in range(2):
+        sent = objective.sent_ahead(batch, Sender(CUDA))
+        mode.mark("micro-batch begins")
+        objective.launched(sent)
+        mode.mark("micro-batch ends")
+    return {}
 
 
 def lose_a_rank(
@@ -471,6 +494,7 @@ def export(
 SCENARIOS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": train,
     "choose attention": choose_attention,
+    "compute base": compute_base,
     "lose a rank": lose_a_rank,
     "measure": measure,
     "translate": translate,

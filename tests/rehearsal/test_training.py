@@ -12,11 +12,13 @@ from tests.rehearsal.findings import (
     blocks,
     findings,
     is_sent_late,
-    num_kernels,
+    num_launches,
 )
 from tests.rehearsal.scenarios import STEPS
 
 VARLEN, PADDED = "model/attention.py: attend_varlen", "model/attention.py: _attend_padded"
+NUM_TENSORS = 8  # of a micro-batch
+NUM_BUCKETS = 12  # of the toy's gradient
 OTHER_MODEL = {
     **{"attention_dropout": 0.1, "d_v": 16, "norm": "pre"},
     **{"positions": "learned", "tied_embeddings": "none", "output_bias": True},
@@ -50,10 +52,21 @@ def test_the_cpu_waits_for_no_more_than_it_is_known_to(rehearse):
     assert report.result == {"step": STEPS, "max_tokens": 80, "checkpoints": kept(STEPS)}
     steps = report.between("step begins", "step ends")
     assert len(steps) == STEPS
-    assert all(num_kernels(step) > 0.95 * STEP_BUDGET for step in steps)  # it is a close limit
+    assert all(num_launches(step) > 0.95 * STEP_BUDGET for step in steps)  # it is a close limit
     assert types_of_products(report) == {"bfloat16"}
     assert batches_sent(steps) == [1 + BATCHES_AHEAD, 1]
     assert any(event.what == "replay" for event in report.events)  # graphs, in the validation
+
+
+def test_a_micro_batch_of_base_is_one_launch(rehearse):
+    """The others round the weights, and copy its eight tensors to those of the graph."""
+    first, again = rehearse("compute base").between("micro-batch begins", "micro-batch ends")
+    assert sum(event.what == "replay" for event in again) == 1
+    assert num_launches(again) + NUM_TENSORS - 1 < 20  # one operation copies all
+    assert not any(map(blocks, again))
+    in_graph = [event for event in first if event.is_recorded]
+    assert len(in_graph) == num_launches(first) - num_launches(again) - NUM_TENSORS + 2
+    assert 500 < len(in_graph) <= 560
 
 
 def test_recurrent_units_do_not_let_the_cpu_wait(rehearse):
@@ -98,7 +111,7 @@ def test_our_kernels_need_fewer_launches_and_no_waiting(rehearse):
     report = rehearse("train", changes=changes, only_a_step=True, by_triton=True)
     assert findings(report) == findings(plain) == set()
     step, plain_step = (each.between("step begins", "step ends")[0] for each in (report, plain))
-    assert num_kernels(step) < 0.85 * num_kernels(plain_step)
+    assert num_launches(step) < 0.85 * num_launches(plain_step)
     ours = {event.where.partition(":")[0] for event in step if "triton" in event.where}
     names = ("attention", "residual", "relu", "cross_entropy", "sums")
     assert ours == {f"model/triton_kernels/{name}.py" for name in names}
@@ -120,9 +133,12 @@ def test_the_faster_attention_is_measured_once_in_a_run(rehearse):
     # torch for CPUs takes the attention of padded groups apart.
     assert findings(report, budget=2 * STEP_BUDGET) == KNOWN_IN_STEP
     assert report.result["attention"] == ["varlen", None, "padded"]
+    launches = [line for line in report.result["lines"] if line.startswith("Kernels")]
+    assert len(launches) == 1  # each batch has other padded groups, so these have no graph
+    assert launches[0].startswith("Kernels are launched by one CUDA graph for a micro-batch: ")
     used = [ways_of_attention(step) for step in report.between("step begins", "step ends")]
     assert used == [{VARLEN}, {VARLEN}, {PADDED}]
-    measured, again = report.result["lines"]
+    measured, again = (line for line in report.result["lines"] if line.startswith("Attention"))
     # One attention of the encoder, two of the decoder.
     assert re.fullmatch(
         r"Attention is computed by varlen attention: the gradient of a micro-batch of this text "
@@ -157,14 +173,19 @@ def test_a_resumed_training_goes_on_after_a_full_memory(rehearse):
 
 @pytest.mark.parametrize("exchange", ["fp32", "bf16"])
 def test_ranks_exchange_gradients_on_the_device_without_a_wait(exchange, rehearse):
+    """The parts of a gradient are sent behind the events of the graph that computes them."""
     changes = {"validation": {"bleu": "off"}}
     report = rehearse("train", ranks=2, exchange=exchange, changes=changes)
-    assert findings(report, budget=STEP_BUDGET + 15) == KNOWN_IN_STEP
+    assert findings(report, budget=STEP_BUDGET + 40) == KNOWN_IN_STEP
     steps = report.between("step begins", "step ends")
     assert len(steps) == STEPS
     for step in steps:
-        marks = [event.what for event in step if event.what.startswith("collective")]
-        assert marks == ["collective on cuda"] * (1 if exchange == "fp32" else 2)
+        marks = [event.what for event in step if event.kind == "mark"]
+        sent = [what for what in marks if what.startswith("collective")]
+        assert sent == ["collective on cuda"] * (NUM_BUCKETS + (exchange == "bf16"))
+        assert marks.count("a stream waits for a graph") == NUM_BUCKETS - 1
+        begun = [what for what in marks if what.startswith(("collective", "a stream waits"))]
+        assert begun[:4] == ["a stream waits for a graph", "collective on cuda"] * 2
 
 
 def test_a_rank_that_dies_in_an_exchange_is_noticed_and_the_step_before_is_saved(rehearse):
