@@ -94,7 +94,13 @@ OPTIONS = {
     "serve": DECODING_OPTIONS
     | {"--host", "--port", "--beam-size", "--length-penalty", "--workers", "--glossary"}
     | {"--api-keys", "--open", "--allow-origin", "--log-text", "--drain-seconds", "--max-seconds"}
-    | {"--max-body-bytes", "--max-characters", "--max-lines", "--max-waiting-lines"}
+    | {
+        "--max-document-bytes",
+        "--max-body-bytes",
+        "--max-characters",
+        "--max-lines",
+        "--max-waiting-lines",
+    }
     | {"--protect", "--translate-everything", "--shortlist"},
     "lexicon": {"--frequent", "--targets", "--by-default", "--workers", "--force", "--quiet"},
     "rescore": DECODING_OPTIONS

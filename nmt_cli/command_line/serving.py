@@ -91,6 +91,12 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     help="Largest body of a request.",
 )
 @click.option(
+    "--max-document-bytes",
+    type=click.IntRange(min=1),
+    default=10 << 20,
+    help="Largest body of a request with a document.",
+)
+@click.option(
     "--max-characters", type=click.IntRange(min=1), default=100_000, help="Most in a request."
 )
 @click.option(

@@ -22,10 +22,22 @@ MOST_UNPACKED = 1 << 30  # bytes of all members
 # fill memory.
 HARMLESS, MOST_TIMES = 1 << 26, 100
 MOST_MARKUP = 1 << 25  # bytes of the members that are translated; reading them takes 100 times that
+OF_TEXTS = (".xml", ".xhtml", ".html", ".htm", ".ncx", ".opf")
 DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, ValueError, OverflowError, IndexError, NotImplementedError, RuntimeError),
 )
+
+
+def markup_bytes(data: bytes) -> int:
+    """Return the size of a text, or of the members of an archive that may hold texts."""
+    if not data.startswith(b"PK"):
+        return len(data)
+    try:
+        members = zipfile.ZipFile(io.BytesIO(data)).infolist()
+    except DAMAGES:
+        return 0  # it cannot be read
+    return sum(each.file_size for each in members if each.filename.lower().endswith(OF_TEXTS))
 
 
 class Archive:

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt_cli.messages import logs
+from nmt_cli.serving.documents import Documents
 from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.openapi import interfaces, key_of_errors
 from nmt_cli.serving.operation import ServiceFigures
@@ -48,7 +49,7 @@ def app_of(service: Service, origins: Sequence[str] = ()) -> Starlette:
         middleware=[Middleware(_WithIds), *([cors] if origins else [])],
         exception_handlers={HTTPException: _http_error},
     )
-    app.state.figures = ServiceFigures(service)
+    app.state.figures, app.state.documents = ServiceFigures(service), Documents(service)
     app.router.redirect_slashes = False  # it would redirect to the host that the client names
     return app
 

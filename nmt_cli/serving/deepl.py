@@ -14,11 +14,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.corpus.text.language_codes import base_of
+from nmt_cli.serving.documents import BINARY, FILE, LANGUAGE, Documents, Kept
 from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import RefusedError, is_large, texts_of
+from nmt_cli.serving.requests import RefusedError, Upload, is_large, texts_of
 from nmt_cli.serving.service import Service, Texts
+from nmt_cli.translating.record_keys import STRING, Key
 
 # Wishes that would change the translation, and that no model here can fulfil.
 REFUSED = (
@@ -71,11 +73,7 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str
     Raises RefusedError if no model can do it.
     """
     texts = texts_of(fields, "text", service.limits)
-    for key in REFUSED:
-        if fields.get(key):
-            raise RefusedError(400, f"{key} is not supported")
-    if (fields.get("formality") or "default") not in IMPARTIAL:
-        raise RefusedError(400, "no model here has a choice of formality")
+    _refuse_wishes(fields)
     markup = fields.get("tag_handling") or None
     if markup not in (None, "html", "xml"):  # any value of JSON
         raise RefusedError(400, "tag_handling must be html or xml")
@@ -91,6 +89,66 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str
     glossary = service.glossary(str(name), model) if name else None
     asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary)
     return asked, [model.source] * len(texts)
+
+
+def _refuse_wishes(fields: Mapping[str, Any]) -> None:
+    for key in REFUSED:
+        if fields.get(key):
+            raise RefusedError(400, f"{key} is not supported")
+    if (fields.get("formality") or "default") not in IMPARTIAL:
+        raise RefusedError(400, "no model here has a choice of formality")
+
+
+async def upload(service: Service, http: Request) -> Response:
+    """Take a document, the `file`, and translate it meanwhile.
+
+    The ending of its name, or of `filename`, is that of its format: the formats are those of
+    `nmt-cli translate`. An `output_format` must be the same. The document waits in memory, for ten
+    minutes. Other keys are as in `/v2/translate`.
+    """
+    fields = await service.fields(http, has_document=True)
+    documents: Documents = http.app.state.documents
+    _refuse_wishes(fields)
+    if (name := fields.get("filename")) and isinstance(file := fields.get("file"), Upload):
+        fields["file"] = file._replace(name=str(name))
+    asked = await documents.asked(fields, source="source_lang", target="target_lang")
+    wanted = fields.get("output_format")
+    if wanted and str(wanted).lower() != asked.ending.removeprefix("."):
+        raise RefusedError(400, f"output_format must be that of the file, {asked.ending[1:]}")
+    if name := fields.get("glossary_id"):
+        if not fields.get("source_lang") or asked.model is None:
+            raise RefusedError(400, "glossary_id needs source_lang, the language of the glossary")
+        asked = asked._replace(glossary=service.glossary(str(name), asked.model))
+    kept = documents.start(asked)
+    return JSONResponse({"document_id": kept.name, "document_key": kept.key})
+
+
+async def document_status(service: Service, http: Request) -> Response:
+    """Return how far a document is. It takes the `document_key` of the upload."""
+    kept = await _kept(service, http)
+    status = "error" if kept.error else "translating" if kept.data is None else "done"
+    answer: dict[str, Any] = {"document_id": kept.name, "status": status}
+    if status == "translating":
+        answer["seconds_remaining"] = 1
+    elif status == "done":
+        answer["billed_characters"] = kept.num_characters
+    else:
+        answer["error_message"] = kept.error
+    return JSONResponse(answer)
+
+
+async def document_result(service: Service, http: Request) -> Response:
+    """Return a translated document, once. It takes the `document_key` of the upload."""
+    kept = await _kept(service, http)
+    response = kept.response()
+    http.app.state.documents.discard(kept)
+    return response
+
+
+async def _kept(service: Service, http: Request) -> Kept:
+    fields = await service.fields(http)
+    documents: Documents = http.app.state.documents
+    return documents.find(http.path_params["name"], str(fields.get("document_key", "")))
 
 
 async def languages(service: Service, http: Request) -> Response:
@@ -167,6 +225,7 @@ def _described(glossary: ServedGlossary) -> dict[str, Any]:
     }
 
 
+DOCUMENT_KEY = {"document_key": Key("a string", "that of the upload", STRING, is_needed=True)}
 PATHS = [
     Endpoint(
         "POST",
@@ -174,6 +233,21 @@ PATHS = [
         translate,
         takes={},
         example={"text": ["A cat."], "source_lang": "EN", "target_lang": "DE"},
+    ),
+    Endpoint(
+        "POST",
+        "/v2/document",
+        upload,
+        takes={"file": FILE, "source_lang": LANGUAGE, "target_lang": LANGUAGE},
+        returns={
+            "document_id": Key("a string", "its name", STRING, is_needed=True),
+            "document_key": Key("a string", "what allows to fetch it", STRING, is_needed=True),
+        },
+        has_file=True,
+    ),
+    Endpoint("POST", "/v2/document/{name}", document_status, takes=DOCUMENT_KEY),
+    Endpoint(
+        "POST", "/v2/document/{name}/result", document_result, DOCUMENT_KEY, media_type=BINARY
     ),
     Endpoint("GET", "/v2/languages", languages, takes={}, returns_list=True),
     Endpoint("GET", "/v2/usage", usage, takes={}),

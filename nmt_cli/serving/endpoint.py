@@ -28,6 +28,7 @@ class Endpoint(NamedTuple):
     example: Mapping[str, Any] = {}  # a request
     is_closed: bool = False  # further keys are refused
     only_json: bool = False
+    has_file: bool = False  # in a form of several parts, which is then the only kind of body
 
 
 ERRORS = {

@@ -13,10 +13,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nmt_cli.documents.formats import ENDINGS
+from nmt_cli.serving.documents import BINARY, FILE, LANGUAGE, Documents
 from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import Detected, name_of
 from nmt_cli.serving.requests import RefusedError, is_large, texts_of, whole_number
 from nmt_cli.serving.service import Service, Texts
+from nmt_cli.translating.record_keys import STRING, Key
 
 FORMATS = {"text": None, "html": "html"}
 
@@ -64,6 +67,31 @@ def _answer(
     return JSONResponse(answer)
 
 
+async def translate_file(service: Service, http: Request) -> Response:
+    """Translate a document, the `file`, from `source` into `target`.
+
+    The ending of its name is that of its format: the formats are those of `nmt-cli translate`. The
+    document waits in memory, for ten minutes, at the address that the answer has. With the source
+    auto, its language is detected.
+    """
+    fields = await service.fields(http, has_document=True)
+    documents: Documents = http.app.state.documents
+    asked = await documents.asked(fields, source="source", target="target")
+    kept = documents.keep(asked)
+    try:
+        kept.data = await documents.translated(http, asked)
+    finally:
+        if kept.data is None:
+            documents.discard(kept)
+    return JSONResponse({"translatedFileUrl": f"{http.base_url}download_file/{kept.name}"})
+
+
+async def download_file(_: Service, http: Request) -> Response:
+    """Return a translated document. Its address is the secret that allows it."""
+    documents: Documents = http.app.state.documents
+    return documents.find(http.path_params["name"]).response()
+
+
 async def detect(service: Service, http: Request) -> Response:
     """Return the languages that the text `q` may be in, the most probable one first.
 
@@ -93,7 +121,7 @@ async def settings(service: Service, _: Request) -> Response:
         {
             "apiKeys": service.has_keys,
             "charLimit": service.limits.characters,
-            "filesTranslation": False,
+            "filesTranslation": True,
             "frontendTimeout": 500,  # milliseconds between typing and translating
             "keyRequired": service.has_keys,
             "language": {
@@ -101,7 +129,7 @@ async def settings(service: Service, _: Request) -> Response:
                 "target": {"code": first.target, "name": name_of(first.target)},
             },
             "suggestions": False,
-            "supportedFilesFormat": [],
+            "supportedFilesFormat": [each for names in ENDINGS.values() for each in names],
         }
     )
 
@@ -118,6 +146,15 @@ PATHS = [
         takes={},
         example={"q": "A cat.", "source": "auto", "target": "de", "alternatives": 1},
     ),
+    Endpoint(
+        "POST",
+        "/translate_file",
+        translate_file,
+        takes={"file": FILE, "source": LANGUAGE, "target": LANGUAGE},
+        returns={"translatedFileUrl": Key("a string", "where it is", STRING, is_needed=True)},
+        has_file=True,
+    ),
+    Endpoint("GET", "/download_file/{name}", download_file, media_type=BINARY),
     Endpoint("POST", "/detect", detect, takes={}, returns_list=True, example={"q": "A cat."}),
     Endpoint("GET", "/languages", languages, returns_list=True),
     Endpoint("GET", "/frontend/settings", settings),

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.serving import deepl, libretranslate, operation, own_interface, page
+from nmt_cli.serving.documents import BINARY
 from nmt_cli.serving.endpoint import ERRORS, Endpoint
 from nmt_cli.serving.requests import FORM, FORM_WITH_FILES
 from nmt_cli.serving.service import KEY_FIELDS, Service
@@ -97,6 +98,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         schema = object_of(taken, is_closed=endpoint.is_closed)
         body = {"schema": schema, **({"example": endpoint.example} if endpoint.example else {})}
         kinds = [JSON] if endpoint.only_json else [JSON, FORM, FORM_WITH_FILES]
+        kinds = [FORM_WITH_FILES] if endpoint.has_file else kinds
         operation["requestBody"] = {"required": True, "content": dict.fromkeys(kinds, body)}
     error = object_of({key_of_errors(endpoint.path): Key("a string", "the reason", STRING, True)})
     for status, meaning in ERRORS.items():
@@ -106,6 +108,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _content(endpoint: Endpoint) -> dict[str, Any]:
+    if endpoint.media_type == BINARY:
+        return {BINARY: {"schema": {}}}
     if endpoint.media_type != JSON:
         return {endpoint.media_type: {"schema": STRING}}
     returned = object_of(endpoint.returns)

@@ -36,13 +36,16 @@ function say(message, isError = false) {
 
 const headers = () => {
   const key = sessionStorage.getItem("key");
-  const json = { "Content-Type": "application/json" };
-  return key ? { ...json, Authorization: `Bearer ${key}` } : json;
+  return key ? { Authorization: `Bearer ${key}` } : {};
 };
 
 async function ask(path, body, signal) {
   const request = { headers: headers(), signal };
-  if (body !== undefined) Object.assign(request, { method: "POST", body: JSON.stringify(body) });
+  if (body instanceof FormData) Object.assign(request, { method: "POST", body });
+  else if (body !== undefined) {
+    request.headers["Content-Type"] = "application/json";
+    Object.assign(request, { method: "POST", body: JSON.stringify(body) });
+  }
   const answer = await fetch(path, request);
   const record = await answer.json().catch(() => ({}));
   if (answer.ok) return record;
@@ -346,6 +349,26 @@ function closeSentence(returnsFocus = true) {
   if (returnsFocus) span?.focus();
 }
 
+// ---- documents
+
+async function translateDocument(file) {
+  const body = new FormData();
+  body.append("source", chosenSource());
+  body.append("target", byId("target-language").value);
+  body.append("file", file);
+  say(`Translating ${file.name} …`);
+  try {
+    const { translatedFileUrl } = await ask("translate_file", body);
+    const name = translatedFileUrl.split("/").pop();
+    const link = element("a", { href: `download_file/${name}`, download: file.name }, file.name);
+    say("Translated: ");
+    status.append(link);
+    link.focus();
+  } catch (error) {
+    report(error);
+  }
+}
+
 // ---- events
 
 async function start() {
@@ -374,6 +397,18 @@ for (const id of ["source-language", "target-language", "model"])
     translate();
   });
 byId("swap").addEventListener("click", swap);
+byId("file").addEventListener("change", ({ target: { files } }) => {
+  if (files.length) translateDocument(files[0]);
+});
+const hasFile = (event) => event.dataTransfer?.types.includes("Files");
+document.addEventListener("dragover", (event) => {
+  if (hasFile(event)) event.preventDefault(); // else the browser would open it
+});
+document.addEventListener("drop", (event) => {
+  if (!hasFile(event)) return;
+  event.preventDefault();
+  translateDocument(event.dataTransfer.files[0]);
+});
 byId("close").addEventListener("click", () => closeSentence());
 byId("attention").addEventListener("submit", () => {
   frame.hidden = false;

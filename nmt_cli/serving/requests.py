@@ -51,6 +51,13 @@ class RefusedError(Exception):
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
 
 
+class Upload(NamedTuple):
+    """A file in a form."""
+
+    name: str
+    data: bytes
+
+
 class Limits(NamedTuple):
     """What requests may ask for."""
 
@@ -59,6 +66,7 @@ class Limits(NamedTuple):
     lines: int
     waiting_lines: int  # of all requests, beside those that are being translated
     seconds: float  # for a body to come, for its translation, and for the answer to go
+    document_bytes: int = 10 << 20  # of a body with a document
 
     def refuse_large(self, lines: Sequence[str]) -> int:
         """Return the number of characters. Raises RefusedError if these or the lines are many."""
@@ -213,16 +221,17 @@ def _form_fields(text: str, where: str) -> dict[str, Any]:
         raise RefusedError(413, f"the {where} has more than {MOST_FIELDS:,} fields") from None
 
 
-def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str]]:
+def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str | Upload]]:
     """Yield the fields of a form in several parts, in a time that is linear in its size."""
-    boundary, text = _parameter(content_type, "boundary"), _text(body)
+    boundary = _parameter(content_type, "boundary")
     if not boundary:
         raise RefusedError(400, "the Content-Type of the form has no boundary")
-    border = rf"(?:\A|\r?\n)--{re.escape(boundary)}(--)?[ \t]*(?=\r?\n|\Z)"
+    name = re.escape(boundary.encode("latin-1", "replace"))
+    border = rb"(?:\A|\r?\n)--%b(--)?[ \t]*(?=\r?\n|\Z)" % name
     begin = None
-    for count, match in enumerate(re.finditer(border, text)):
+    for count, match in enumerate(re.finditer(border, body)):
         if begin is not None:
-            yield from _field(text[begin : match.start()])
+            yield from _field(body[begin : match.start()])
         if match[1]:
             return
         if count == MOST_PARTS:
@@ -231,18 +240,19 @@ def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str]]:
     raise RefusedError(400, "the form has no end")
 
 
-def _field(part: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of a part, if it has a name."""
-    head, *value = re.split(r"\r?\n\r?\n", part, maxsplit=1)
-    pairs = (line.partition(":") for line in head.split("\n"))
+def _field(part: bytes) -> Iterator[tuple[str, str | Upload]]:
+    """Yield the name and the text or the file of a part, if it has a name."""
+    head, *value = re.split(rb"\r?\n\r?\n", part, maxsplit=1)
+    pairs = (line.partition(":") for line in _text(head).split("\n"))
     headers = {name.strip().lower(): text.strip() for name, _, text in pairs}
     if headers.get("content-type", "").lower().startswith(("multipart/", "message/")):
         raise RefusedError(400, "a part of the form has parts of its own")
     if (encoding := headers.get("content-transfer-encoding", "8bit")).lower() not in AS_IT_IS:
         raise RefusedError(400, f"a part of the form has the encoding {encoding!r}; send 8bit")
-    name = _parameter(headers.get("content-disposition", ""), "name")
+    disposition = headers.get("content-disposition", "")
+    name, file = (_parameter(disposition, each) for each in ("name", "filename"))
     if name is not None and value:
-        yield name, value[0]
+        yield name, _text(value[0]) if file is None else Upload(file, value[0])
 
 
 def _parameter(header: str, name: str) -> str | None:
@@ -251,8 +261,8 @@ def _parameter(header: str, name: str) -> str | None:
     return next((re.sub(r"\\(.)", r"\1", each[2] or each[3] or "") for each in found), None)
 
 
-def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    lists: dict[str, list[str]] = {}
+def _joined(pairs: Iterable[tuple[str, str | Upload]]) -> dict[str, Any]:
+    lists: dict[str, list[str | Upload]] = {}
     for name, value in pairs:
         lists.setdefault(name, []).append(value)
     return {name: values if len(values) > 1 else values[0] for name, values in lists.items()}

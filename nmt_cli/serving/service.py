@@ -101,22 +101,29 @@ class Service:
 
         Raises RefusedError if there is none, or if the key of the request is wrong.
         """
-        return await self._read(http, {}, json_object)
+        return await self._read(http, {}, json_object, self.limits)
 
-    async def fields(self, http: Request) -> dict[str, Any]:
+    async def fields(self, http: Request, *, has_document: bool = False) -> dict[str, Any]:
         """Return the fields of a JSON object, a form or the query.
 
-        Raises RefusedError if there are none, or if the key of the request is wrong.
+        A body that ``has_document`` may be larger. Raises RefusedError if there are none, or if the
+        key of the request is wrong.
         """
         is_long = len(http.scope["query_string"]) > SMALL_REQUEST
         if is_long:
             self.aside.refuse_if_full()
         query = await self.aside(is_long, query_fields, http)
         kind = http.headers.get("content-type", "")
-        return await self._read(http, query, partial(body_fields, kind))
+        most = self.limits.document_bytes if has_document else self.limits.body_bytes
+        limits = self.limits._replace(body_bytes=most)
+        return await self._read(http, query, partial(body_fields, kind), limits)
 
     async def _read(
-        self, http: Request, query: dict[str, Any], parse: Callable[[bytes], dict[str, Any]]
+        self,
+        http: Request,
+        query: dict[str, Any],
+        parse: Callable[[bytes], dict[str, Any]],
+        limits: Limits,
     ) -> dict[str, Any]:
         """Return the fields of the query and of the body, without the keys of users.
 
@@ -129,7 +136,7 @@ class Service:
         if keys:
             self._refuse_strangers(keys)
         is_known = bool(keys) and self.has_keys
-        async with body_of(http, self.limits, self._held[is_known]) as body:
+        async with body_of(http, limits, self._held[is_known]) as body:
             if is_large(http) and not is_known:
                 self.aside.refuse_if_full()
             fields = await self.aside(is_large(http), parse, body)
@@ -224,16 +231,18 @@ class Service:
         return await self.aside(is_large(http), _texts, asked, translations, counts)
 
     async def translate(
-        self, http: Request, models: Sequence[Model], lines: Sequence[Line]
+        self, http: Request | None, models: Sequence[Model], lines: Sequence[Line]
     ) -> list[Translation]:
         """Return the translation of each line by the model at its place.
 
         Raises RefusedError if there are too many, or if they take too long, and ClientDisconnect
-        if the client goes away: then they are withdrawn.
+        if the client of ``http`` goes away: then they are withdrawn.
         """
         translations = await self._answers(http, models, lines)
         if self.logs_text:
-            await self.aside(is_large(http), _log, REQUEST_ID.get(), lines, translations)
+            await self.aside(
+                http is None or is_large(http), _log, REQUEST_ID.get(), lines, translations
+            )
         return translations
 
     async def attention(self, http: Request, model: Model, wanted: AttentionOf) -> str:
@@ -248,7 +257,7 @@ class Service:
         return answer.text
 
     async def _answers(
-        self, http: Request, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
+        self, http: Request | None, models: Sequence[Model], lines: Sequence[Line | AttentionOf]
     ) -> list[Translation]:
         self._refuse_if_busy(lines)
         places: dict[str, list[int]] = {}
@@ -283,7 +292,7 @@ class Service:
             raise RefusedError(503, f"{num_waiting:,} lines wait already", retry_after=1)
         self.num_characters += num_characters
 
-    async def _wait(self, http: Request, dones: Sequence[asyncio.Future[None]]) -> None:
+    async def _wait(self, http: Request | None, dones: Sequence[asyncio.Future[None]]) -> None:
         """Wait until all are done. Raises ClientDisconnect, or RefusedError after too long."""
         gone = asyncio.ensure_future(_gone(http))
         deadline = asyncio.get_running_loop().time() + self.limits.seconds
@@ -301,8 +310,11 @@ class Service:
             gone.cancel()
 
 
-async def _gone(http: Request) -> None:
-    """Wait until the client has gone away; the body must have been read."""
+async def _gone(http: Request | None) -> None:
+    """Wait until the client has gone away; the body must have been read. No client stays."""
+    if http is None:
+        await asyncio.Event().wait()
+        return
     while (await http.receive())["type"] != "http.disconnect":
         pass
 

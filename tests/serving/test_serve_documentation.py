@@ -58,8 +58,8 @@ def test_times_and_sizes_of_other_programs_fit_the_limits():
     assert value(r"TimeoutStopSec=(\d+)") > drain
     assert value(r"--stop-timeout (\d+) ") > drain
     assert value(r"proxy_read_timeout (\d+)s") > most
-    assert value(r"client_max_body_size (\d+)m") << 20 == OPTIONS["max_body_bytes"].default
-    assert value(r"client_body_buffer_size (\d+)m") << 20 == OPTIONS["max_body_bytes"].default
+    assert value(r"client_max_body_size (\d+)m") << 20 == OPTIONS["max_document_bytes"].default
+    assert value(r"client_body_buffer_size (\d+)m") << 20 == OPTIONS["max_document_bytes"].default
     assert value(r"LimitNOFILE=(\d+)") >= 2 * MOST_CONNECTIONS == 20_000
     assert f"the {MOST_CONNECTIONS:,} connections that it may have" in HOW_TO
     assert value(r" keepalive_timeout (\d+)s") < uvicorn.Config("").timeout_keep_alive == 5

@@ -1,0 +1,135 @@
+"""Documents of requests: they come back translated, and nothing of them is kept for long."""
+
+import io
+import time
+
+import deepl
+import pytest
+import requests
+
+from nmt_cli.documents.formats import ENDINGS
+from nmt_cli.serving import documents
+from tests.documents.archives import docx, unzipped
+from tests.serving.conftest import LIMITS, Instant, Silent, running
+
+TEXT = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+FILE = docx(TEXT.format("ant bee") * 2)
+PAIR = {"source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def service():
+    with running(here=Instant()) as found:
+        yield found
+
+
+def sent(service, name="a.docx", data=FILE, path="/translate_file", **fields):
+    files = {"file": (name, data)}
+    return requests.post(service.url + path, data=fields or PAIR, files=files, timeout=30)
+
+
+def test_translate_file(service):
+    answer = sent(service)
+    assert answer.status_code == 200, answer.text
+    url = answer.json()["translatedFileUrl"]
+    assert url.startswith(f"{service.url}/download_file/")
+    found = requests.get(url, timeout=30)
+    assert found.headers["Content-Disposition"] == 'attachment; filename="translation.docx"'
+    expected = unzipped(FILE)
+    body = expected["word/document.xml"].decode().replace("<w:t>", '<w:t xml:space="preserve">')
+    expected["word/document.xml"] = body.replace("ant bee", "not ant bee").encode()
+    assert unzipped(found.content) == expected
+    assert len(service.here.batches[-1].requests) == 1  # equal segments are one line
+    settings = requests.get(f"{service.url}/frontend/settings", timeout=30).json()
+    assert settings["filesTranslation"]
+    assert settings["supportedFilesFormat"] == [e for names in ENDINGS.values() for e in names]
+
+
+def test_the_client_of_deepl(service, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    client = deepl.Translator("key", server_url=service.url, send_platform_info=False)
+    output = io.BytesIO()
+    status = client.translate_document(
+        b"<p>one <b>two</b></p>",
+        output,
+        source_lang="EN",
+        target_lang="DE",
+        filename="a.html",
+    )
+    assert status.done
+    assert output.getvalue() == b"<p>not one <b>two</b></p>"
+    handle = client.translate_document_upload(
+        FILE, source_lang="EN", target_lang="DE", filename="a.docx"
+    )
+    wrong = deepl.DocumentHandle(handle.document_id, "wrong \N{SNOWMAN}")
+    with pytest.raises(deepl.DeepLException, match="there is no such document"):
+        client.translate_document_get_status(wrong)
+
+
+def test_the_language_of_a_document_is_detected(service):
+    german = b"<p>Das ist ein deutscher Satz.</p>"
+    url = sent(service, "a.html", german, source="auto", target="de").json()["translatedFileUrl"]
+    assert requests.get(url, timeout=30).content == german
+
+
+def test_every_format(service):
+    srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n"
+    po = (
+        b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "One"\nmsgstr ""\n'
+    )
+    tmx = b"""<tmx version="1.4"><header/>
+    <body><tu><tuv xml:lang="en"><seg>One</seg></tuv></tu></body></tmx>"""
+    for name, data in (("a.srt", srt), ("a.po", po), ("a.tmx", tmx), ("a.md", b"# One")):
+        answer = sent(service, name, data)
+        assert answer.status_code == 200, answer.text
+        found = requests.get(answer.json()["translatedFileUrl"], timeout=30).content
+        assert b"not One" in found
+    answer = sent(service, "a.tmx", tmx, source="auto", target="de").json()
+    assert answer == {"error": "a document of tmx needs the language of its source"}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "status", "error"),
+    [
+        ("a.pdf", b"%PDF", 400, "the name of the file must end in one of .html, .htm, "),
+        ("a.docx", b"PK\x03\x04", 400, "the file cannot be read as docx: it is no zip file, or"),
+        ("a.docx", b"", 400, "the file cannot be read as docx: it is no zip file, or"),
+        ("a.html", b"\xff", 400, "the file cannot be read as html: it is not in the encoding"),
+        ("a.html", b"<p>" + b"x" * 200_000, 413, "200,000 characters are more than 100,000"),
+        ("a.html", b"<p>" * 2_000_000, 413, "6,000,000 bytes of markup are more than 4,000,000"),
+        ("a.html", b"x" * (11 << 20), 413, "the body has more than 10,485,760 bytes"),
+    ],
+)
+def test_what_is_refused(service, name, data, status, error):
+    answer = sent(service, name, data)
+    assert (answer.status_code, answer.json()["error"][: len(error)]) == (status, error)
+
+
+def test_a_request_needs_a_file(service):
+    for body in ({"file": "text", **PAIR}, PAIR):
+        answer = requests.post(f"{service.url}/translate_file", json=body, timeout=30)
+        assert answer.json() == {"error": "file must be a file, in a form of several parts"}
+
+
+def test_documents_are_kept_for_a_while_only(service, monkeypatch):
+    monkeypatch.setattr(documents, "KEPT_SECONDS", 0.0)
+    url = sent(service).json()["translatedFileUrl"]
+    assert requests.get(url, timeout=30).status_code == 404
+    monkeypatch.undo()
+    monkeypatch.setattr(documents, "MOST_KEPT_BYTES", len(FILE) - 1)
+    assert sent(service).status_code == 503
+
+
+def test_a_document_that_takes_too_long():
+    fields = {"source_lang": "EN", "target_lang": "DE"}
+    with running(here=Silent(), limits=LIMITS._replace(seconds=0.2)) as service:
+        assert sent(service).status_code == 503
+        kept = sent(service, path="/v2/document", **fields).json()
+        url, key = f"{service.url}/v2/document/{kept['document_id']}", kept["document_key"]
+        statuses = []
+        while "error" not in statuses:
+            answer = requests.post(url, json={"document_key": key}, timeout=30).json()
+            statuses.append(answer["status"])
+        assert statuses[0] == "translating"
+        assert answer["error_message"] == "it was not translated within 0.2 seconds"
+        assert len(service.here.withdrawn) == 2
