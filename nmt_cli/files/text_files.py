@@ -40,14 +40,15 @@ DECOMPRESSION_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, 
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[BinaryIO]:
+def open_text(path: Path, *, may_be_archive: bool = False) -> Iterator[BinaryIO]:
     """Yield the decompressed bytes of a plain, .gz, .xz or .zst file.
 
-    Raises UserError if the file cannot be opened, is compressed in another way or has the wrong
-    suffix. Reading the stream raises UserError if the file is damaged or cannot be read.
+    A zip file is no text; with ``may_be_archive`` its bytes are yielded. Raises UserError if the
+    file cannot be opened, is compressed in another way or has the wrong suffix. Reading the stream
+    raises UserError if the file is damaged or cannot be read.
     """
     with _open(path) as file:
-        _refuse_other_compression(file, path)
+        _refuse_other_compression(file, path, may_be_archive=may_be_archive)
         counted = _Counted(file, COMPRESSED_AT_ONCE if path.suffix in SUFFIXES else READ_AT_ONCE)
         stream = _decompressed(counted, path)
         yield cast(BinaryIO, io.BufferedReader(_Named(stream, path, counted), READ_AT_ONCE))
@@ -124,7 +125,7 @@ def _open(path: Path) -> io.BufferedReader:
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
 
 
-def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
+def _refuse_other_compression(file: io.BufferedReader, path: Path, *, may_be_archive: bool) -> None:
     """Raise UserError if the name of a compressed file is wrong, or we cannot decompress it."""
     if not path.is_file():  # peeking into a pipe would wait for its writer
         return
@@ -132,7 +133,7 @@ def _refuse_other_compression(file: io.BufferedReader, path: Path) -> None:
         start = file.peek(16)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
-    if start.startswith(ZIP):
+    if start.startswith(ZIP) and not may_be_archive:
         raise UserError(_how_to_unzip(path))
     if BZIP2.match(start):
         unpack = f"{command('bzip2', '-dc', path)} > {command(_unpacked(path))}"

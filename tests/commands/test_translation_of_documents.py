@@ -13,6 +13,7 @@ from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.files.lines import is_blank
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
+from tests.documents.archives import docx
 from tests.fake_models import copying, tiny_recipe
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.tagging import StandIn
@@ -66,6 +67,18 @@ def test_the_ending_decides_and_equal_segments_are_translated_once(shouting, tmp
     )
     assert shouting.texts == ["a cat", "a <b>dog</b> ran", "bad one"]
     assert not partial_of(tmp_path / "out.html").exists()
+
+
+def test_an_office_document(shouting, tmp_path):
+    text = '<w:p><w:r><w:t xml:space="preserve">{}</w:t></w:r></w:p>'
+    (tmp_path / "a.docx").write_bytes(docx(text.format("a cat")))
+    assert run("--input", "a.docx", "--output", "b.docx").exit_code == 0
+    assert (tmp_path / "b.docx").read_bytes() == docx(text.format("A CAT"))
+    piped = run("--input-format", "docx", data=docx(text.format("a cat")))
+    assert piped.stdout_bytes == docx(text.format("A CAT"))
+    (tmp_path / "c.docx").write_bytes(b"")
+    message = "c.docx cannot be read as docx: it is no zip file, or is damaged"
+    assert message in run("--input", "c.docx").stderr
 
 
 def test_a_document_goes_from_stdin_to_stdout(shouting):

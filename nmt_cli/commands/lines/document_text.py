@@ -59,14 +59,13 @@ def read_document_text(
     """Return the segments of a document in the file ``path``; None and ``-`` are stdin.
 
     ``again`` is whether those with translations are segments, too, and ``languages`` are those of
-    the model. Raises UserError if it cannot
-    be read.
+    the model. Raises UserError if it cannot be read.
     """
     if path is None or path == STANDARD_INPUT:
         name, data = "standard input", standard_input().read(MOST_BYTES + 1)
     else:
         name = str(path)
-        with open_text(path) as stream:
+        with open_text(path, may_be_archive=True) as stream:
             data = stream.read(MOST_BYTES + 1)
     try:
         if len(data) > MOST_BYTES:
