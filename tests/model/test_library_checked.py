@@ -13,7 +13,7 @@ HERE, SOURCES = Path(__file__).parent, ROOT / "nmt_cli/model/compiled"
 SANITIZERS = "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 TESTS = ("tests/model/test_compiled_kernels.py", "tests/model/test_compiled_layers.py",
          "tests/search/test_cached_model.py", "tests/search/test_compiled_beams.py",
-         "tests/search/test_compiled_logits.py",
+         "tests/search/test_compiled_logits.py", "tests/search/test_shortlist.py",
          "tests/search/test_teacher_forcing.py")  # fmt: skip
 # Runs pytest with the library of another folder.
 WITH_LIBRARY = """
