@@ -6,19 +6,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt_cli.commands import preprocess
+from nmt_cli.corpus.loader import SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.messages import logs
+from nmt_cli.model import attention
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.training.gradient import Objective
 from nmt_cli.training.ways import (
     CHOICES,
     NUM_BATCHES,
@@ -89,6 +94,7 @@ def ways() -> None:
         with tempfile.TemporaryDirectory() as folder:
             loop = _loop(shape, folder)
             objective, pairs = loop.objective("bf16"), loop.pairs(NUM_BATCHES)
+            _say(f"| {name}, {shape.tokens:,} tokens | {_memory_efficient(objective, pairs)} |")
             steps, fastest = f"{name}, {shape.tokens:,} tokens", list[str]()
             for choice in CHOICES:
                 suited = working_ways(objective, choice, suited_ways(objective, choice))
@@ -100,6 +106,35 @@ def ways() -> None:
                 fastest.append(f"{choice.name} {(way := min(suited, key=seconds.__getitem__))}")
                 objective = computing(objective, choice, way)
             _say(f"| {steps} | | recommended: {', '.join(fastest)} | | |")
+
+
+def _memory_efficient(objective: Objective, pairs: Sequence[SentencePairs]) -> str:
+    """Return the cells of varlen attention by an operator that training does not choose from.
+
+    Its tiles are smaller than those of FlashAttention.
+    """
+    (choice,) = (each for each in CHOICES if each.name == "attention")
+    if "varlen" not in suited_ways(objective, choice):
+        return "attention | varlen, memory-efficient | not possible | "
+    usual: Any = attention
+    flash_operator, usual.flash_operator = usual.flash_operator, lambda: _efficient_operator
+    try:
+        seconds = seconds_of_gradient(objective, choice, ["varlen"], pairs)["varlen"]
+        return f"attention | varlen, memory-efficient | {1_000 * seconds:.2f} | "
+    except RuntimeError as error:
+        return f"attention | varlen, memory-efficient | {str(error).splitlines()[0]} | "
+    finally:
+        usual.flash_operator = flash_operator
+
+
+def _efficient_operator(
+    queries: Tensor, keys: Tensor, values: Tensor, *sides: Any, is_causal: bool, **_: Any
+) -> tuple[Tensor, ...]:
+    """Compute what the operator of FlashAttention computes, without windows."""
+    operator = torch.ops.aten._efficient_attention_forward
+    rows = queries[None], keys[None], values[None]
+    found = operator(*rows, None, *sides, 0.0, int(is_causal), compute_log_sumexp=True)
+    return (found[0][0],)
 
 
 def decoding() -> None:

@@ -204,5 +204,7 @@ def test_make_gpu_reads_figures_as_late_as_training_and_times_each_way(rehearse)
     assert waits == [set(), {"hardware/cuda_graphs.py: read"}]
 
     table = [line.strip("| ").split(" | ") for line in report.result["lines"]]
-    assert [row[1:3] for row in table[2:4]] == [["attention", "varlen"], ["attention", "padded"]]
+    ways = ["varlen, memory-efficient", "varlen", "padded"]
+    assert [row[1:3] for row in table[2:5]] == [["attention", way] for way in ways]
+    assert all(float(row[3]) >= 0 for row in table[2:5])
     assert table[-1][-1].startswith("| recommended: attention ")
