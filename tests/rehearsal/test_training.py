@@ -105,13 +105,14 @@ def test_the_padded_groups_of_another_model_are_sent_with_its_batches(rehearse):
     assert {way for step in steps for way in ways_of_attention(step)} == {PADDED}
 
 
-def test_our_kernels_need_fewer_launches_and_no_waiting(rehearse):
+def test_a_graph_of_our_kernels_has_fewer_and_needs_no_waiting(rehearse):
     changes = {"validation": {"bleu": "off"}}
     plain = rehearse("train", changes=changes, only_a_step=True)
     report = rehearse("train", changes=changes, only_a_step=True, by_triton=True)
     assert findings(report) == findings(plain) == set()
     step, plain_step = (each.between("step begins", "step ends")[0] for each in (report, plain))
-    assert num_launches(step) < 0.85 * num_launches(plain_step)
+    recorded, plainly = (sum(event.is_recorded for event in each) for each in (step, plain_step))
+    assert 0 < recorded < 0.88 * plainly
     ours = {event.where.partition(":")[0] for event in step if "triton" in event.where}
     names = ("attention", "residual", "relu", "cross_entropy", "sums")
     assert ours == {f"model/triton_kernels/{name}.py" for name in names}
