@@ -53,11 +53,20 @@ site: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# A wheel and a source distribution in dist/, with a man page of each command.
+# A source distribution in dist/, with a man page of each command, and wheels that zig compiles from it:
+# for x86-64 and for ARM, and for all Linux systems with glibc 2.28 or later.
 dist: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[dist]"
-	rm -rf docs/man dist && $(BIN)/click-man nmt-cli --target docs/man
-	$(BIN)/python -m build --quiet
+	rm -rf docs/man dist build/dist && $(BIN)/click-man nmt-cli --target docs/man
+	$(BIN)/python -m build --quiet --sdist
+	mkdir -p build/dist && tar -xzf dist/nmt_cli-*.tar.gz -C build/dist --strip-components 1
+	set -e; for machine in x86_64 aarch64; do \
+	    export _PYTHON_HOST_PLATFORM=linux-$$machine; \
+	    export CC="$(abspath $(BIN))/python -m ziglang cc -target $$machine-linux-gnu.2.28"; \
+	    $(BIN)/python -m build --quiet --wheel --outdir dist build/dist \
+	        --config-setting=--build-option=--plat-name=manylinux_2_28_$$machine; \
+	    $(BIN)/auditwheel show dist/nmt_cli-*_$$machine.whl; \
+	done
 
 # See tests/benchmarks/README.md. ARGS="--quick" is a trial; ARGS="--only speed --shapes S" a part.
 benchmark: setup $(PEERS)/.installed

@@ -2,10 +2,10 @@
 
 import hashlib
 import os
-import platform
 import shlex
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from setuptools.errors import CompileError
 
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
 DATA = ["requests>=2.31"]
-DIST = ["build>=1.2", "click-man>=0.5"]
+DIST = ["auditwheel>=6.2", "build>=1.2", "click-man>=0.5", "ziglang>=0.14"]
 DOCUMENTS = ["markdown-it-py>=3,<5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
@@ -44,6 +44,9 @@ FLAGS = (
     # Not -ffast-math: it would drop NaN and the additions that round.
     "-fPIC",
 )
+# As in sysconfig: _PYTHON_HOST_PLATFORM=linux-aarch64 builds for another machine than this one, by
+# a compiler in CC for that machine.
+MACHINE = sysconfig.get_platform().rpartition("-")[2]
 # The levels of CPU that the library is compiled for; nmt_cli/model/compiled/kernels.py has the
 # flags by which one is recognized.
 V4 = "-march=x86-64-v4"
@@ -81,13 +84,13 @@ class BuildLibrary(build_ext):
             jobs = [(compiler, "threads", Path(folder), f'-DSOURCES="{hash_of(ext.depends)}"')]
             jobs += [
                 (compiler, source, Path(folder, level), f"-DLEVEL={level}", *flags)
-                for level, flags in LEVELS.get(platform.machine(), {}).items()
+                for level, flags in LEVELS.get(MACHINE, {}).items()
                 for source in ("hypotheses", "layers", "logits", "sampling")
             ]
             with ThreadPoolExecutor(os.cpu_count()) as threads:
                 objects = [*threads.map(lambda job: compiled(*job), jobs)]
             library = Path(folder, target.name)
-            run([*compiler, "-shared", "-pthread", *objects, "-o", library, "-lm"])
+            run([*compiler, "-shared", "-pthread", "-s", *objects, "-o", library, "-lm"])
             shutil.copy2(library, target)
 
     def copy_extensions_to_source(self) -> None:
@@ -110,6 +113,9 @@ def compiled(compiler: list[str], source: str, folder: Path, *flags: str) -> Pat
     """Return the object file of ``source``, which this writes into ``folder``."""
     folder.mkdir(exist_ok=True)
     made = folder / f"{source}.o"
+    if any("zig" in Path(word).name for word in compiler):  # it has names of its own for CPUs
+        for gcc, zig in {"x86-64-": "x86_64_", "armv8.2-a": "generic+v8_2a"}.items():
+            flags = tuple(flag.replace(f"-march={gcc}", f"-march={zig}") for flag in flags)
     run([*compiler, *FLAGS, *flags, "-c", SOURCES / f"{source}.c", "-o", made])
     return made
 
@@ -142,7 +148,7 @@ class PlatformWheel(bdist_wheel):
 
 setup(
     name="nmt-cli",
-    version="0.1.0",
+    version="0.2.0",
     description="Train and run the Transformer of Attention Is All You Need from the command line",
     long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -232,6 +238,7 @@ setup(
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 15)),
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
     ],

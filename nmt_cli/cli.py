@@ -129,8 +129,22 @@ COMMANDS = Commands(
 )
 
 
+def _show_version(ctx: click.Context) -> None:
+    from nmt_cli.commands.doctor import versions  # imports numpy, so only if it is wanted
+
+    click.echo(versions())
+    ctx.exit()
+
+
 @click.group(cls=ErrorsInOneLine, context_settings=CONTEXT, commands=COMMANDS)
-@click.version_option(package_name="nmt-cli")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, is_wanted: _show_version(ctx) if is_wanted else None,
+    help="Show the version and exit.",
+)
 def main() -> None:
     """Train and run the Transformer of "Attention Is All You Need".
 

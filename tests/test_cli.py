@@ -2,9 +2,11 @@ import errno
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -12,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.commands import doctor
 from nmt_cli.commands.score import ScoreOptions
 from nmt_cli.messages.errors import (
     EndedAtOnceError,
@@ -19,6 +22,7 @@ from nmt_cli.messages.errors import (
     OutputError,
     UserError,
 )
+from nmt_cli.model.compiled import kernels
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.translating.options import TranslatorOptions
 
@@ -179,18 +183,36 @@ def test_calls_without_an_option_do_what_the_command_line_does(name):
             assert (given or None) == (default or None), option.name
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize(
+    ("calls", "allowed"), [([["--help"], ["train", "--help"]], set()), ([["--version"]], {"numpy"})]
+)
+def test_help_imports_nothing_heavy(calls, allowed):
     code = (
         "import sys\nfrom nmt_cli.cli import main\n"
-        "for arguments in (['--help'], ['train', '--help'], ['--version']):\n"
+        f"for arguments in {calls}:\n"
         "    try:\n        main(arguments)\n"
         "    except SystemExit as end:\n        assert end.code == 0\n"
-        f"sys.exit(','.join(sorted(set(sys.modules) & set({HEAVY}))) or 0)"
+        f"sys.exit(','.join(sorted(set(sys.modules) & {set(HEAVY) - allowed})) or 0)"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert result.stderr == ""
+
+
+def test_the_version_names_the_library_and_torch(monkeypatch, tmp_path):
+    run = CliRunner().invoke(cli.main, ["--version"])
+    words = re.fullmatch(r"nmt-cli, version (\S+) \(library: (\w+), torch: (\S+)\)\n", run.output)
+    assert words
+    assert words[1] == version("nmt-cli")
+    assert words[2] == kernels.load_kernels().level
+    assert words[3] == version("torch")
+    monkeypatch.setattr(doctor, "version_of", {"nmt-cli": "0.1"}.get)
+    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "none")
+    kernels.load_kernels.cache_clear()
+    run = CliRunner().invoke(cli.main, ["--version"])
+    kernels.load_kernels.cache_clear()
+    assert run.output == "nmt-cli, version 0.1 (library: none, torch: none)\n"
 
 
 def run_raising(monkeypatch, error):

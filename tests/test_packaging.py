@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from nmt_cli.messages.extras import FOR_TRAINING
+from nmt_cli.model.compiled.kernels import LEVELS
 from nmt_cli.recipe.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
@@ -110,31 +111,72 @@ def test_a_compiler_that_fails_is_named_and_nmt_cli_installs(tmp_path, compiler,
     assert not [*tmp_path.rglob("*.so"), *tmp_path.rglob("*.o")]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools builds the package")
-def test_a_wheel_is_for_every_python_and_has_the_library_without_its_sources(tmp_path):
-    folders = ("--bdist-dir", str(tmp_path / "bdist"), "--dist-dir", str(tmp_path))
-    result = run_setup("build", "--build-base", str(tmp_path / "build"), "bdist_wheel", *folders)
+def wheel_of(sources, folder, *words, **variables):
+    """Build a wheel of ``sources`` and return it."""
+    (folder / "made").mkdir(parents=True)
+    folders = ("--bdist-dir", str(folder / "bdist"), "--dist-dir", str(folder / "made"))
+    built = ("build", "--build-base", str(folder / "build"), "bdist_wheel", *folders, *words)
+    result = run_setup(*built, sources=sources, **variables)
     assert result.returncode == 0, result.stderr
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = (folder / "made").glob("*.whl")
+    return wheel
+
+
+def contents(wheel):
+    """Return what is in a wheel, by name, without the record and the tag that it has."""
+    archive = zipfile.ZipFile(wheel)
+    names = (name for name in archive.namelist() if not name.endswith(("/RECORD", "/WHEEL")))
+    return {name: archive.read(name) for name in names}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools builds the package")
+def test_a_wheel_is_for_every_python_and_that_of_the_source_distribution_is_equal(tmp_path):
+    wheel = wheel_of(ROOT, tmp_path / "checkout")
     assert re.fullmatch(r"nmt_cli-[\d.]+-py3-none-linux_\w+\.whl", wheel.name)
-    names = zipfile.ZipFile(wheel).namelist()
-    compiled = {Path(name).name for name in names if "/compiled/" in name}
+    compiled = {Path(name).name for name in contents(wheel) if "/compiled/" in name}
     modules = {path.name for path in (ROOT / "nmt_cli/model/compiled").glob("*.py")}
     assert compiled == {*modules, "library.so"}
+    made = run_setup("egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path))
+    assert made.returncode == 0, made.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    again = wheel_of(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path / "sources")
+    assert again.name == wheel.name
+    assert contents(again) == contents(wheel)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="zig compiles for other machines")
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_zig_compiles_for_old_systems_and_for_arm(tmp_path, machine):
+    zig = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.2.28"
+    platform = f"manylinux_2_28_{machine}"
+    variables = {"CC": zig, "_PYTHON_HOST_PLATFORM": f"linux-{machine}"}
+    wheel = wheel_of(ROOT, tmp_path, "--plat-name", platform, **variables)
+    assert wheel.name.endswith(f"-py3-none-{platform}.whl")
+    library = contents(wheel)["nmt_cli/model/compiled/library.so"]
+    is_arm = machine == "aarch64"
+    assert library[18:20] == (b"\xb7\0" if is_arm else b"\x3e\0")  # e_machine of ELF
+    levels = {level for level in LEVELS if f"{level}_compute_rows\0".encode() in library}
+    assert levels == {level for level in LEVELS if (level == "arm_dot") == is_arm}
+    versions = {int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", library)}
+    assert max(versions) <= 28
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_installation_that_only_translates_is_small_and_has_no_torch(tmp_path):
     sources = tmp_path / "checkout"  # building leaves files in it
-    for name in ("nmt_cli", "recipes"):
-        shutil.copytree(
-            ROOT / name, sources / name, ignore=shutil.ignore_patterns("*.so", "__pycache__")
-        )
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, sources)
+    for name in copied_into_container():
+        if (ROOT / name).is_file():
+            sources.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, sources)
+        else:
+            ignored = shutil.ignore_patterns("*.so", "__pycache__")
+            shutil.copytree(ROOT / name, sources / name, ignore=ignored)
     venv.create(tmp_path / "own", with_pip=True)
     (packages,) = (tmp_path / "own").glob("lib/python*/site-packages")
     before = {path.name for path in packages.iterdir()}
@@ -155,6 +197,13 @@ def test_an_installation_that_only_translates_is_small_and_has_no_torch(tmp_path
     assert expected.count("\n") == 3
 
 
+def copied_into_container():
+    """Return what the Containerfile copies from the checkout, to build and to install there."""
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()
+    copies = (line.split()[1:-1] for line in lines if line.startswith("COPY "))
+    return {name for names in copies for name in names if not name.startswith(("-", "/"))}
+
+
 def in_folder(folder, command, programs):
     """Run a command of the shell, with the ``programs`` of an environment; return its stdout."""
     outer = {"PYTHONPATH", "VIRTUAL_ENV"}
@@ -166,7 +215,7 @@ def in_folder(folder, command, programs):
     return done.stdout
 
 
-def run_setup(*words, **variables):
+def run_setup(*words, sources=ROOT, **variables):
     command = [sys.executable, "setup.py", *words]
     env = {**os.environ, **variables}
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
+    return subprocess.run(command, cwd=sources, capture_output=True, text=True, env=env)

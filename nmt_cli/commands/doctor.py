@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load, set_num_threads
-from nmt_cli.hardware.system_facts import system_facts
+from nmt_cli.hardware.system_facts import system_facts, version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import FOR_TRAINING, install_command
@@ -34,6 +34,18 @@ def run(*, output_format: str = "text") -> None:
         lines += [f"advice: {sentence}" for sentence in advice or ["none"]]
         text = "\n".join(logs.printable(line) for line in lines)
     StandardOutput().write(f"{text}\n".encode(errors="replace"))
+
+
+def versions() -> str:
+    """Return a line with the versions of nmt-cli and torch, and the level of the library.
+
+    torch is not imported for that.
+    """
+    level = _library_facts()["translating.level"]
+    return (
+        f"nmt-cli, version {version_of('nmt-cli') or 'unknown'} (library: {level or 'none'}, "
+        f"torch: {version_of('torch') or 'none'})"
+    )
 
 
 def _torch_facts() -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,10 @@ def run(*words: object, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def compiled(folder: Path, compiler: str, source: str, *flags: str) -> Path:
+def compiled(folder: Path, compiler: Sequence[str], source: str, *flags: str) -> Path:
     """Return a program of the C file ``source`` of this folder and of files of the library."""
     program = folder / "program"
-    words = (compiler, "-O3", "-fopenmp-simd", *flags, '-DSOURCES="none"', f"-I{SOURCES}")
+    words = (*compiler, "-O3", "-fopenmp-simd", *flags, '-DSOURCES="none"', f"-I{SOURCES}")
     files = [HERE / source, SOURCES / "threads.c"]
     if source == "products.c":
         files.append(SOURCES / "logits.c")
@@ -74,17 +75,28 @@ def test_the_library_passes_its_tests_under_sanitizers(tmp_path):
 def test_threads_share_work_without_races(tmp_path):
     if shutil.which("gcc") is None or not runtime_of("tsan"):
         pytest.skip("gcc has no ThreadSanitizer here")
-    assert run(compiled(tmp_path, "gcc", "shared_work.c")).returncode == 0
-    checked = compiled(tmp_path, "gcc", "shared_work.c", "-g", "-fsanitize=thread")
+    assert run(compiled(tmp_path, ["gcc"], "shared_work.c")).returncode == 0
+    checked = compiled(tmp_path, ["gcc"], "shared_work.c", "-g", "-fsanitize=thread")
     result = run(checked, "before a fork")
     assert result.returncode == 0, result.stderr
 
 
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
+
+
 @pytest.mark.slow
-def test_results_on_arm_are_those_of_sums_in_double_precision(tmp_path):
-    compiler, emulator = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-    if not (shutil.which(compiler) and shutil.which(emulator)):
-        pytest.skip(f"there is no {compiler} or no {emulator}")
-    level = ("-march=armv8.2-a+dotprod", "-ffp-contract=fast", "-DLEVEL=arm_dot", "-static")
+@pytest.mark.parametrize(
+    ("compiler", "march"),
+    [
+        (["aarch64-linux-gnu-gcc"], "-march=armv8.2-a+dotprod"),
+        ([*ZIG, "-target", "aarch64-linux-musl"], "-march=generic+v8_2a+dotprod"),
+    ],
+    ids=["gcc", "zig"],
+)
+def test_results_on_arm_are_those_of_sums_in_double_precision(tmp_path, compiler, march):
+    emulator = "qemu-aarch64"
+    if not shutil.which(emulator) or run(*compiler, "--version").returncode != 0:
+        pytest.skip(f"there is no {compiler[0]} or no {emulator}")
+    level = (march, "-ffp-contract=fast", "-DLEVEL=arm_dot", "-static")
     result = run(emulator, "-cpu", "max", compiled(tmp_path, compiler, "products.c", *level))
     assert result.returncode == 0, result.stdout
