@@ -66,7 +66,8 @@ def test_times_and_sizes_of_other_programs_fit_the_limits():
 
 
 def test_the_check_of_the_container_finds_out_whether_the_service_is_ready(service):
-    (words,) = re.findall(r"HEALTHCHECK .* CMD (\[.*\])", HOW_TO)
+    containerfile = (DOCS.parent / "Containerfile").read_text(encoding="utf-8")
+    (words,) = re.findall(r"HEALTHCHECK .* CMD (\[.*\])", containerfile)
     *_, program = json.loads(words)
     exec(program.replace(ADDRESS, service.url))
     service.service.state = "draining"

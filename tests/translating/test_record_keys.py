@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from nmt_cli.parsing.repair import Repairs
 from nmt_cli.translating.record_keys import LINE, TRANSLATION, object_of, record_of, request_of
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.translation import Alternative, MemoryMatch, Translation
 
 TEXT = st.text("ab", max_size=2)
 PHRASES = st.lists(TEXT | st.lists(TEXT, max_size=2) | st.integers(0, 1), max_size=2)
@@ -43,7 +43,8 @@ def test_every_key_is_a_field_of_a_request():
 def test_all_that_is_known_of_a_translation_is_described():
     repairs = replace(Repairs(), **dict.fromkeys(vars(Repairs()), 1))
     best = Alternative("a", -1.0, ("a",), repairs, -1.0, (-1.0, 0.0), ((0, 0),), ("b",))
-    found = record_of(Translation.of([best, best]))
+    match = MemoryMatch("a", "b", 90)
+    found = record_of(Translation.of([best, best])._replace(memory=(match,)))
     assert set(found) == set(TRANSLATION)
     validator = Draft202012Validator(object_of(TRANSLATION, is_closed=True))
     for record in (found, record_of(Translation(error="why"))):
