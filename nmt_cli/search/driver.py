@@ -62,6 +62,7 @@ class _Entry(Generic[Ticket]):
 
     ticket: Ticket
     sentence: Sentence
+    tokens: int  # of ``size``
     is_urgent: bool = False
     prepared: Any = None
 
@@ -204,8 +205,9 @@ class Driver(Generic[Ticket]):
         if failure.bug is not None and len(suspects) > 1:
             warn_of_passed(failure.bug)
         if failure.cause is Cause.NO_MEMORY and len(suspects) > 1:
-            tokens = [self._tokens_of(entry.sentence) for entry in suspects]
-            self.size.lower_to(half * (max(tokens) if self.size.slots_are_alike else _mean(tokens)))
+            tokens = [entry.tokens for entry in suspects]
+            mean = -(-sum(tokens) // len(tokens))  # rounded up
+            self.size.lower_to(half * (max(tokens) if self.size.slots_are_alike else mean))
 
     def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket], Found]]:
         """Search until no sentence waits and none comes; yield each sentence that is done."""
@@ -255,18 +257,20 @@ class Driver(Generic[Ticket]):
         """Let sentences join while there is room."""
         supply, search = self._supply, self._search
         num_ahead = search.num_slots if search is not None and supply.is_text else 1
-        at_once = max(1, int(self._prepared_share * num_ahead))
+        at_once, is_filled = max(1, int(self._prepared_share * num_ahead)), False
         newcomers: list[_Entry[Ticket]] = []
-        is_filled = False
+        num_tokens = sum(entry.tokens for entry in self._inside.values())  # and of newcomers
         while not self._admits_no_more:
             if not waiting:
                 while len(waiting) < at_once and (taken := supply.take()) is not None:
-                    waiting.append(_Entry(*taken, supply.is_urgent(taken[0])))
+                    tokens, is_urgent = self._tokens_of(taken[1]), supply.is_urgent(taken[0])
+                    waiting.append(_Entry(*taken, tokens, is_urgent))
             if not waiting:
                 break
-            if not self._has_room(waiting[0].sentence, newcomers):
+            if not self._has_room(waiting[0], newcomers, num_tokens):
                 is_filled = True
                 break
+            num_tokens += waiting[0].tokens
             newcomers.append(waiting.popleft())
         if not newcomers:
             self._num_waited = 0  # those that waited have left
@@ -281,25 +285,26 @@ class Driver(Generic[Ticket]):
             self._num_waited = 0
             self._admit(newcomers, waiting)
 
-    def _has_room(self, sentence: Sentence, newcomers: Sequence[_Entry[Ticket]]) -> bool:
-        """Return whether ``sentence`` may join together with ``newcomers``."""
-        if self._search is not None and not self._search.accepts(sentence):
+    def _has_room(
+        self, entry: _Entry[Ticket], newcomers: Sequence[_Entry[Ticket]], num_tokens: int
+    ) -> bool:
+        """Return whether a sentence may join those inside and newcomers, with ``num_tokens``."""
+        if self._search is not None and not self._search.accepts(entry.sentence):
             self._admits_no_more = True
             return False
         begins = self._search is None and newcomers
-        if begins and not self._may_begin_with(newcomers[0].sentence, sentence):
+        if begins and not self._may_begin_with(newcomers[0].sentence, entry.sentence):
             return False
-        tokens = self._tokens_of(sentence)
-        present = (entry.sentence for entry in (*self._inside.values(), *newcomers))
         if self.size.slots_are_alike:
-            tokens_of_slot = max(self._tokens_of_slot, tokens)
+            tokens_of_slot = max(self._tokens_of_slot, entry.tokens)
         else:
-            tokens_of_slot = _mean([tokens, *map(self._tokens_of, present)])
+            num_others = len(self._inside) + len(newcomers)  # the mean is rounded up
+            tokens_of_slot = -(-(num_tokens + entry.tokens) // (num_others + 1))
         if self._is_full(tokens_of_slot, len(newcomers)):
             if self.size.slots_are_alike:  # would twice as many fit if the search began anew?
-                present_longest = max(tokens, *map(self._tokens_of, present))
-                num_slots = self.size.num_slots
-                most, most_anew = num_slots(self._tokens_of_slot), num_slots(present_longest)
+                present = entry, *self._inside.values(), *newcomers
+                present_longest = max(each.tokens for each in present)
+                most, most_anew = map(self.size.num_slots, (self._tokens_of_slot, present_longest))
                 self._admits_no_more = most_anew >= 2 * most
             return False
         self._tokens_of_slot = tokens_of_slot
@@ -339,7 +344,7 @@ class Driver(Generic[Ticket]):
             unprepared += [
                 entry
                 for entry in waiting
-                if entry.prepared is None and num_slots(self._tokens_of(entry.sentence)) < 2 * most
+                if entry.prepared is None and num_slots(entry.tokens) < 2 * most
             ]
         self._suspects |= dict.fromkeys(unprepared)
         of_each = search.prepare([entry.sentence for entry in unprepared])
@@ -389,11 +394,6 @@ def beam_search(
         lambda sentence: 1,
     )
     return driver.found_for(sentences)
-
-
-def _mean(numbers: Sequence[int]) -> int:
-    """Return the mean, rounded up."""
-    return -(-sum(numbers) // len(numbers))
 
 
 def _none() -> None:
