@@ -38,10 +38,10 @@ class OutputColumns:
         new = [each for each in lists if id(each) not in self._held]
         if not new:
             return
-        tokens = np.unique(np.concatenate(new))
+        tokens = self._tokens_of(new)
         missing = tokens[self.places[tokens] < 0]
         if self.matrix.O + len(missing) > self._room:
-            missing = np.unique(np.concatenate(lists))
+            missing = self._tokens_of(lists)
             self._make_room(max(LEAST_ROOM, int(MOST_KEPT * len(missing))))
         self._held = {id(each): each for each in lists}
         first = self.matrix.O
@@ -51,6 +51,12 @@ class OutputColumns:
             *(ctypes.addressof(self._packed.output), missing, len(missing)),
             *(ctypes.addressof(self.matrix), first),
         )
+
+    def _tokens_of(self, lists: Sequence[Array]) -> Array:
+        """Return the tokens in any of ``lists``, ascending; faster than ``numpy.unique``."""
+        is_listed = np.zeros(len(self.places), np.bool_)
+        is_listed[np.concatenate(lists)] = True
+        return np.flatnonzero(is_listed)
 
     def _make_room(self, room: int) -> None:
         """Make an empty matrix with room for so many tokens."""
