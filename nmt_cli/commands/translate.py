@@ -13,8 +13,8 @@ from nmt_cli.commands.lines.document_text import DocumentText, read_document_tex
 from nmt_cli.commands.lines.line_windows import (
     FIRST_FOR_A_READER,
     FIRST_WINDOW,
+    MOST_LINES,
     STALL_SECONDS,
-    STEADY_WINDOW,
     windows,
 )
 from nmt_cli.commands.lines.opened_texts import (
@@ -200,7 +200,8 @@ def _translate_all(
             source,
             stall_seconds=0.0 if source.isatty() else STALL_SECONDS,
             first=FIRST_WINDOW if output.reader == "none" else FIRST_FOR_A_READER,
-            steady=STEADY_WINDOW["cuda" if engine.on_gpu else "cpu"] if output.is_file else None,
+            most=MOST_LINES["cuda" if engine.on_gpu else "cpu"],
+            is_steady=output.is_file,
             expect=counter.expect,
         )
         lines = output.without_finished(lines)

@@ -83,7 +83,7 @@ def translate(monkeypatch, tmp_path):
     # Other processes would load the model that this one replaces.
     monkeypatch.setattr(cpu, "cores", lambda: Cores(1))
     monkeypatch.setattr(resumable_output, "SECONDS_BETWEEN_RECORDS", 0.0)
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 7)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 7)
     Path("in").write_text("".join(f"{line}\n" for line in LINES))
 
     def run(*arguments, source=("--input", "in"), stdin=None):
@@ -146,7 +146,7 @@ def test_a_job_that_is_killed_again_and_again_ends_with_the_same_bytes(translate
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_at_any_file_operation_leaves_a_state_that_goes_on(translate, monkeypatch, step):
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 50)
     for kill_at in range(1, 100, step):
         status = in_a_process(lambda: translate("--output", "out"), kill_at)
         if status != -signal.SIGKILL:
@@ -391,7 +391,7 @@ def test_the_output_of_another_model_is_refused_after_it_was_finished(translate,
 
 
 def test_a_kill_never_makes_an_old_output_look_like_the_new_one(translate, monkeypatch):
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 50)
     claims = set()
     for kill_at in range(1, 100):
         _, _, old = finished(translate, "--format", "tsv", "--force")
@@ -518,7 +518,7 @@ def test_a_full_disk_keeps_what_was_finished(translate, monkeypatch):
 
 
 def test_damaged_input_keeps_the_windows_before(translate, monkeypatch):
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 200)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 200)
     lines = [random.Random(number).randbytes(600).hex() for number in range(900)]
     whole = gzip.compress("".join(f"{line}\n" for line in lines).encode())
     Path("in.gz").write_bytes(whole[: len(whole) // 2])
@@ -565,9 +565,11 @@ class Slow(io.BytesIO):
 def test_steady_windows_do_not_depend_on_time(monkeypatch):
     monkeypatch.setattr(line_windows, "WINDOW_CHARACTERS", 60)
     data = "".join(f"{'x' * (number % 9)}{number}\n" for number in range(95)).encode()
-    fast = [list(window) for window in windows(io.BytesIO(data), steady=9)]
+    fast = [list(window) for window in windows(io.BytesIO(data), most=9, is_steady=True)]
     monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", -1.0)
-    slow = [list(window) for window in windows(Slow(data), steady=9, stall_seconds=0.0)]
+    slow = [
+        list(window) for window in windows(Slow(data), most=9, is_steady=True, stall_seconds=0.0)
+    ]
     assert slow == fast
     assert max(map(len, fast)) == 9
 

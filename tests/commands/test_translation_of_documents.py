@@ -94,7 +94,7 @@ def test_lines_of_a_page_are_asked_for(shouting, tmp_path):
 
 
 def test_an_interrupted_document_goes_on(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "STEADY_WINDOW", {"cpu": 3, "cuda": 3})
+    monkeypatch.setattr(translate, "MOST_LINES", {"cpu": 3, "cuda": 3})
     page = "".join(f"<p>text {number} of <i>many</i></p>\n" for number in range(10)).encode()
     (tmp_path / "page.html").write_bytes(page)
     shouting.ends_at = "text 7 of <i>many</i>"

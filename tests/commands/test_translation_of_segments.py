@@ -93,7 +93,7 @@ def piped(model, lines, *options):
 
 def test_workers_and_shards_write_what_one_process_writes(model, monkeypatch):
     source = "marked"
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 10)
     whole = translated(model, source, "whole")
     text = model.with_name(source).read_bytes()
     kept = (b"\n", b"<b>", b"<br>", b"<!-- c -->", b"{a}")
@@ -119,7 +119,7 @@ def test_a_document_of_many_paragraphs(model):
 
 
 def test_an_interrupted_translation_goes_on(model, source, monkeypatch):
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 10)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 10)
     whole, add = translated(model, source, "whole"), ResumableOutput.add
 
     def interrupted(self, lines, data, tally):

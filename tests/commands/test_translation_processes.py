@@ -41,7 +41,7 @@ from tests.tagging import StandIn
 def model(toy, tmp_path, monkeypatch):
     """A folder with a model, and a text of 300 lines, or 6 steady windows, for it."""
     logs.configure(quiet=True)
-    monkeypatch.setitem(line_windows.STEADY_WINDOW, "cpu", 50)
+    monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 50)
     torch.manual_seed(1)
     transformer = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:

@@ -18,7 +18,7 @@ NUM_LINES = 12_000
 SHORT_LINES = 2_000_000
 # More windows and more records than in a job of a few seconds.
 OFTEN = [
-    fault(set_items, where="nmt_cli.commands.lines.line_windows:STEADY_WINDOW", items={"cpu": 100}),
+    fault(set_items, where="nmt_cli.commands.lines.line_windows:MOST_LINES", items={"cpu": 100}),
     fault(
         set_constant,
         where="nmt_cli.commands.lines.resumable_output:SECONDS_BETWEEN_RECORDS",

@@ -430,7 +430,7 @@ def share_a_text(
     cuda, processes, tokenizer = torch.cuda, cast(Any, subprocess), corpus.tokenizer
     cuda.device_count = lambda: 2
     processes.Popen = Forked  # so that the workers have this mode, too
-    line_windows.STEADY_WINDOW["cuda"] = 2
+    line_windows.MOST_LINES["cuda"] = 2
     model = Transformer(recipe.model, tokenizer.size)
     with directory_appearing_whole(run_dir / "model") as partial:
         save_as_model(partial, recipe, tokenizer, model)

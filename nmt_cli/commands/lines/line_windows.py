@@ -16,9 +16,9 @@ FIRST_FOR_A_READER = 8  # so that one who waits for the output gets its first li
 SECONDS_FOR_A_WINDOW = 20.0  # if a window takes longer, the next is smaller, to show progress
 STALL_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 1.0  # for a window to fill if lines come slowly
-# Lines of a window that does not depend on time. Windows that a CPU needs minutes for would lose
-# that work if the command is killed.
-STEADY_WINDOW = {"cpu": 1024, "cuda": WINDOW_LINES}
+# Lines of a window at most, by the device. Windows that a CPU needs minutes for would lose that
+# work if the command is killed.
+MOST_LINES = {"cpu": 1024, "cuda": WINDOW_LINES}
 
 
 def windows(
@@ -26,22 +26,23 @@ def windows(
     *,
     stall_seconds: float = STALL_SECONDS,
     first: int = FIRST_WINDOW,
-    steady: int | None = None,
+    most: int = WINDOW_LINES,
+    is_steady: bool = False,
     expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
 ) -> Iterator[list[Line]]:
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
     A window ends when it is full or when input stalls. The first one has at most ``first`` lines,
-    and they grow as long as they take little time. With ``steady``, windows have that number of
-    lines, or less if they are long, and depend only on the text. Before each window, ``expect`` is
-    called with the total number of lines, if that is known, and with whether it is an estimate. If
-    reading fails, its error (such as a UserError) is raised after the lines before it.
+    and they grow up to ``most`` as long as they take little time. With ``is_steady``, windows have
+    ``most`` lines, or less if they are long, and depend only on the text. Before each window,
+    ``expect`` is called with the total number of lines, if that is known, and with whether it is an
+    estimate. If reading fails, its error (such as a UserError) is raised after the lines before it.
     """
-    reader = _ReadAhead(stream)
-    size = steady or first
+    reader = _ReadAhead(stream, most)
+    size = most if is_steady else first
     try:
-        while window := reader.take(size, None if steady else stall_seconds):
-            if steady and reader.error is not None and len(window) < size:
+        while window := reader.take(size, None if is_steady else stall_seconds):
+            if is_steady and reader.error is not None and len(window) < size:
                 break  # it would be longer if the text could be read
             is_estimate = not reader.has_ended  # asked first: the thread may end meanwhile
             if (number := reader.expected_lines) is not None:
@@ -49,13 +50,13 @@ def windows(
             started = time.monotonic()
             yield window
             seconds = time.monotonic() - started
-            if steady:
+            if is_steady:
                 continue
             if seconds > SECONDS_FOR_A_WINDOW:
                 size = max(1, size // 2)
             elif seconds < SECONDS_FOR_A_WINDOW / 2:
                 # Small windows keep few rows busy, so they are few: 8, 32 and 128 lines before 512.
-                size = min(WINDOW_LINES, (4 if size < FIRST_WINDOW else 2) * size)
+                size = min(most, (4 if size < FIRST_WINDOW else 2) * size)
     finally:
         reader.stop()
     if reader.error is not None:
@@ -65,9 +66,9 @@ def windows(
 class _ReadAhead:
     """A thread that reads ahead of the caller, but never more than the largest window."""
 
-    def __init__(self, stream: BinaryIO | ShardText) -> None:
+    def __init__(self, stream: BinaryIO | ShardText, most_lines: int) -> None:
         self.error: BaseException | None = None
-        self._stream = _CountedLines(stream)
+        self._stream, self._most_lines = _CountedLines(stream), most_lines
         self._lines: deque[Line] = deque()
         self._num_characters = 0
         self._wanted = 1  # the number of lines at which the caller is woken
@@ -116,7 +117,7 @@ class _ReadAhead:
         return self._ended or len(self._lines) >= num_lines or self._is_full()
 
     def _is_full(self) -> bool:
-        return len(self._lines) >= WINDOW_LINES or self._num_characters >= WINDOW_CHARACTERS
+        return len(self._lines) >= self._most_lines or self._num_characters >= WINDOW_CHARACTERS
 
     def _pop(self, num_lines: int) -> list[Line]:
         window: list[Line] = []
