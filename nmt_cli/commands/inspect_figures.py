@@ -110,7 +110,7 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
         architecture=settings.architecture,
         vocabulary_size=settings.vocabulary_size,
         training=file.recipe.training if file is not None else None,
-        lengths=_chosen_lengths(lengths, text),
+        lengths=_chosen_lengths(lengths, text, settings.architecture.attention_window),
         lexicon=lexicon,
     )
 
@@ -145,7 +145,8 @@ def _of_recipe(
             f"{file.path}: the size of the vocabulary is known only after the text is prepared. "
             f"Give it with --vocabulary-size N, or run: {preprocess}"
         )
-    chosen, architecture = _chosen_lengths(lengths, text), recipe.model
+    architecture = recipe.model
+    chosen = _chosen_lengths(lengths, text, architecture.attention_window)
     if not recipe.tokenizer.shared and architecture.source_vocabulary_size is None:
         own = size if text is None else text.source_vocabulary_size
         architecture = architecture.model_copy(update={"source_vocabulary_size": own})
@@ -183,19 +184,22 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
             f"the lengths are those of the plain pieces in {prepared}; {key} {verb} "
             "more pieces, so training takes longer than these figures say."
         )
-    sums = sum_of_text(source, target)
+    sums = sum_of_text(source, target, file.recipe.model.attention_window)
     lengths = SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
     own = manifest.get("source_vocabulary_size")
     return _PreparedText(manifest["vocabulary_size"], own, lengths)
 
 
-def _chosen_lengths(lengths: Lengths | None, text: _PreparedText | None) -> SentenceLengths:
+def _chosen_lengths(
+    lengths: Lengths | None, text: _PreparedText | None, window: int | None
+) -> SentenceLengths:
     if lengths is not None:
         pairs_per_epoch = text.lengths.pairs_per_epoch if text is not None else None
-        return equal_pairs(*lengths, "given")._replace(pairs_per_epoch=pairs_per_epoch)
+        given = equal_pairs(*lengths, "given", window)
+        return given._replace(pairs_per_epoch=pairs_per_epoch)
     if text is not None:
         return text.lengths
-    return equal_pairs(ASSUMED_LENGTH, ASSUMED_LENGTH, "assumed")
+    return equal_pairs(ASSUMED_LENGTH, ASSUMED_LENGTH, "assumed", window)
 
 
 class Time(NamedTuple):

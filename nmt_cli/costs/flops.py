@@ -2,7 +2,8 @@
 
 A multiplication with its addition is two operations. Real tokens count, padding does not, nor do
 recomputation and whatever is not a matrix product. Causal attention counts in full, as the field
-does, and so does attention within a window; the attention core is about 1 % of base.
+does; the attention core is about 1 % of base. Of attention within a window only the pairs of tokens
+within it count.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from nmt_cli.recipe.model_values import ModelShape, StackShape
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from numpy.typing import ArrayLike
 
 BACKWARD_AND_FORWARD = 3  # a product's gradient is two products of its size
@@ -24,8 +26,8 @@ class LengthSums(NamedTuple):
 
     source: int  # sum of S
     target: int  # sum of T
-    source_squared: int  # sum of S * S
-    target_squared: int  # sum of T * T
+    source_pairs: int  # of tokens, in the encoder's self-attention: the sum of S * S, or fewer
+    target_pairs: int  # in the decoder's: the sum of T * T, or fewer
     product: int  # sum of S * T
 
 
@@ -56,26 +58,39 @@ class ForwardFlops(NamedTuple):
         return self.encoder.total + self.decoder.total + self.softmax
 
 
-def sum_lengths(source_lengths: ArrayLike, target_lengths: ArrayLike) -> LengthSums:
-    """Return the sums of pairs with these lengths, both [pairs]; sums of batches can be added."""
+def sum_lengths(
+    source_lengths: ArrayLike, target_lengths: ArrayLike, window: int | None = None
+) -> LengthSums:
+    """Return the sums of pairs with these lengths, both [pairs]; sums of batches can be added.
+
+    ``window`` is ``model.attention_window``.
+    """
     source = np.asarray(source_lengths, dtype=np.int64)
     target = np.asarray(target_lengths, dtype=np.int64)
-    products = (source @ source, target @ target, source @ target)
-    return LengthSums(int(source.sum()), int(target.sum()), *map(int, products))
+    pairs = int(source @ source), int(target @ target)
+    if window is not None:
+        pairs = 2 * _seen(source, window) - int(source.sum()), _seen(target, window)
+    return LengthSums(int(source.sum()), int(target.sum()), *pairs, int(source @ target))
+
+
+def _seen(lengths: npt.NDArray[np.int64], window: int) -> int:
+    """Return how many tokens all tokens see: themselves, and ``window`` of those before them."""
+    most = np.minimum(window, lengths - 1)
+    return int((lengths * (most + 1) - most * (most + 1) // 2).sum())
 
 
 def forward_flops(config: ModelShape, vocabulary_size: int, lengths: LengthSums) -> ForwardFlops:
-    """Return the operations of a forward pass over a batch with these sums."""
+    """Return the operations of a forward pass over a batch with these sums, for its window."""
     d_model, encoder, decoder = config.d_model, config.encoder_shape, config.decoder_shape
     source, target = lengths.source, lengths.target
     of_encoder = StackFlops(
         self_attention=encoder.num_layers * source * 2 * _half_of_attention(encoder, d_model),
         memory_attention=0,
-        attention_core=encoder.num_layers * 2 * _heads(encoder) * lengths.source_squared,
+        attention_core=encoder.num_layers * 2 * _heads(encoder) * lengths.source_pairs,
         feed_forward=encoder.num_layers * source * 4 * d_model * encoder.d_ff,
     )
     half = _half_of_attention(decoder, d_model)
-    compared, of_past = lengths.target_squared + lengths.product, 2 * half
+    compared, of_past = lengths.target_pairs + lengths.product, 2 * half
     if config.is_recurrent:
         compared, of_past = lengths.product, 4 * d_model**2
     of_decoder = StackFlops(
@@ -109,5 +124,5 @@ def training_flops(
     target_lengths: ArrayLike,
 ) -> float:
     """Return the operations of forward and backward for pairs of these lengths, both [pairs]."""
-    sums = sum_lengths(source_lengths, target_lengths)
+    sums = sum_lengths(source_lengths, target_lengths, config.attention_window)
     return training_flops_of_sums(config, vocabulary_size, sums)

@@ -35,16 +35,19 @@ class SentenceLengths(NamedTuple):
         return self.sums.target / self.pairs
 
 
-def equal_pairs(source: int, target: int, origin: str) -> SentenceLengths:
+def equal_pairs(
+    source: int, target: int, origin: str, window: int | None = None
+) -> SentenceLengths:
     """Return the lengths of text whose pairs all have so many source and target tokens."""
-    return SentenceLengths(sum_lengths([source], [target]), 1, origin)
+    return SentenceLengths(sum_lengths([source], [target], window), 1, origin)
 
 
-def sum_of_text(source: Integers, target: Integers) -> LengthSums:
+def sum_of_text(source: Integers, target: Integers, window: int | None = None) -> LengthSums:
     """Return the sums of a text of any size; ``source`` and ``target`` are lengths [pairs]."""
+    ends = range(PAIRS_AT_ONCE, len(source) + PAIRS_AT_ONCE, PAIRS_AT_ONCE)
     parts = (
-        sum_lengths(source[start : start + PAIRS_AT_ONCE], target[start : start + PAIRS_AT_ONCE])
-        for start in range(0, len(source), PAIRS_AT_ONCE)
+        sum_lengths(source[end - PAIRS_AT_ONCE : end], target[end - PAIRS_AT_ONCE : end], window)
+        for end in ends
     )
     return LengthSums(*map(sum, zip(*parts, strict=True)))
 

@@ -64,6 +64,19 @@ def test_base_costs_what_is_known_of_it():
             assert total == pytest.approx(added, rel=1e-12)
 
 
+def test_attention_within_a_window_costs_its_pairs_only():
+    options = "base", "--lengths", "50,100"
+    whole, near = (
+        as_json(*options, *more)["forward_flops_per_target_token"]
+        for more in ((), ("--set", "model.attention_window=3"))
+    )
+    of_pair = 6 * 2 * 2 * 512 / 100  # layers, multiply-adds, keys and values of a target token
+    pairs = 50 * 7 - 3 * 4, 100 * 4 - 6 + 50 * 100
+    assert whole["encoder"]["attention_core"] == pytest.approx(of_pair * 50 * 50)
+    assert near["encoder"]["attention_core"] == pytest.approx(of_pair * pairs[0])
+    assert near["decoder"]["attention_core"] == pytest.approx(of_pair * pairs[1])
+
+
 @pytest.mark.parametrize(
     ("recipe", "step_seconds", "hours", "papers", "share"),
     [("base", 0.432, 12, 3.3e18, 0.29), ("big", 1.008, 84, 2.3e19, 0.42)],

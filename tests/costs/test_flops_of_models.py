@@ -16,6 +16,8 @@ from nmt_cli.costs.flops import (
     training_flops_of_sums,
 )
 from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters
+from nmt_cli.costs.training_time import sum_of_text
+from nmt_cli.model.attention_window import Window, distances
 from nmt_cli.model.packing import pack
 from nmt_cli.recipe.model_config import ModelConfig
 from tests.architectures import OPTION_SETS, random_model
@@ -93,6 +95,29 @@ def test_each_part_is_that_of_its_products():
     assert 3 * flops.total == training_flops(config, 37, [source], [target])
 
 
+@pytest.mark.parametrize("window", [1, 3, 10, 11, 1_000_000])
+def test_within_a_window_the_pairs_of_the_mask_count(window):
+    config = ModelConfig(num_layers=2, d_model=20, d_ff=28, num_heads=5, attention_window=window)
+    recurrent = config.model_copy(update={"decoder": "ssru"})
+    source, target = [1, 2, 11, 4, 40], [7, 1, 10, 12, 30]
+    seen = {
+        side: sum(
+            int(Window(window, ahead).reaches(distances(n, n, torch.device("cpu"))).sum())
+            for n in lengths
+        )
+        for side, lengths, ahead in (("source", source, window), ("target", target, 0))
+    }
+    to_memory = sum(s * t for s, t in zip(source, target, strict=True))
+    sums = sum_lengths(source, target, window)
+    flops, of_recurrent = (forward_flops(each, 37, sums) for each in (config, recurrent))
+    of_pair = 2 * 2 * 20 * 2  # layers, multiply-adds, width, keys and values
+    assert flops.encoder.attention_core == of_pair * seen["source"]
+    assert flops.decoder.attention_core == of_pair * (seen["target"] + to_memory)
+    assert of_recurrent.decoder.attention_core == of_pair * to_memory
+    assert training_flops(config, 37, source, target) == 3 * flops.total
+    assert sum_of_text(np.array(source), np.array(target), window) == sums
+
+
 SIZE = 37
 
 
@@ -102,7 +127,8 @@ def test_the_formulas_give_what_the_model_takes(options):
     config = model.config
     counted = sum(parameter.numel() for parameter in model.parameters())
     assert count_parameters(config, SIZE).total == counted
-    assert training_flops(config, SIZE, [7], [4]) == counted_by_torch(model, 7, 4)
+    unrestricted = config.model_copy(update={"attention_window": None})  # torch masks a window
+    assert training_flops(unrestricted, SIZE, [7], [4]) == counted_by_torch(model, 7, 4)
     side = pack(torch.randint(SIZE, (24 * 8,)), [24] * 8)
     at_most = 24 * 8 * activation_bytes_per_token(config, 24)
     assert at_most / 4 < saved_bytes(model, side, side) <= at_most
