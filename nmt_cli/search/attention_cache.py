@@ -130,6 +130,16 @@ class Past:
         """The number of places for entries (E) in each slot."""
         return self.layers[0].room
 
+    @property
+    def of_slots(self) -> list[Tensor]:
+        """What it keeps of each slot beside entries, [S, any]: nothing."""
+        return []
+
+    @property
+    def of_places(self) -> list[Tensor]:
+        """What it keeps of each place, [S, any, E] or [S, E]."""
+        return [self.is_past, self.positions]
+
     @staticmethod
     def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return attention of first tokens ``rows`` [B, any] to themselves, and what to keep.
@@ -235,11 +245,25 @@ class GrowingPast(Past):
 
 
 class RecurrentPast:
-    """The past of every hypothesis as states of recurrent units, in place of ``GrowingPast``."""
+    """The past of every hypothesis as states of recurrent units, in place of a ``Past``.
+
+    Their tensor keeps its address, so that a CUDA graph can repeat a step.
+    """
 
     def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
         """Make states of zeros with the dtype and device of ``like`` [any, D]."""
-        self._states = like.new_zeros(num_slots, beam_size, shape.num_layers, like.shape[1])
+        self.states = like.new_zeros(num_slots, beam_size, shape.num_layers, like.shape[1])
+        self.layers = list[KeysValues]()  # there are no entries
+
+    @property
+    def of_slots(self) -> list[Tensor]:
+        """What it keeps of each slot [S, any]."""
+        return [self.states]
+
+    @property
+    def of_places(self) -> list[Tensor]:
+        """What it keeps of places: nothing."""
+        return []
 
     @staticmethod
     def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -251,30 +275,37 @@ class RecurrentPast:
 
     def start(self, slots: Sequence[int], kept: Tensor) -> None:
         """Let ``kept`` [B, layers, D] be the states of all hypotheses in ``slots``."""
-        self._states[sent_to(self._states.device, slots)] = kept[:, None]
+        self.states[sent_to(self.states.device, slots)] = kept[:, None]
 
     def advance(self, parents: Any, positions: Any) -> None:
         """Give each hypothesis the states of its parent, at ``parents`` [S, K] in the beam."""
         del positions  # what free slots compute is not read
-        at = sent_to(self._states.device, parents)[:, :, None, None]
-        self._states = self._states.gather(1, at.expand_as(self._states))
+        at = sent_to(self.states.device, parents)[:, :, None, None]
+        self.states.copy_(self.states.gather(1, at.expand_as(self.states)))
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
         """Return the output [S*K, D] of ``rows`` [S*K, D]; keep their states."""
         assert isinstance(sublayer, RecurrentUnit)
         decays, inputs = sublayer.parts(rows)
-        states = self._states[:, :, layer].flatten(0, 1)
+        states = self.states[:, :, layer].flatten(0, 1)
         found = (decays * states + inputs).to(rows.dtype)
-        self._states[:, :, layer] = found.unflatten(0, self._states.shape[:2])
+        self.states[:, :, layer] = found.unflatten(0, self.states.shape[:2])
         return found.relu()
+
+    def end_step(self) -> None:
+        """Do nothing: no tensor of the step is kept."""
+
+    def num_places(self) -> Tensor:
+        """Return 0 for each slot [S]."""
+        return torch.zeros(len(self.states), dtype=torch.int64, device=self.states.device)
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these."""
-        self._states = self._states[sent_to(self._states.device, slots)]
+        self.states = self.states[sent_to(self.states.device, slots)]
 
     def forget(self, slots: Sequence[int]) -> None:
         """Set the states of ``slots`` to 0."""
-        self._states[sent_to(self._states.device, slots)] = 0.0
+        self.states[sent_to(self.states.device, slots)] = 0.0
 
 
 class Memory:

@@ -92,8 +92,7 @@ class SearchEngine:
             if not isinstance(models[0], PackedModel):
                 device = models[0].output_weight.device
                 self._computing = partial(torch_models.without_gradients, device)
-                is_graphed = computing.cuda_graphs and not models[0].config.is_recurrent
-                if is_graphed and len(models) == 1 and device.type == "cuda":
+                if computing.cuda_graphs and len(models) == 1 and device.type == "cuda":
                     from nmt_cli.search.graphed.model import GraphedTransformer
 
                     self._graphed = GraphedTransformer(models[0], settings)

@@ -384,9 +384,11 @@ def translate(
     kind: str = "graphed",
     precision: str = "bf16",
     num_lines: int = 6,
+    decoder: str = "attention",
 ) -> dict[str, Any]:
     """Translate lines by each way to search; ``kind`` says which."""
-    recipe = changed(recipe, decoding={"beam_size": 4, "max_extra_length": 5})
+    decoding = {"beam_size": 4, "max_extra_length": 5}
+    recipe = changed(recipe, decoding=decoding, model={"decoder": decoder})
     model, other = (Transformer(recipe.model, VOCABULARY).to("cuda") for _ in range(2))
     settings, tokenizer = settings_of(recipe, corpus.tokenizer.size), corpus.tokenizer
     options: dict[str, dict[str, Any]] = {

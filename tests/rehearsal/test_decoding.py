@@ -24,6 +24,15 @@ def test_steps_of_graphs_do_not_wait(rehearse):
     assert 0.9 * GRAPH_BUDGET < max(map(num_kernels, recordings)) <= GRAPH_BUDGET
 
 
+def test_recurrent_units_are_searched_in_graphs(rehearse):
+    report = rehearse("translate", decoder="ssru")
+    assert report.result == {"lines": 6, "errors": []}
+    assert findings_beside_graphs(report) == KNOWN_BESIDE_GRAPHS
+    marks = [event.what for event in report.events if event.kind == "mark"]
+    assert "replay" in marks
+    assert "step begins" not in marks
+
+
 def test_a_plain_step_stays_within_its_budget(rehearse):
     report = rehearse("translate", kind="plain", precision="fp32")
     assert (report.illegal, report.error) == ([], None)

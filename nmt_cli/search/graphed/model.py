@@ -20,7 +20,7 @@ from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.hardware.device import finish_work, sent_to
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_values import StackShape
-from nmt_cli.search.attention_cache import KeysValues, Memory, Past
+from nmt_cli.search.attention_cache import KeysValues, Memory, Past, RecurrentPast
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer
@@ -112,20 +112,17 @@ class GraphedStep:
         self,
         shape: StepShape,
         beams: DeviceBeams,
-        past: list[KeysValues],
-        memory: list[KeysValues],
-        window: int | None,
+        past: Past | RecurrentPast,
+        memory: Memory,
     ) -> None:
-        """``past`` and ``memory`` are the memory of the caches' layers."""
-        self.shape, self.beams = shape, beams
-        beam_size = beams.tokens.shape[1]
-        self.past, self.memory = Past(past, beam_size, window), Memory(memory, beam_size)
+        self.shape, self.beams, self.past, self.memory = shape, beams, past, memory
         self.repeat: Callable[[], None]  # set when the step has been recorded
 
     def clear(self) -> None:
         """Free all slots."""
         self.beams.clear()
-        self.past.is_past.zero_()
+        for each in (*self.past.of_slots, *self.past.of_places):
+            each.zero_()
         self.memory.lengths.fill_(1)
 
     def copied(
@@ -133,21 +130,21 @@ class GraphedStep:
     ) -> tuple[list[Tensor], list[Tensor], list[KeysValues]]:
         """Return a copy of ``slots``, as much of each as a step of ``other`` shape can hold.
 
-        First the tensors of ``_rows``, then those of ``_ancestry``, then all caches.
+        First the tensors of ``_rows``, then those of the places, then all caches.
         """
-        at = sent_to(self.past.is_past.device, slots)
+        at = sent_to(self.memory.lengths.device, slots)
         past_room = min(self.shape.past_room, other.past_room)
         memory_room = min(self.shape.memory_room, other.memory_room)
         caches = [layer.selected(at, past_room) for layer in self.past.layers]
         caches += [layer.selected(at, memory_room) for layer in self.memory.layers]
-        ancestry = [each[at][..., :past_room] for each in self._ancestry]
-        return [each[at] for each in self._rows], ancestry, caches
+        places = [each[at][..., :past_room] for each in self.past.of_places]
+        return [each[at] for each in self._rows], places, caches
 
-    def put(self, rows: list[Tensor], ancestry: list[Tensor], caches: list[KeysValues]) -> None:
+    def put(self, rows: list[Tensor], places: list[Tensor], caches: list[KeysValues]) -> None:
         """Replace all slots by what ``copied`` returned."""
         for own, other in zip(self._rows, rows, strict=True):
             own.copy_(other)
-        for own, other in zip(self._ancestry, ancestry, strict=True):
+        for own, other in zip(self.past.of_places, places, strict=True):
             own.zero_()
             own[..., : other.shape[-1]] = other
         for layer, copy in zip((*self.past.layers, *self.memory.layers), caches, strict=True):
@@ -158,12 +155,8 @@ class GraphedStep:
             layer.values[:, :, copy.room :] = 0.0
 
     @property
-    def _ancestry(self) -> list[Tensor]:
-        return [self.past.is_past, self.past.positions]
-
-    @property
     def _rows(self) -> list[Tensor]:
-        return [*self.beams.state, self.memory.lengths]
+        return [*self.beams.state, self.memory.lengths, *self.past.of_slots]
 
 
 class GraphedTransformer(IncrementalTransformer):
@@ -174,7 +167,8 @@ class GraphedTransformer(IncrementalTransformer):
     """
 
     def __init__(self, model: Transformer, settings: SearchSettings) -> None:
-        super().__init__(model)
+        self._is_recurrent = model.config.is_recurrent
+        super().__init__(model, (RecurrentPast if self._is_recurrent else Past).first)
         self._settings = settings
         self._recorder = GraphRecorder(self._device)
         self._present: GraphedStep | None = None
@@ -196,8 +190,8 @@ class GraphedTransformer(IncrementalTransformer):
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Empty the caches; make room for ``num_slots`` sentences, which are one of the sizes."""
+        del beam_size  # that of the settings
         self._present = None
-        self._room = past_room(0, beam_size)
         self._num_slots = num_slots
         if self._present_addresses() != self._addresses:  # weights may have another dtype, too
             self.release()
@@ -211,10 +205,9 @@ class GraphedTransformer(IncrementalTransformer):
         num_pieces = max(len(each.source[0]) for each in encoded)
         longest = memory_room(num_pieces)
         if self._present is None:
-            shape = StepShape(self._num_slots, self._room, longest)
-            beam_size = self._settings.beam_size
-            num_places = min(beam_size, PLACES_OF_A_PIECE) * num_pieces
-            self._enter(shape, past_room(num_places, beam_size)).clear()
+            shape = StepShape(self._num_slots, self._past_room(0), longest)
+            num_places = min(self._settings.beam_size, PLACES_OF_A_PIECE) * num_pieces
+            self._enter(shape, self._past_room(num_places)).clear()
         elif longest > self._present.shape.memory_room:
             self._move(self._present.shape._replace(memory_room=longest))
         # Steps that ran after the last sentence was done may have written NaN.
@@ -238,8 +231,8 @@ class GraphedTransformer(IncrementalTransformer):
         """
         self._grow_positions(num_positions)
         shape = self._current().shape
-        room = past_room(num_places, self._settings.beam_size)
-        if room > shape.past_room or room <= shape.past_room // 2:
+        room = self._past_room(num_places)
+        if room > shape.past_room or 0 < room <= shape.past_room // 2:
             self._move(shape._replace(past_room=room))
         step, reports = self._current(), Readback()
         for _ in range(number):
@@ -268,6 +261,10 @@ class GraphedTransformer(IncrementalTransformer):
             self._addresses = present
             self._forget_graphs()
             self._move(self._current().shape)
+
+    def _past_room(self, num_places: int) -> int:
+        """Return the room for a past of ``num_places``; states of recurrent units take none."""
+        return 0 if self._is_recurrent else past_room(num_places, self._settings.beam_size)
 
     def _current(self) -> GraphedStep:
         assert self._present is not None, "a sentence has started"
@@ -309,19 +306,25 @@ class GraphedTransformer(IncrementalTransformer):
 
     def _recorded(self, shape: StepShape) -> GraphedStep:
         rooms = shape.past_room, shape.memory_room
-        past, memory = (
+        past_layers, memory_layers = (
             storage.layers(shape.num_slots, room)
             for storage, room in zip(self._storages, rooms, strict=True)
         )
+        beam_size, like = self._settings.beam_size, self._model.output_weight
+        past: Past | RecurrentPast
+        if self._is_recurrent:
+            past = RecurrentPast(shape.num_slots, beam_size, self._shape, like)
+        else:
+            past = Past(past_layers, beam_size, self._shape.window)
         beams = DeviceBeams(shape.num_slots, self._settings, self._device)
-        step = GraphedStep(shape, beams, past, memory, self._shape.window)
+        step = GraphedStep(shape, beams, past, Memory(memory_layers, beam_size))
         step.repeat = self._recorder.record(
             partial(self._compute, beams=beams, past=step.past, memory=step.memory)
         )
         return step
 
     @torch.no_grad()
-    def _compute(self, beams: DeviceBeams, past: Past, memory: Memory) -> None:
+    def _compute(self, beams: DeviceBeams, past: Past | RecurrentPast, memory: Memory) -> None:
         """Compute a step: all of it is recorded."""
         past.advance(beams.parents, beams.lengths)
         memory.update_mask()

@@ -37,6 +37,7 @@ VARIANTS = [
     {"d_k": 3, "d_v": 6, "tied_embeddings": "decoder"},
     {"positions": "learned", "max_positions": 2000, "tied_embeddings": "none"},
     {"attention_window": 2},
+    {"decoder": "ssru"},
 ]
 
 
