@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import yaml
 
 from nmt_cli.messages.extras import FOR_TRAINING
 from nmt_cli.model.compiled.kernels import LEVELS
@@ -61,6 +62,24 @@ def test_names_and_syntax_are_checked_for_the_lowest_python(setup_arguments):
     settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert re.findall(r'^python_version = "(.*)"', settings, re.MULTILINE) == [lowest]
     assert f'target-version = "py{lowest.replace(".", "")}"' in settings
+
+
+def test_all_files_name_the_same_version(setup_arguments):
+    version = setup_arguments["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heading = re.findall(r"^## (?!Unreleased)(.*)$", changelog, re.MULTILINE)[0]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert heading == f"{version} ({citation['date-released']})"
+    assert citation["version"] == version
+    page = (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"nmt_cli-([\d.]+)-py3", page)) == {version}
+
+
+def test_the_page_of_installing_names_every_extra(setup_arguments):
+    page = (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8")
+    listed = page.partition("The extras are ")[2].partition(". In")[0]
+    extras = setup_arguments["extras_require"].keys() - {"dev", "dist", "docs"}
+    assert set(re.findall(r"`(\w+)`", listed)) == extras
 
 
 @pytest.mark.slow
