@@ -18,23 +18,20 @@ from typing import Any
 
 from nmt_cli.alignment.estimated_lexicon import make_lexicon, prepared_pairs
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.commands import translate
 from nmt_cli.commands.experiments import teaching
 from nmt_cli.commands.experiments.distillation import Distillation
 from nmt_cli.commands.experiments.experiment import Experiment
-from nmt_cli.commands.experiments.measuring import measure, measured_from
+from nmt_cli.commands.experiments.measuring import measure, measured_from, scores_on_cpu
 from nmt_cli.commands.experiments.run_stages import STAGES as STAGES_OF_RUN
-from nmt_cli.commands.experiments.stages import Stage, replacing, was_made_from
+from nmt_cli.commands.experiments.stages import Stage, stage_of_folder
+from nmt_cli.commands.experiments.teaching import stage_of
 from nmt_cli.corpus.changed_text import trained_on
 from nmt_cli.corpus.prepared import open_prepared
-from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
-from nmt_cli.files.atomic_files import read_manifest, sha256
+from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
 from nmt_cli.files.file_names import AVERAGE, LEXICON, MANIFEST, RECIPE, STUDENT_TABLE
-from nmt_cli.files.folders import AVERAGED, DISTILLED, REPORT
-from nmt_cli.files.lines import texts_of
+from nmt_cli.files.folders import AVERAGED, REPORT
 from nmt_cli.messages import logs
-from nmt_cli.metrics.bleu import bleu_scorer
 from nmt_cli.model_directory import USES_SHORTLIST, find_model, save_model, verified
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import read_recipe
@@ -50,8 +47,7 @@ def _lexicon_from(each: Distillation) -> dict[str, Any]:
     return trained_on(read_manifest(each.student.prepared)["files"])
 
 
-def _make_lexicon(each: Distillation, _: bool) -> None:
-    made_from = _lexicon_from(each)
+def _make_lexicon(each: Distillation, partial: Partial) -> None:
     corpus = open_prepared(each.student.prepared, each.student.recipe, "")
     tokenizer = corpus.tokenizer
     lexicon = make_lexicon(
@@ -60,9 +56,7 @@ def _make_lexicon(each: Distillation, _: bool) -> None:
         tokenizer.size,
         workers=each.options.workers,
     )
-    with replacing(each.folder(LEXICON)) as partial:
-        (partial.path / LEXICON).write_bytes(lexicon.as_bytes())
-        partial.facts.update(kind=DISTILLED, made_from=made_from)
+    (partial.path / LEXICON).write_bytes(lexicon.as_bytes())
 
 
 def _is_rounded(each: Distillation) -> bool:
@@ -103,27 +97,20 @@ def shipped_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def _ship(each: Distillation, _: bool) -> None:
-    made_from = shipped_from(each)
+def _ship(each: Distillation, partial: Partial) -> None:
     bleus = {name: _int8_bleu(each, path) for name, path in candidates(each).items()}
     best = max(bleus, key=lambda name: bleus[name])  # of equal ones the first
     for name, bleu in bleus.items():
         ships = ", and ships" if name == best else ""
         logs.info(f"BLEU of the validation text in int8: {name} {bleu:.2f}{ships}.")
-    with replacing(each.shipped) as partial:
-        model = verified(candidates(each)[best])
-        recipe = (model.path / RECIPE).read_bytes()
-        save_model(partial, model.settings, recipe, model.tokenizer, model.weights, "int8")
-        if each.config.shortlist:
-            shutil.copyfile(each.folder(LEXICON) / LEXICON, partial.path / LEXICON)
-            partial.facts[USES_SHORTLIST] = True
-        partial.facts.update(
-            kind=AVERAGED,
-            averaged=model.manifest["averaged"],
-            made_from=made_from,
-            shipped=best,
-            validation_bleu_in_int8=bleus,
-        )
+    model = verified(candidates(each)[best])
+    recipe = (model.path / RECIPE).read_bytes()
+    save_model(partial, model.settings, recipe, model.tokenizer, model.weights, "int8")
+    if each.config.shortlist:
+        shutil.copyfile(each.folder(LEXICON) / LEXICON, partial.path / LEXICON)
+        partial.facts[USES_SHORTLIST] = True
+    averaged = model.manifest["averaged"]
+    partial.facts.update(averaged=averaged, shipped=best, validation_bleu_in_int8=bleus)
 
 
 def _int8_bleu(each: Distillation, model: Path) -> float:
@@ -133,19 +120,11 @@ def _int8_bleu(each: Distillation, model: Path) -> float:
     with TemporaryDirectory() as name:
         source, target, output = (Path(name) / part for part in ("source", "target", "output"))
         write_sides(files, None, source, target)
-        translate.run(
-            model,
-            input_path=source,
-            output_path=output,
-            tag=files.tag,
-            device="cpu",
-            threads=each.options.threads,
-            workers=each.options.workers,
-            precision="int8",
+        scores = scores_on_cpu(
+            each, model, (source, target), output, tag=files.tag, precision="int8"
         )
-        references = references_of(recipe, texts_of(target))
-        scorer = bleu_scorer(references.tokenizer.tokenize)
-        return scorer.score(texts_of(output), [references.lines]).score
+    bleu: float = scores["bleu"]["score"]
+    return bleu
 
 
 def _is_reported(each: Distillation) -> bool:
@@ -171,11 +150,11 @@ def _of_student(name: str) -> Stage[Distillation]:
 STAGES: dict[str, Stage[Distillation]] = {
     **teaching.STAGES,
     "preprocess": _of_student("preprocess"),
-    "lexicon": Stage(
-        lambda each: was_made_from(each.folder(LEXICON), _lexicon_from(each)),
+    "lexicon": stage_of(
+        LEXICON,
+        _lexicon_from,
         _make_lexicon,
         lambda each: None if each.config.shortlist else "distillation.shortlist is false.",
-        is_optional=True,
     ),
     "train": _of_student("train"),
     "average": _of_student("average"),
@@ -185,9 +164,7 @@ STAGES: dict[str, Stage[Distillation]] = {
         lambda each: None if each.config.int8_steps else "distillation.int8_steps is 0.",
         is_optional=True,
     ),
-    "ship": Stage(lambda each: was_made_from(each.shipped, shipped_from(each)), _ship),
-    "measure": Stage(
-        lambda each: was_made_from(each.folder(STUDENT_TABLE), measured_from(each)), measure
-    ),
+    "ship": stage_of_folder(lambda each: each.shipped, shipped_from, _ship, kind=AVERAGED),
+    "measure": stage_of(STUDENT_TABLE, measured_from, measure),
     "report": replace(_of_student("report"), is_current=_is_reported),
 }

@@ -41,12 +41,18 @@ SHARED = ("texts", "teacher", "teacher-begun")  # in the folder of --taught, if 
 
 
 class TaughtText(NamedTuple):
-    """A text that the teacher translates, under the name of its files."""
+    """A text that the teacher translates."""
 
-    name: str
-    corpus: Corpus | None  # of data.train; None for monolingual text
+    number: int  # in data.train or distillation.monolingual
+    corpus: Corpus | None  # of data.train
     path: Path  # of monolingual text, or the first file of the corpus
     tag: str | None
+    weight: float
+
+    @property
+    def name(self) -> str:
+        """What the names of its files begin with."""
+        return f"{'monolingual' if self.corpus is None else 'train'}.{self.number}"
 
     @property
     def source(self) -> str:
@@ -116,11 +122,11 @@ class Distillation:
     def texts(self) -> list[TaughtText]:
         """The texts that the teacher translates, in the order of the student's corpora."""
         corpora = [
-            TaughtText(f"train.{number}", each, next(iter(each.paths.values())), each.tag)
+            TaughtText(number, each, next(iter(each.paths.values())), each.tag, each.weight)
             for number, each in enumerate(self.recipe.data.train)
         ]
         monolingual = [
-            TaughtText(f"monolingual.{number}", None, each.source, each.tag)
+            TaughtText(number, None, each.source, each.tag, each.weight)
             for number, each in enumerate(self.config.monolingual)
         ]
         return corpora + monolingual
@@ -177,16 +183,14 @@ class Distillation:
 
     def _as_corpus(self, text: TaughtText) -> dict[str, Any]:
         """Return the entry of data.train for what the teacher made of ``text``."""
-        given: dict[str, Any]
-        if text.corpus is None:
-            number = int(text.name.partition(".")[2])
-            given = {"weight": self.config.monolingual[number].weight}
-        else:
-            given = text.corpus.model_dump(mode="json", include={"name", "weight"})
-            given["augment"] = {"noise": text.corpus.augment.noise}
+        of_corpus: dict[str, Any] = {}
+        if text.corpus is not None:
+            noise = text.corpus.augment.noise
+            of_corpus = {"name": text.corpus.name, "augment": {"noise": noise}}
         links = self.folder("links") / text.name if self.is_aligned else None
         return {
-            **given,
+            **of_corpus,
+            "weight": text.weight,
             "tag": text.tag,
             "source": str(self.pairs / text.source),
             "target": str(self.pairs / text.target),

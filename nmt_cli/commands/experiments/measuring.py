@@ -15,22 +15,19 @@ from typing import Any, NamedTuple
 from nmt_cli.commands import translate
 from nmt_cli.commands.experiments.distillation import Distillation
 from nmt_cli.commands.experiments.experiment import name_of
-from nmt_cli.commands.experiments.stages import replacing
 from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
-from nmt_cli.files.atomic_files import read_manifest, sha256
+from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
 from nmt_cli.files.file_names import (
     AVERAGE,
     FIGURES_FILE,
     LEXICON,
     MANIFEST,
     STUDENT,
-    STUDENT_TABLE,
     TRAINING_STATE,
     WEIGHTS,
 )
-from nmt_cli.files.folders import DISTILLED
 from nmt_cli.files.lines import texts_of
 from nmt_cli.hardware.cpu import LoadMeter, set_num_threads, usable_cores, warn_if_busy
 from nmt_cli.hardware.system_facts import rounding_facts
@@ -63,8 +60,11 @@ class System(NamedTuple):
     @property
     def options(self) -> dict[str, Any]:
         """The options of a translator."""
-        others = {"ensemble": self.models[1:], "shortlist": self.shortlist}
-        return {"precision": self.precision, **others}
+        return {
+            "precision": self.precision,
+            "ensemble": self.models[1:],
+            "shortlist": self.shortlist,
+        }
 
 
 def systems(each: Distillation, folder: Path | None = None) -> list[System]:
@@ -119,10 +119,9 @@ def measured_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def measure(each: Distillation, _: bool) -> None:
+def measure(each: Distillation, partial: Partial) -> None:
     """Translate every set with every system, time them, and write the table."""
-    made_from = measured_from(each)
-    with replacing(each.folder(STUDENT_TABLE)) as partial, TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         rows = systems(each, Path(folder))
         figures: list[dict[str, Any]] = [
             {
@@ -136,38 +135,40 @@ def measure(each: Distillation, _: bool) -> None:
             for system in rows
         ]
         for one in measured_sets(each):
-            source, target = (partial.path / name_of(kind, one, "txt") for kind in SIDES)
+            source = partial.path / name_of("source", one, "txt")
+            target = partial.path / name_of("reference", one, "txt")
             write_sides(one, None, source, target)
             for system, row in zip(rows, figures, strict=True):
                 name = f"{system.name}-{system.precision}{'-shortlist' * system.shortlist}"
                 output = partial.path / name_of(name, one, "txt")
-                translate.run(
-                    system.models[0],
-                    input_path=source,
-                    output_path=output,
-                    tag=one.tag,
-                    device="cpu",
-                    threads=each.options.threads,
-                    workers=each.options.workers,
-                    **system.options,
-                )
-                row["sets"][one.name or "test"] = _scores(each, output, target)
+                options = {**system.options, "tag": one.tag}
+                scores = scores_on_cpu(each, system.models[0], (source, target), output, **options)
+                row["sets"][one.name or "test"] = scores
         first = partial.path / name_of("source", measured_sets(each)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
         facts = {"cpu": rounding_facts(1)["cpu"], "cores": _cores(), "rows": figures}
         (partial.path / FIGURES_FILE).write_text(json.dumps(facts, indent=2), encoding="utf-8")
         (partial.path / TABLE).write_text(as_table(facts), encoding="utf-8")
-        partial.facts.update(kind=DISTILLED, made_from=made_from)
-
-
-SIDES = ("source", "reference")
 
 
 def _cores() -> int:
     return min(MOST_CORES, usable_cores())
 
 
-def _scores(each: Distillation, output: Path, target: Path) -> dict[str, Any]:
+def scores_on_cpu(
+    each: Distillation, model: Path, texts: tuple[Path, Path], output: Path, **options: Any
+) -> dict[str, Any]:
+    """Translate the source of ``texts`` to ``output``; return its BLEU and chrF by their keys."""
+    source, target = texts
+    translate.run(
+        model,
+        input_path=source,
+        output_path=output,
+        device="cpu",
+        threads=each.options.threads,
+        workers=each.options.workers,
+        **options,
+    )
     references = references_of(each.student.recipe, texts_of(target))
     scorers = bleu_scorer(references.tokenizer.tokenize), chrf_scorer()
     hypotheses = texts_of(output)

@@ -20,11 +20,11 @@ from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
 from nmt_cli.commands.experiments.scoring import figures_of, scored_from
-from nmt_cli.commands.experiments.stages import Stage, replacing, was_made_from
+from nmt_cli.commands.experiments.stages import Stage, stage_of_folder
 from nmt_cli.corpus.changed_text import changed_text, trained_on
 from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.corpus.text.recipe_text import write_sides
-from nmt_cli.files.atomic_files import read_manifest, sha256, verify
+from nmt_cli.files.atomic_files import Partial, read_manifest, sha256, verify
 from nmt_cli.files.file_names import (
     AVERAGE,
     MANIFEST,
@@ -120,33 +120,30 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
     return available[-experiment.recipe.checkpoints.keep_for_average :]
 
 
-def _translate(experiment: Experiment, _: bool) -> None:
+def _translate(experiment: Experiment, partial: Partial) -> None:
     recipe, options = experiment.recipe, experiment.options
-    made_from = _translated_from(experiment)
-    with replacing(experiment.translations) as partial:
-        for test in recipe.data.test_sets:
-            if recipe.data.treebank is None and test.rows is None:
-                source = test.text_files[0]
-            else:
-                source = partial.path / name_of("sentences", test, "txt")
-                files = test.with_languages(recipe.data.languages)
-                reference = partial.path / experiment.reference(test).name
-                write_sides(files, recipe.data.treebank, source, reference)
-            status = translate.run(
-                experiment.run_dir / AVERAGE,
-                input_path=source,
-                output_path=partial.path / experiment.translation(test).name,
-                tag=test.tag,
-                device=options.device,
-                threads=options.threads,
-                precision=options.precision,
-                **recipe.decoding.model_dump(),
+    for test in recipe.data.test_sets:
+        if recipe.data.treebank is None and test.rows is None:
+            source = test.text_files[0]
+        else:
+            source = partial.path / name_of("sentences", test, "txt")
+            files = test.with_languages(recipe.data.languages)
+            reference = partial.path / experiment.reference(test).name
+            write_sides(files, recipe.data.treebank, source, reference)
+        status = translate.run(
+            experiment.run_dir / AVERAGE,
+            input_path=source,
+            output_path=partial.path / experiment.translation(test).name,
+            tag=test.tag,
+            device=options.device,
+            threads=options.threads,
+            precision=options.precision,
+            **recipe.decoding.model_dump(),
+        )
+        if status:
+            raise UserError(
+                f"lines of {test} could not be translated; the warnings above name them."
             )
-            if status:
-                raise UserError(
-                    f"lines of {test} could not be translated; the warnings above name them."
-                )
-        partial.facts.update(kind=TRANSLATION, made_from=made_from)
 
 
 def _translated_from(experiment: Experiment) -> dict[str, Any]:
@@ -178,13 +175,11 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _score(experiment: Experiment, _: bool) -> None:
+def _score(experiment: Experiment, partial: Partial) -> None:
     figures = experiment.of_tests(lambda test: figures_of(experiment, test))
-    with replacing(experiment.scores) as partial:
-        (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
-        averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
-        step = max(checkpoint["step"] for checkpoint in averaged)
-        partial.facts.update(kind=SCORED, made_from=scored_from(experiment), step=step)
+    (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
+    partial.facts["step"] = max(checkpoint["step"] for checkpoint in averaged)
 
 
 def _is_reported(experiment: Experiment) -> bool:
@@ -210,13 +205,15 @@ STAGES: dict[str, Stage[Experiment]] = {
     "preprocess": Stage(_is_prepared, _preprocess),
     "train": Stage(_is_trained, _train),
     "average": Stage(_is_averaged, _average),
-    "translate": Stage(
-        lambda each: was_made_from(each.translations, _translated_from(each)),
+    "translate": stage_of_folder(
+        lambda each: each.translations,
+        _translated_from,
         _translate,
         _without_test,
+        kind=TRANSLATION,
     ),
-    "score": Stage(
-        lambda each: was_made_from(each.scores, scored_from(each)), _score, _without_test
+    "score": stage_of_folder(
+        lambda each: each.scores, scored_from, _score, _without_test, kind=SCORED
     ),
     "report": Stage(
         _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib

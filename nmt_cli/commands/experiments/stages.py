@@ -21,8 +21,8 @@ from nmt_cli.messages.errors import (
 Subject = TypeVar("Subject")
 
 
-def _never_left_out(_: object) -> None:
-    return None
+def never_left_out(_: object) -> None:
+    """Return no reason to leave a stage out."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Stage(Generic[Subject]):
 
     is_current: Callable[[Subject], bool]
     make: Callable[[Subject, bool], None]
-    why_left_out: Callable[[Subject], str | None] = _never_left_out
+    why_left_out: Callable[[Subject], str | None] = never_left_out
     is_optional: bool = False
 
 
@@ -145,3 +145,31 @@ def was_made_from(folder: Path, made_from: Mapping[str, Any]) -> bool:
         return bool(verify(folder).get("made_from") == made_from)
     except DamagedError:
         return False
+
+
+def stage_of_folder(
+    folder_of: Callable[[Subject], Path],
+    made_from: Callable[[Subject], dict[str, Any]],
+    fill: Callable[[Subject, Partial], None],
+    why_left_out: Callable[[Subject], str | None] = never_left_out,
+    *,
+    kind: str,
+    is_optional: bool = False,
+) -> Stage[Subject]:
+    """Return a stage that makes a folder, which is up to date as long as ``made_from`` is equal.
+
+    ``fill`` writes its files, and may add facts to its manifest.
+    """
+
+    def make(subject: Subject, _: bool) -> None:
+        facts = made_from(subject)
+        with replacing(folder_of(subject)) as partial:
+            partial.facts.update(kind=kind, made_from=facts)
+            fill(subject, partial)
+
+    return Stage(
+        lambda subject: was_made_from(folder_of(subject), made_from(subject)),
+        make,
+        why_left_out,
+        is_optional,
+    )

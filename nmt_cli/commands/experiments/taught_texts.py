@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
-from nmt_cli.commands.experiments.stages import replacing
 from nmt_cli.corpus.augmenter import drawn_changes, read_glossaries
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
 from nmt_cli.corpus.text.cleaning import (
@@ -23,8 +23,7 @@ from nmt_cli.corpus.text.cleaning import (
 )
 from nmt_cli.corpus.text.links import links_within
 from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK, ParallelText
-from nmt_cli.files.atomic_files import sha256
-from nmt_cli.files.folders import DISTILLED
+from nmt_cli.files.atomic_files import Partial, sha256
 from nmt_cli.files.lines import LineTexts, is_blank, one_line
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
@@ -49,42 +48,58 @@ def texts_made_from(each: Distillation) -> dict[str, Any]:
     return {"corpora": corpora, "monolingual": monolingual, "drawn": drawn}
 
 
-def write_texts(each: Distillation, _: bool) -> None:
+def write_texts(each: Distillation, partial: Partial) -> None:
     """Write the lines to translate, with their references, which may be empty."""
-    made_from = texts_made_from(each)
-    with replacing(each.folder("texts")) as partial, TemporaryDirectory() as folder:
+    repeated = _repeated_lines(each)
+    index = num_kept = 0
+    for text in each.texts:
+        with written_pairs(partial.path, text) as write:
+            for chunk in _in_chunks(_lines_of(text, each)):
+                is_repeated = repeated[index : index + len(chunk)]
+                index += len(chunk)
+                for (source, target), is_left_out in zip(chunk, is_repeated, strict=True):
+                    if not is_left_out:
+                        num_kept += 1
+                        write(source, target or "")
+    if not num_kept:
+        raise UserError(f"{each.texts[0].path} has no line to translate.")
+    logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
+
+
+def _repeated_lines(each: Distillation) -> Marks:
+    """Return which lines of all texts together repeat an earlier one."""
+    index = 0
+    with TemporaryDirectory() as folder, logs.progress("reading", "lines") as counter:
         finder = DuplicateFinder(Path(folder))
-        index = 0
-        with logs.progress("reading", "lines") as counter:
-            for text in each.texts:
-                for chunk in _in_chunks(_lines_of(text, each)):
-                    indices = np.arange(index, index + len(chunk))
-                    lines = [source for source, _ in chunk]
-                    tags = [text.tag or ""] * len(chunk)
-                    finder.add(hash_records(DUPLICATE, tags, lines, indices))
-                    index += len(chunk)
-                    counter.advance(len(chunk))
+        for text in each.texts:
+            for chunk in _in_chunks(_lines_of(text, each)):
+                indices = np.arange(index, index + len(chunk))
+                lines = [source for source, _ in chunk]
+                finder.add(hash_records(DUPLICATE, [text.tag or ""] * len(chunk), lines, indices))
+                index += len(chunk)
+                counter.advance(len(chunk))
         repeated = Marks(index)
         for part in finder.parts():
             repeated.add(repeated_in(part))
-        index = num_kept = 0
-        for text in each.texts:
-            with (
-                (partial.path / text.source).open("wb") as sources,
-                (partial.path / text.target).open("wb") as targets,
-            ):
-                for chunk in _in_chunks(_lines_of(text, each)):
-                    is_repeated = repeated[index : index + len(chunk)]
-                    index += len(chunk)
-                    for (source, target), is_left_out in zip(chunk, is_repeated, strict=True):
-                        if not is_left_out:
-                            num_kept += 1
-                            sources.write(f"{source}\n".encode())
-                            targets.write(f"{target or ''}\n".encode())
-        if not num_kept:
-            raise UserError(f"{each.texts[0].path} has no line to translate.")
-        logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
-        partial.facts.update(kind=DISTILLED, made_from=made_from)
+    return repeated
+
+
+@contextmanager
+def written_pairs(folder: Path, text: TaughtText) -> Iterator[Callable[[str, str], None]]:
+    """Yield what writes a source line and its target to the files of ``text`` in ``folder``."""
+    with (folder / text.source).open("wb") as sources, (folder / text.target).open("wb") as targets:
+
+        def write(source: str, target: str) -> None:
+            sources.write(f"{source}\n".encode())
+            targets.write(f"{target}\n".encode())
+
+        yield write
+
+
+def lines_in(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file. Raises UserError if it cannot be read."""
+    with open_text(path) as stream:
+        yield from LineTexts(stream)
 
 
 def _in_chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
@@ -95,10 +110,7 @@ def _in_chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
 def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
     """Yield the lines that are not blank, each followed by its changed copies."""
     if text.corpus is None:
-        with open_text(text.path) as stream:
-            for line in LineTexts(stream):
-                if not is_blank(line):
-                    yield one_line(line), None
+        yield from ((one_line(line), None) for line in lines_in(text.path) if not is_blank(line))
         return
     augment = text.corpus.augment.model_copy(update={"noise": 0.0})
     augmenting = None
@@ -106,14 +118,13 @@ def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
         glossary = read_glossaries(each.recipe).get(augment.glossary) if augment.glossary else None
         symbols = each.recipe.tokenizer.user_defined_symbols
         augmenting = Augmenting(augment, symbols, glossary)
-    number = int(text.name.partition(".")[2])
     for chunk in ParallelText(text.corpus).chunks():
         texts = chunk.texts()
         pairs = list(zip(map(one_line, texts.sources), map(one_line, texts.targets), strict=True))
         copies = {}
         if augmenting is not None:
             words = _words_of(text.corpus, pairs, texts.links or [""] * len(pairs))
-            key = each.recipe.training.seed, number
+            key = each.recipe.training.seed, text.number
             copies = _changed_copies(augmenting, words, chunk.num_before, key, each)
         for place, (source, target) in enumerate(pairs):
             if not is_blank(source):

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +23,24 @@ import numpy.typing as npt
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
-from nmt_cli.commands.experiments.stages import Stage, replacing, was_made_from
-from nmt_cli.commands.experiments.taught_texts import texts_made_from, write_texts
+from nmt_cli.commands.experiments.stages import (
+    Stage,
+    never_left_out,
+    replacing,
+    stage_of_folder,
+    was_made_from,
+)
+from nmt_cli.commands.experiments.taught_texts import (
+    lines_in,
+    texts_made_from,
+    write_texts,
+    written_pairs,
+)
 from nmt_cli.commands.lines.translation_processes import num_gpus
-from nmt_cli.files.atomic_files import make_folders, remove_directory, verify
+from nmt_cli.files.atomic_files import Partial, make_folders, remove_directory, verify
 from nmt_cli.files.folders import DISTILLED
-from nmt_cli.files.lines import LineTexts, is_blank
+from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
-from nmt_cli.files.text_files import open_text
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -58,11 +67,14 @@ def _teaching_options(each: Distillation) -> dict[str, Any]:
     }
 
 
+def _checksums(folder: Path) -> dict[str, str]:
+    return {name: facts["sha256"] for name, facts in verify(folder)["files"].items()}
+
+
 def taught_from(each: Distillation) -> dict[str, Any]:
     """Return what the translations depend on."""
-    files = verify(each.folder("texts"))["files"]
     return {
-        "texts": {name: facts["sha256"] for name, facts in files.items()},
+        "texts": _checksums(each.folder("texts")),
         "tags": [text.tag for text in each.texts],
         "teachers": [model.fingerprint for model in each.models],
         **json.loads(json.dumps(_teaching_options(each))),  # as the manifest gives them back
@@ -120,57 +132,39 @@ def _translated(each: Distillation, text: TaughtText, folder: Path) -> Path:
 
 def chosen_from(each: Distillation) -> dict[str, Any]:
     """Return what the choice of the pairs depends on."""
-    files = verify(each.folder("teacher"))["files"]
     return {
-        "translations": {name: facts["sha256"] for name, facts in files.items()},
+        "translations": _checksums(each.folder("teacher")),
         "choose": each.config.choose,
         "targets": each.config.targets,
     }
 
 
-def _choose(each: Distillation, _: bool) -> None:
-    made_from = chosen_from(each)
-    with replacing(each.folder("chosen")) as partial, logs.progress("choosing", "lines") as counter:
-        num_pairs = 0
+def _choose(each: Distillation, partial: Partial) -> None:
+    num_pairs = 0
+    with logs.progress("choosing", "lines") as counter:
         for text in each.texts:
-            with _written_pairs(partial.path, text) as (sources, targets):
+            with written_pairs(partial.path, text) as write:
                 for source, reference, candidates in _candidates(each, text):
                     for target in _best(candidates, reference, each):
-                        sources.write(f"{source}\n".encode())
-                        targets.write(f"{target}\n".encode())
+                        write(source, target)
                         num_pairs += 1
                     counter.advance(1)
-        if not num_pairs:
-            raise UserError(f"{each.teachers[0]} gave no translation of any line.")
-        logs.info(f"Chose {counted(num_pairs, 'pair')}.")
-        partial.facts.update(kind=DISTILLED, made_from=made_from)
+    if not num_pairs:
+        raise UserError(f"{each.teachers[0]} gave no translation of any line.")
+    logs.info(f"Chose {counted(num_pairs, 'pair')}.")
 
 
-@contextmanager
-def _written_pairs(folder: Path, text: TaughtText) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    with (
-        (folder / text.source).open("wb") as sources,
-        (folder / text.target).open("wb") as targets,
-    ):
-        yield sources, targets
-
-
-def _lines(path: Path, stack: ExitStack) -> Iterator[str]:
-    return iter(LineTexts(stack.enter_context(open_text(path))))
+def _pairs_in(folder: Path, text: TaughtText) -> Iterator[tuple[str, str]]:
+    return zip(lines_in(folder / text.source), lines_in(folder / text.target), strict=True)
 
 
 def _candidates(each: Distillation, text: TaughtText) -> Iterator[tuple[str, str, list[str]]]:
     """Yield each line with its reference, which may be empty, and its translations."""
-    with ExitStack() as stack:
-        sources, references = (
-            _lines(each.folder("texts") / name, stack) for name in (text.source, text.target)
-        )
-        rows = (
-            row.split("\t") for row in _lines(each.folder("teacher") / f"{text.name}.tsv.gz", stack)
-        )
-        of_lines = groupby(rows, key=lambda row: row[0])
-        for source, reference, (_, ranked) in zip(sources, references, of_lines, strict=True):
-            yield source, reference, [row[3] for row in ranked]
+    rows = (row.split("\t") for row in lines_in(each.folder("teacher") / f"{text.name}.tsv.gz"))
+    of_lines = groupby(rows, key=lambda row: row[0])
+    pairs = _pairs_in(each.folder("texts"), text)
+    for (source, reference), (_, ranked) in zip(pairs, of_lines, strict=True):
+        yield source, reference, [row[3] for row in ranked]
 
 
 def _best(candidates: Iterable[str], reference: str, each: Distillation) -> list[str]:
@@ -185,50 +179,39 @@ def _best(candidates: Iterable[str], reference: str, each: Distillation) -> list
 def filtered_from(each: Distillation) -> dict[str, Any]:
     """Return what the filtered pairs depend on."""
     assert each.reverse_model is not None
-    files = verify(each.folder("chosen"))["files"]
     return {
-        "pairs": {name: facts["sha256"] for name, facts in files.items()},
+        "pairs": _checksums(each.folder("chosen")),
         "reverse_model": find_model(each.reverse_model).fingerprint,
         "keep_share": each.config.keep_share,
         "precision": each.options.precision,
     }
 
 
-def _filter(each: Distillation, _: bool) -> None:
+def _filter(each: Distillation, partial: Partial) -> None:
     """Leave out the pairs whose source the reverse model finds least likely for its length."""
     assert each.reverse_model is not None
-    made_from, chosen = filtered_from(each), each.folder("chosen")
-    with replacing(each.folder("filtered")) as partial:
-        scores = []
-        for text in each.texts:
-            path = partial.path / f"{text.name}.scores"
-            rescore.run(
-                each.reverse_model,
-                chosen / text.target,
-                chosen / text.source,
-                output_path=path,
-                device=each.options.device,
-                threads=each.options.threads,
-                precision=each.options.precision,
-                length_penalty=1.0,
-            )
-            with open_text(path) as stream:
-                scores.append(np.array([float(line or "-inf") for line in LineTexts(stream)]))
-        least = _least_score(np.concatenate(scores), each.config.keep_share)
-        for text, of_text in zip(each.texts, scores, strict=True):
-            with ExitStack() as stack:
-                lines = zip(
-                    *(_lines(chosen / name, stack) for name in (text.source, text.target)),
-                    strict=True,
-                )
-                sources, targets = stack.enter_context(_written_pairs(partial.path, text))
-                for (source, target), is_kept in zip(lines, of_text >= least, strict=True):
-                    if is_kept:
-                        sources.write(f"{source}\n".encode())
-                        targets.write(f"{target}\n".encode())
-        kept = sum(int((of_text >= least).sum()) for of_text in scores)
-        logs.info(f"Kept {kept:,} of {counted(sum(map(len, scores)), 'pair')}.")
-        partial.facts.update(kind=DISTILLED, made_from=made_from)
+    chosen, scores = each.folder("chosen"), []
+    for text in each.texts:
+        path = partial.path / f"{text.name}.scores"
+        rescore.run(
+            each.reverse_model,
+            chosen / text.target,
+            chosen / text.source,
+            output_path=path,
+            device=each.options.device,
+            threads=each.options.threads,
+            precision=each.options.precision,
+            length_penalty=1.0,
+        )
+        scores.append(np.array([float(line or "-inf") for line in lines_in(path)]))
+    least = _least_score(np.concatenate(scores), each.config.keep_share)
+    for text, of_text in zip(each.texts, scores, strict=True):
+        with written_pairs(partial.path, text) as write:
+            for pair, is_kept in zip(_pairs_in(chosen, text), of_text >= least, strict=True):
+                if is_kept:
+                    write(*pair)
+    kept = sum(int((of_text >= least).sum()) for of_text in scores)
+    logs.info(f"Kept {kept:,} of {counted(sum(map(len, scores)), 'pair')}.")
 
 
 def _least_score(scores: npt.NDArray[np.float64], share: float) -> float:
@@ -241,14 +224,12 @@ def _least_score(scores: npt.NDArray[np.float64], share: float) -> float:
 
 def aligned_from(each: Distillation) -> dict[str, Any]:
     """Return what the links depend on."""
-    files = verify(each.pairs)["files"]
-    return {"pairs": {name: facts["sha256"] for name, facts in files.items()}, **ALIGNING}
+    return {"pairs": _checksums(each.pairs), **ALIGNING}
 
 
-def _align(each: Distillation, _: bool) -> None:
+def _align(each: Distillation, partial: Partial) -> None:
     """Align the words of all texts together, because rare words occur in several of them."""
-    made_from = aligned_from(each)
-    with replacing(each.folder("links")) as partial, TemporaryDirectory() as name:
+    with TemporaryDirectory() as name:
         together, links = Path(name), Path(name) / "links"
         for side in ("source", "target"):
             with (together / side).open("wb") as whole:
@@ -269,31 +250,39 @@ def _align(each: Distillation, _: bool) -> None:
                     (partial.path / text.name).open("wb") as part,
                 ):
                     part.writelines(whole.readline() for _ in lines)
-        partial.facts.update(kind=DISTILLED, made_from=made_from)
 
 
-def _without_links(each: Distillation) -> str | None:
-    if each.is_aligned:
-        return None
-    return "distillation.guided_alignment is null."
+def stage_of(
+    name: str,
+    made_from: Callable[[Distillation], dict[str, Any]],
+    fill: Callable[[Distillation, Partial], None],
+    why_left_out: Callable[[Distillation], str | None] = never_left_out,
+) -> Stage[Distillation]:
+    """Return a stage that makes the folder ``name`` of a distillation."""
+    return stage_of_folder(
+        lambda each: each.folder(name),
+        made_from,
+        fill,
+        why_left_out,
+        kind=DISTILLED,
+        is_optional=True,
+    )
 
 
 STAGES: dict[str, Stage[Distillation]] = {
-    "texts": Stage(
-        lambda each: was_made_from(each.folder("texts"), texts_made_from(each)), write_texts
-    ),
+    "texts": stage_of("texts", texts_made_from, write_texts),
     "teach": Stage(lambda each: was_made_from(each.folder("teacher"), taught_from(each)), _teach),
-    "choose": Stage(lambda each: was_made_from(each.folder("chosen"), chosen_from(each)), _choose),
-    "filter": Stage(
-        lambda each: was_made_from(each.folder("filtered"), filtered_from(each)),
+    "choose": stage_of("chosen", chosen_from, _choose),
+    "filter": stage_of(
+        "filtered",
+        filtered_from,
         _filter,
         lambda each: "no --reverse-model is given." if each.reverse_model is None else None,
-        is_optional=True,
     ),
-    "align": Stage(
-        lambda each: was_made_from(each.folder("links"), aligned_from(each)),
+    "align": stage_of(
+        "links",
+        aligned_from,
         _align,
-        _without_links,
-        is_optional=True,
+        lambda each: None if each.is_aligned else "distillation.guided_alignment is null.",
     ),
 }
