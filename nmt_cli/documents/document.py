@@ -40,6 +40,13 @@ class Document(Protocol):
         """
 
 
+def without_repeats(segments: Sequence[Request]) -> tuple[list[Request], list[int]]:
+    """Return the different segments, and for each segment its place among them."""
+    places = dict[Request, int]()
+    found = [places.setdefault(segment, len(places)) for segment in segments]
+    return list(places), found
+
+
 class Decoded(NamedTuple):
     """The text of a file, and what is needed to write another one in its place."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import CODES
 from nmt_cli.documents.document import Decoded, DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Part, text_part
+from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, text_part
 from nmt_cli.documents.inline import Kind as PartKind
 from nmt_cli.documents.markup import IN_XML
 from nmt_cli.translating.markup.tokens import Kind, Token, xml_tokens
@@ -148,16 +148,7 @@ def _ends(tokens: Sequence[Token]) -> Mapping[int, int]:
 
 def written_codes(source: InlineText, text: str) -> str:
     """Return a translation of ``source`` with its codes."""
-    written, ends = list[str](), list[str]()
-    for part in source.translated(text):
-        if part.kind is PartKind.OPEN:
-            written.append(part.code[0])
-            ends.append(part.code[1])
-        elif part.kind is PartKind.CLOSE:
-            written.append(ends.pop())
-        else:
-            written.append(part.code or escape(part.text, quote=False))
-    return "".join(written)
+    return joined(source.translated(text), lambda part: escape(part.text, quote=False))
 
 
 def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ placed around the translations of their words like the inline elements of a page
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from html import escape, unescape
 from typing import Any, NamedTuple
@@ -83,6 +83,20 @@ class InlineText:
             else:
                 yield self._written.get(token[0]) or text_part(unescape(token[0]))
         yield from self._after
+
+
+def joined(parts: Iterable[Part], text_of: Callable[[Part], str]) -> str:
+    """Return ``parts`` as they are written: codes, of which OPEN has both ends, and texts."""
+    written, ends = list[str](), list[str]()
+    for part in parts:
+        if part.kind is Kind.OPEN:
+            written.append(part.code[0])
+            ends.append(part.code[1])
+        elif part.kind is Kind.CLOSE:
+            written.append(ends.pop())
+        else:
+            written.append(text_of(part) if part.code is None else part.code)
+    return "".join(written)
 
 
 def divided(parts: Iterable[Part]) -> Iterator[list[Part]]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.documents.document import Decoded, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, text_part
+from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, joined, text_part
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.markup.blocks import VOID
 from nmt_cli.translating.request import Request
@@ -284,17 +284,6 @@ def _written(segment: InlineText, text: str) -> str:
     """Return the translation ``text`` of a segment as Markdown."""
     source = "".join(part.text for part in segment.parts if part.code is None)
     escaped = str.maketrans({c: f"\\{c}" for c in SPECIAL if c not in source})
-    written, ends = list[str](), list[str]()
-    for part in segment.translated(text):
-        if part.kind is Kind.CLOSE:
-            written.append(ends.pop())
-        elif part.kind is Kind.OPEN:
-            written.append(part.code[0])
-            ends.append(part.code[1])
-        elif part.code is not None:
-            written.append(part.code)
-        else:
-            written.append(part.text.translate(escaped))
-    whole = "".join(written)
+    whole = joined(segment.translated(text), lambda part: part.text.translate(escaped))
     mark = None if MARK.match(source) else MARK.match(whole)
     return whole if mark is None else f"{mark[1] or ''}\\{whole[len(mark[1] or '') :]}"

@@ -14,15 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from nmt_cli.documents.document import DocumentError, decoded
-from nmt_cli.documents.inline import (
-    CLOSE,
-    InlineText,
-    Kind,
-    Part,
-    divided,
-    has_text,
-    text_part,
-)
+from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has_text, text_part
 from nmt_cli.documents.markup import IN_XML
 from nmt_cli.documents.pieces import (
     NO_FORMAT,

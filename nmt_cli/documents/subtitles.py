@@ -25,10 +25,10 @@ TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 # Tags, times within a cue, positions, and characters that XML excludes.
 CODE = re.compile(
-    r"</?[A-Za-z][^<>\n]*>|<\d[\d:.]*>|\{\\[^{}\n]*\}|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
+    r"(</?[A-Za-z][^<>\n]*>|<\d[\d:.]*>|\{\\[^{}\n]*\}|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])"
 )
 NAME = re.compile(r"</?([A-Za-z]+)")
-REFERENCE = re.compile(r"&#?\w+;")
+REFERENCE = re.compile(r"(&#?\w+;)")
 DASH = re.compile(r"\s*[-\u2010-\u2015]\s*\S")  # a second person speaks
 SENTENCE_END = re.compile(r"""[.!?…。！？؟।։።\u203c-\u2049]["'”’»)\]」』♪\s]*\Z""")
 LEAST_ENDS = 0.1  # of the cues; in fewer, nothing shows where sentences end, as in Thai
@@ -246,24 +246,13 @@ def _sentence(lines: Sequence[_Line], is_vtt: bool) -> _Sentence:
 
 def _parts(text: str, is_vtt: bool) -> Iterator[Part]:
     """Yield the characters and codes of a line."""
-    place = 0
-    for match in [*CODE.finditer(text), None]:
-        between = text[place : len(text) if match is None else match.start()]
-        yield from _references(between) if is_vtt else [text_part(between)] if between else []
-        if match is not None:
-            yield Part(Kind.POINT, code=match[0], is_visible=False)
-            place = match.end()
-
-
-def _references(text: str) -> Iterator[Part]:
-    place = 0
-    for match in [*REFERENCE.finditer(text), None]:
-        between = text[place : len(text) if match is None else match.start()]
-        if between:
-            yield text_part(between)
-        if match is not None:
-            yield Part(Kind.TEXT, unescape(match[0]), match[0])
-            place = match.end()
+    for place, between in enumerate(CODE.split(text)):
+        if place % 2:
+            yield Part(Kind.POINT, code=between, is_visible=False)
+            continue
+        for inner, raw in enumerate(REFERENCE.split(between) if is_vtt else [between]):
+            if raw:
+                yield Part(Kind.TEXT, unescape(raw), raw) if inner % 2 else text_part(raw)
 
 
 def _paired(parts: list[Part]) -> list[Part]:

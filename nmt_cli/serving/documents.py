@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nmt_cli.documents.archive import markup_bytes
-from nmt_cli.documents.document import Document, DocumentError
+from nmt_cli.documents.document import Document, DocumentError, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_document
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -191,20 +191,16 @@ def _read(upload: Upload, service: Service, model: Model | None) -> Document:
 
 def _lines(asked: Asked, patterns: Sequence[str]) -> tuple[list[Line], list[int]]:
     """Return the different lines of a document, and the place of the one for each segment."""
-    places = dict[tuple[Any, ...], int]()
-    lines, found = list[Line](), list[int]()
-    for segment in asked.document.segments:
-        key = segment.text, segment.markup, segment.split, *segment.protect
-        if key not in places:
-            places[key] = len(lines)
-            split = True if segment.split is None else segment.split
-            line = segment._replace(split=split, protect=[*patterns, *segment.protect], n_best=1)
-            if asked.glossary is not None:
-                markup = None if segment.markup == "none" else segment.markup
-                line = line._replace(glossary=asked.glossary.for_line(segment.text, markup))
-            lines.append(line)
-        found.append(places[key])
-    return lines, found
+    different, places = without_repeats(asked.document.segments)
+    lines = list[Line]()
+    for segment in different:
+        split = True if segment.split is None else segment.split
+        line = segment._replace(split=split, protect=[*patterns, *segment.protect], n_best=1)
+        if asked.glossary is not None:
+            markup = None if segment.markup == "none" else segment.markup
+            line = line._replace(glossary=asked.glossary.for_line(segment.text, markup))
+        lines.append(line)
+    return lines, places
 
 
 def _filled(

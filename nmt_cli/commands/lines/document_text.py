@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
-from nmt_cli.documents.document import Document, DocumentError
+from nmt_cli.documents.document import Document, DocumentError, without_repeats
 from nmt_cli.documents.formats import read_document
 from nmt_cli.files.lines import Line
 from nmt_cli.files.text_files import open_text
@@ -30,10 +30,9 @@ class DocumentText(io.BytesIO):
     """
 
     def __init__(self, document: Document, sha256: str) -> None:
-        rows = [_row(segment) for segment in document.segments]
-        places = {row: place for place, row in enumerate(dict.fromkeys(rows))}
-        super().__init__(b"".join(row.encode() + b"\n" for row in places))
-        self.sha256, self._document, self._places = sha256, document, [places[row] for row in rows]
+        different, self._places = without_repeats(document.segments)
+        super().__init__(b"".join(_row(segment).encode() + b"\n" for segment in different))
+        self.sha256, self._document = sha256, document
 
     @property
     def num_bytes(self) -> int:
