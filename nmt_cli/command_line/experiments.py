@@ -16,6 +16,7 @@ from nmt_cli.command_line.options import (
     fp32_products_option,
     init_from_option,
     max_time_option,
+    needless_resume_option,
     overrides_option,
     parsed_by,
     precision_option,
@@ -42,18 +43,14 @@ STAGE = click.Choice(STAGE_NAMES)
 )
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")
 @run_dir_option
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Does nothing: run always resumes. Messages about training name this option.",
-)
+@needless_resume_option("run")
 @allow_change_option
 @workers_option
 @training_machine_options
 @init_from_option
 @max_time_option
 @quiet_option
-def run(recipe: str, resume: bool, **options: Any) -> None:
+def run(recipe: str, **options: Any) -> None:
     """Run the experiment of RECIPE: preprocess, train, average, translate, score, report.
 
     A stage whose inputs and settings have not changed is skipped, and an interrupted training goes
@@ -96,11 +93,7 @@ STAGE_OF_DISTIL = click.Choice(STAGES_OF_DISTIL)
     help="Make this stage and all after it anew, training included.",
 )
 @run_dir_option
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Does nothing: distil always resumes. Messages name this option.",
-)
+@needless_resume_option("distil", "Messages")
 @allow_change_option
 @workers_option
 @training_machine_options
@@ -111,7 +104,6 @@ def distil(
     teacher: Path,
     recipe: str,
     ensemble: tuple[Path, ...],
-    resume: bool,
     n_best: int | None,
     overrides: tuple[str, ...],
     **options: Any,
@@ -160,16 +152,10 @@ def distil(
 @precision_option
 @fp32_products_option
 @threads_option
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Does nothing: compare always resumes. Messages about training name this option.",
-)
+@needless_resume_option("compare")
 @format_option
 @quiet_option
-def compare(
-    recipes: tuple[str, ...], seeds: tuple[range, ...] | None, resume: bool, **options: Any
-) -> None:
+def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **options: Any) -> None:
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
     A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is

@@ -98,6 +98,20 @@ threads_option = click.option(
 run_dir_option = click.option(
     "--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]"
 )
+
+
+def needless_resume_option(
+    command: str, messages: str = "Messages about training"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option --resume of a ``command`` that always resumes."""
+    return click.option(
+        "--resume",
+        is_flag=True,
+        expose_value=False,
+        help=f"Does nothing: {command} always resumes. {messages} name this option.",
+    )
+
+
 allow_change_option = click.option(
     "--allow-change",
     "allowed_changes",

@@ -213,11 +213,12 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
         others["sampling"] = Sampling(**sampling)
     elif sampling:
-        option = SAMPLING[next(iter(sampling))]
-        raise WrongUsageError(
-            f"{option} has an effect only with --sample; add --sample or omit it."
-        )
+        raise _needing(SAMPLING[next(iter(sampling))], "--sample")
     return {**others, "constraints": Constraints(**constraints)}
+
+
+def _needing(option: str, other: str) -> WrongUsageError:
+    return WrongUsageError(f"{option} has an effect only with {other}; add {other} or omit it.")
 
 
 def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) -> None:
@@ -226,14 +227,9 @@ def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) 
     is_for_lines = form == "jsonl"  # a line may ask for the other option
     splits = form in ENDINGS if splits is None else splits
     if constraints["protect_strict"] and not (constraints["protect"] or is_for_lines):
-        raise WrongUsageError(
-            "--protect-strict has an effect only with --protect; add --protect or omit it."
-        )
+        raise _needing("--protect-strict", "--protect")
     if others["source_language"] is not None and not (splits or is_for_lines):
-        raise WrongUsageError(
-            "--source-language has an effect only with --split-sentences; add --split-sentences or "
-            "omit it."
-        )
+        raise _needing("--source-language", "--split-sentences")
     if others["choose"] == "mbr" and others["n_best"] == 1 and not is_for_lines:
         raise WrongUsageError(
             "--choose mbr compares several translations of a line; add --n-best N, such as "
@@ -262,10 +258,7 @@ def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:
     """Return a soft glossary of the terms of ``glossary``; None if there is no glossary."""
     if glossary is None:
         if tags is not None:
-            raise WrongUsageError(
-                "--term-tags has an effect only with --soft-glossary; add --soft-glossary or omit "
-                "it."
-            )
+            raise _needing("--term-tags", "--soft-glossary")
         return None
     from nmt_cli.translating.soft_glossary import SoftGlossary
 
@@ -282,10 +275,7 @@ def _memory(
     if not paths:
         for option, given in zip(OF_OTHERS[1:], (languages, similarity), strict=True):
             if given is not None:
-                name = f"--{option.replace('_', '-')}"
-                raise WrongUsageError(
-                    f"{name} has an effect only with --memory; add --memory or omit it."
-                )
+                raise _needing(f"--{option.replace('_', '-')}", "--memory")
         return None
     from nmt_cli.translating.memory import TranslationMemory
 
