@@ -59,11 +59,6 @@ def _counted(text: str, length: int, numbers: dict[str, int]) -> NDArray[np.int6
     return np.array([known, [*found.values()]], np.int64)
 
 
-def best_against(hypotheses: Sequence[str], reference: str) -> int:
-    """Return the place of the hypothesis that is most like ``reference``; of equals, the first."""
-    return int(chrf_of_each(hypotheses, [reference]).round(DIGITS).argmax())
-
-
 def by_agreement(texts: Sequence[str], weights: Sequence[float]) -> list[int]:
     """Return the places of ``texts``, the one that agrees most with all of them first.
 

@@ -155,8 +155,10 @@ class Answers:
                     alignment=self._links(job, of_each, parts),
                 )
             )
-        return Translation.of(
-            alternatives,
+        best, *others = alternatives
+        return Translation(
+            **best._asdict(),
+            alternatives=tuple(others),
             num_parts=1 + sum(max(0, size - 1) for size in sizes),
             truncated=job.truncated,
             lacks_sentences=are_few,

@@ -241,13 +241,8 @@ def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
 
     What was not asked for, and the repairs of what is no parse, are left out.
     """
-    fields: dict[str, Any] = {}
-    if found.token_scores:
-        fields["token_scores"] = found.token_scores
-    if found.alignment:
-        fields["alignment"] = found.alignment
-    if found.not_copied:
-        fields["not_copied"] = found.not_copied
+    names = "token_scores", "alignment", "not_copied"
+    fields: dict[str, Any] = {name: value for name in names if (value := getattr(found, name))}
     if found.repairs is not None:
         repairs = vars(found.repairs).items()
         fields["repairs"] = {rule: count for rule, count in repairs if count}

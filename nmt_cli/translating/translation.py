@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.messages.errors import LinesFailedError
@@ -55,27 +55,6 @@ class Translation(NamedTuple):
     drops_invisible: bool = False  # characters of the line that nobody sees were left out
     memory: tuple[MemoryMatch, ...] = ()  # equal or similar segments of a memory
     is_joined: bool = False  # from segments; what is between them may hold line ends
-
-    @classmethod
-    def of(
-        cls,
-        ranked: Sequence[Alternative],
-        *,
-        num_parts: int = 1,
-        truncated: bool = False,
-        lacks_sentences: bool = False,
-        is_joined: bool = False,
-    ) -> Translation:
-        """Return the translation whose n best are ``ranked``, best first."""
-        best, *others = ranked
-        return cls(
-            alternatives=tuple(others),
-            num_parts=num_parts,
-            truncated=truncated,
-            lacks_sentences=lacks_sentences,
-            is_joined=is_joined,
-            **best._asdict(),
-        )
 
     @property
     def has_equal_segments(self) -> bool:

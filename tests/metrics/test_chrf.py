@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from nmt_cli.metrics.chrf import best_against, by_agreement, chrf_of_each
+from nmt_cli.metrics.chrf import by_agreement, chrf_of_each
 
 TEXTS = [
     "Ein Mann liest ein Buch.",
@@ -31,16 +31,6 @@ def test_it_is_sacrebleus():
     expected = [[CHRF().sentence_score(h, [r]).score for r in TEXTS[::-1]] for h in TEXTS]
     assert np.allclose(found, expected, rtol=0, atol=1e-9)
     assert np.diag(chrf_of_each(TEXTS[:6], TEXTS[:6])) == pytest.approx(100)
-
-
-def test_the_best_against_a_reference_is_found():
-    rng = random.Random(1)
-    for _ in range(30):
-        texts = ["".join(rng.choices("ab c", k=rng.randrange(12))) for _ in range(7)]
-        scores = [CHRF().sentence_score(text, [texts[3]]).score for text in texts[:3]]
-        assert best_against(texts[:3], texts[3]) == scores.index(max(scores))
-    assert best_against(["x", "y", "x"], "y z") == 1
-    assert best_against(["x", "y", "x"], "z") == 0
 
 
 def test_the_greatest_expected_score_is_first():

@@ -44,7 +44,8 @@ def test_all_that_is_known_of_a_translation_is_described():
     repairs = replace(Repairs(), **dict.fromkeys(vars(Repairs()), 1))
     best = Alternative("a", -1.0, ("a",), repairs, -1.0, (-1.0, 0.0), ((0, 0),), ("b",))
     match = MemoryMatch("a", "b", 90)
-    found = record_of(Translation.of([best, best])._replace(memory=(match,)))
+    translation = Translation(**best._asdict(), alternatives=(best,), memory=(match,))
+    found = record_of(translation)
     assert set(found) == set(TRANSLATION)
     validator = Draft202012Validator(object_of(TRANSLATION, is_closed=True))
     for record in (found, record_of(Translation(error="why"))):
