@@ -28,11 +28,7 @@ from nmt_cli.messages.errors import (
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
 STATUS_OF_SIGNAL = 128  # and the number of the signal, as in shells
-CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "max_content_width": 100,
-    "show_default": True,
-}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
 class ErrorsInOneLine(HelpfulGroup):

@@ -42,13 +42,7 @@ from nmt_cli.files.file_names import (
     TRAINING_STATE,
     WEIGHTS,
 )
-from nmt_cli.files.folders import (
-    MODEL_KINDS,
-    is_model,
-    is_of_others,
-    is_run,
-    what_to_give,
-)
+from nmt_cli.files.folders import MODEL_KINDS, is_model, is_of_others, is_run, what_to_give
 from nmt_cli.files.formats import INT8, PLAIN
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs

@@ -5,12 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nmt_cli.alignment.ibm_model2 import (
-    MOST_CELLS,
-    PAIRS_WORTH_A_WORKER,
-    WordAligner,
-    write_pairs,
-)
+from nmt_cli.alignment.ibm_model2 import MOST_CELLS, PAIRS_WORTH_A_WORKER, WordAligner, write_pairs
 from nmt_cli.alignment.pair_cells import NumberedPairs
 from nmt_cli.commands.lines.opened_texts import opened_stream, refuse_to_replace
 from nmt_cli.corpus.chunk_pool import ChunkPool

@@ -11,12 +11,7 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
-from nmt_cli.costs.parameters import (
-    Parameters,
-    TrainingMemory,
-    count_parameters,
-    training_memory,
-)
+from nmt_cli.costs.parameters import Parameters, TrainingMemory, count_parameters, training_memory
 from nmt_cli.costs.training_time import (
     ASSUMED_LENGTH,
     H100,

@@ -24,12 +24,7 @@ from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import piece_of_word
-from nmt_cli.corpus.tokenizers.tokenizer import (
-    Tokenizer,
-    load_tokenizer,
-    tag_ids,
-    train_tokenizer,
-)
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer, tag_ids, train_tokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole, sha256_of_each
 from nmt_cli.files.file_names import MANIFEST, RECIPE, validation_part
 from nmt_cli.files.folders import PREPARED

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt_cli.files.atomic_files import (
-    directory_appearing_whole,
-    file_appearing_whole,
-    refuse_file,
-)
+from nmt_cli.files.atomic_files import directory_appearing_whole, file_appearing_whole, refuse_file
 from nmt_cli.files.file_names import PAGE
 from nmt_cli.files.folders import REPORT, refuse_output
 from nmt_cli.files.locks import claimed

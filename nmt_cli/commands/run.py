@@ -35,11 +35,7 @@ REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT
 
 
 def run(
-    recipe_name: str,
-    *,
-    until: StageName,
-    force_from: StageName | None = None,
-    **keywords: Any,
+    recipe_name: str, *, until: StageName, force_from: StageName | None = None, **keywords: Any
 ) -> None:
     """Take ``recipe_name`` through its stages; write the scores to stdout, a line a test set.
 

@@ -145,9 +145,7 @@ def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Sco
     scorers: list[Scorer] = [bleu_scorer(options.tokenize or fitting, lowercase=options.lowercase)]
     if options.paper is not None:
         scorers.append(paper_bleu_scorer(PAPER_PAIRS[options.paper]))
-    scorers.append(
-        chrf_scorer(lowercase=options.lowercase, word_order=options.chrf_word_order),
-    )
+    scorers.append(chrf_scorer(lowercase=options.lowercase, word_order=options.chrf_word_order))
     if options.ter:
         scorers.append(ter_scorer())
     return [replace(each, of_documents=options.documents is not None) for each in scorers]

@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.hardware.choices import device_name
 from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
-from nmt_cli.launch.node_workers import (
-    Rendezvous,
-    refuse_variables_of_others,
-    run_workers,
-)
+from nmt_cli.launch.node_workers import Rendezvous, refuse_variables_of_others, run_workers
 from nmt_cli.launch.python_process import without_collections
 from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages.errors import WrongUsageError

@@ -101,8 +101,7 @@ class Batch(NamedTuple):
         lengths = whole.source.lengths, whole.target.lengths
         parts = cut_into_micro_batches(*lengths, max_tokens, multiple_of)
         return Batch(
-            self.number,
-            tuple(map(SentencePairs, *(each.parts(parts) for each in whole.columns))),
+            self.number, tuple(map(SentencePairs, *(each.parts(parts) for each in whole.columns)))
         )
 
 

@@ -118,10 +118,7 @@ def training_flops_of_sums(config: ModelShape, vocabulary_size: int, lengths: Le
 
 
 def training_flops(
-    config: ModelShape,
-    vocabulary_size: int,
-    source_lengths: ArrayLike,
-    target_lengths: ArrayLike,
+    config: ModelShape, vocabulary_size: int, source_lengths: ArrayLike, target_lengths: ArrayLike
 ) -> float:
     """Return the operations of forward and backward for pairs of these lengths, both [pairs]."""
     sums = sum_lengths(source_lengths, target_lengths, config.attention_window)

@@ -28,9 +28,7 @@ INVISIBLE = (
 SELECTORS = "\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff"
 # \s matches what str.isspace is true for.
 VISIBLE = re.compile(f"[^\\s\u200c\u200d{INVISIBLE}{SELECTORS}]")
-LINE_BREAKING = str.maketrans(
-    dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\x00", " "),
-)
+LINE_BREAKING = str.maketrans(dict.fromkeys("\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029\x00", " "))
 
 
 class Line(NamedTuple):

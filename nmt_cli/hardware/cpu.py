@@ -218,11 +218,7 @@ class LoadMeter:
 
 
 def advice_on_load(
-    others: float | None,
-    cores: Cores,
-    threads: int,
-    processes: int = 1,
-    option: str = "--devices",
+    others: float | None, cores: Cores, threads: int, processes: int = 1, option: str = "--devices"
 ) -> str | None:
     """Return a warning that ``threads`` in each of ``processes`` will be slow, and what helps.
 

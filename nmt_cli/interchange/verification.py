@@ -73,8 +73,7 @@ class Verification(NamedTuple):
         return (
             f"Verified with {self.engine} on {counted(self.num_sentences, 'sentence')}: the pieces "
             f"are the same, the log-probabilities of {self.num_tokens:,} tokens differ by at most "
-            f"{self.largest:.1e} ({self.mean:.1e} on average){limit}, and {same} "
-            f"identical{ties}."
+            f"{self.largest:.1e} ({self.mean:.1e} on average){limit}, and {same} identical{ties}."
         )
 
 
@@ -140,8 +139,7 @@ def _compare_pieces(engine: Engine, expected: Sequence[int], text: str) -> None:
     found = engine.source_ids(text)
     if found != list(expected):
         raise _refused(
-            engine,
-            f"the pieces of {_shown(text)} have the ids {found} instead of {list(expected)}",
+            engine, f"the pieces of {_shown(text)} have the ids {found} instead of {list(expected)}"
         )
 
 

@@ -271,9 +271,7 @@ class WeightsTaken:
         return array if self.order is None else array[self.order]
 
     def model(
-        self,
-        vocabularies: Mapping[Side, Vocabulary],
-        sentencepiece: Mapping[Side, bytes] | None,
+        self, vocabularies: Mapping[Side, Vocabulary], sentencepiece: Mapping[Side, bytes] | None
     ) -> ImportedModel:
         """Return the model. Raises ValueError with all reasons if it cannot be represented.
 

@@ -13,13 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, repack, unpack
-from nmt_cli.model.attention_window import (
-    EVERYTHING,
-    THE_PAST,
-    Window,
-    attend_in_blocks,
-    distances,
-)
+from nmt_cli.model.attention_window import EVERYTHING, THE_PAST, Window, attend_in_blocks, distances
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.dropout import KernelPlace
 from nmt_cli.model.no_draws import NoDraws

@@ -25,13 +25,7 @@ class FeedForward(nn.Module):
     is_by_kernel = False  # whether gradients of the maximum are computed by Triton
 
     def __init__(
-        self,
-        d_model: int,
-        d_ff: int,
-        dropout: float,
-        activation: str,
-        *,
-        bias: bool,
+        self, d_model: int, d_ff: int, dropout: float, activation: str, *, bias: bool
     ) -> None:
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff, bias=bias)
@@ -241,11 +235,7 @@ class DecoderLayer(nn.Module):
         return self.recurrence if self.is_recurrent else self.self_attention
 
     def forward(
-        self,
-        target: Tensor,
-        memory: Tensor,
-        within: AttentionLayout,
-        to_memory: AttentionLayout,
+        self, target: Tensor, memory: Tensor, within: AttentionLayout, to_memory: AttentionLayout
     ) -> Tensor:
         """Return the rows [T, D] after this layer; ``memory`` [S, D] is the encoder's output."""
         return self.compose(

@@ -52,11 +52,7 @@ KINDS = {
         Kind("memory", "Encoder-decoder attention", "target_output", "source"),
     )
 }
-HEADINGS = {
-    "source": "Source",
-    "target_input": "Target input",
-    "target_output": "Target output",
-}
+HEADINGS = {"source": "Source", "target_input": "Target input", "target_output": "Target output"}
 
 
 class Attention(NamedTuple):

@@ -8,15 +8,7 @@ from nmt_cli.recipe.values import DataPath, Number, Section, Word
 
 # In the order in which they are applied. The case of letters changes last: before, terms are found
 # as they are written, and the translations in tags get the same case as the sentence.
-KINDS = (
-    "noise",
-    "merge",
-    "typos",
-    "remove_end_punctuation",
-    "terms",
-    "title_case",
-    "upper_case",
-)
+KINDS = ("noise", "merge", "typos", "remove_end_punctuation", "terms", "title_case", "upper_case")
 TERM_TAGS = "<t>", "</t>"
 Probability = Annotated[Number, Field(ge=0, le=1)]
 

@@ -141,10 +141,8 @@ class Recipe(Section):
             yield Problem("tokenizer.shared", text, "data.treebank")
 
     def _problems_of_augmentation(self) -> Iterator[Problem]:
-        symbols, is_in_pieces = (
-            "tokenizer.user_defined_symbols",
-            self.tokenizer.type == "whitespace",
-        )
+        symbols = "tokenizer.user_defined_symbols"
+        is_in_pieces = self.tokenizer.type == "whitespace"
         for number, corpus in enumerate(self.data.train):
             key, augment = f"data.train.{number}.augment", corpus.augment
             for name in augment.probabilities:

@@ -91,10 +91,7 @@ class Beams:
         return self._prefixes[:, :, : int(self.lengths.max(initial=0))]
 
     def start(
-        self,
-        slots: Sequence[int],
-        numbers: Sequence[int],
-        sentences: Sequence[Sentence],
+        self, slots: Sequence[int], numbers: Sequence[int], sentences: Sequence[Sentence]
     ) -> None:
         """Begin a sentence in each of ``slots``, with one empty hypothesis."""
         settings = self.settings

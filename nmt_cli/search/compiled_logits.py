@@ -152,11 +152,7 @@ class CompiledLogits:
         num_rows, width = self.values.shape
         assert uniforms.shape == (num_rows,), uniforms.shape
         normalizers = self.normalizers()
-        how = _Sampling(
-            sampling.fp32_temperature,
-            min(sampling.top_k or 0, width),
-            sampling.top_p,
-        )
+        how = _Sampling(sampling.fp32_temperature, min(sampling.top_k or 0, width), sampling.top_p)
         num_blocks = -(-width // BLOCK)
         tokens = np.empty(num_rows, np.int64)
         self.kernels.functions.draw(

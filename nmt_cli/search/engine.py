@@ -144,8 +144,7 @@ class SearchEngine:
         """
         are_split = self._graphed is not None
         return sorted(
-            sentences,
-            key=lambda each: (are_split and each[1].has_rules, -len(each[1].tokens)),
+            sentences, key=lambda each: (are_split and each[1].has_rules, -len(each[1].tokens))
         )
 
     def _start(self, sentences: Sequence[Sentence], most: int) -> BeamSearch[Any]:

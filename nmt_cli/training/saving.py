@@ -15,11 +15,7 @@ from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import (
-    FullMemoryError,
-    give_up_memory_of,
-    noticing_full_memory,
-)
+from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError

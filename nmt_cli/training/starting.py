@@ -158,9 +158,8 @@ def _refuse_other_text(run_dir: Path, corpus: PreparedCorpus, before: Mapping[st
     for name in sorted(found.keys() | before.keys()):
         if found.get(name) != before.get(name):
             raise UserError(
-                f"{run_dir} was trained on another {name} than "
-                f"{corpus.directory} holds now; prepare the same text again, "
-                "or choose another --run-dir."
+                f"{run_dir} was trained on another {name} than {corpus.directory} holds now; "
+                "prepare the same text again, or choose another --run-dir."
             )
 
 

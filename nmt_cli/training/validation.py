@@ -15,10 +15,7 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.references import References, references_of
 from nmt_cli.files.file_names import SETS
-from nmt_cli.hardware.memory import (
-    FullMemoryError,
-    give_up_memory_of,
-)
+from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError

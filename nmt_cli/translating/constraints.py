@@ -6,12 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.search_ranges import (
-    MAX_LENGTH,
-    MIN_LENGTH,
-    NO_REPEAT_NGRAM,
-    refuse_outside,
-)
+from nmt_cli.recipe.search_ranges import MAX_LENGTH, MIN_LENGTH, NO_REPEAT_NGRAM, refuse_outside
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 

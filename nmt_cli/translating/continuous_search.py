@@ -304,9 +304,7 @@ class SlowLines:
     """
 
     def __init__(
-        self,
-        report: Callable[[LineJob, str], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, report: Callable[[LineJob, str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``report`` gets the line, and what goes on behind its name in the log."""
         self._clock, self._report = clock, report

@@ -16,10 +16,7 @@ from nmt_cli.translating.unit_spans import places_of_pieces
 
 
 def with_copies(
-    tokenizer: Tokenizer,
-    hypothesis: Hypothesis,
-    part: Part,
-    text_of: Callable[[Hypothesis], str],
+    tokenizer: Tokenizer, hypothesis: Hypothesis, part: Part, text_of: Callable[[Hypothesis], str]
 ) -> str:
     """Return the text of an output, in which spans of ``part`` replace the pieces for them.
 

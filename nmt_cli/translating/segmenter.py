@@ -65,10 +65,7 @@ class Segmenter:
     """
 
     def __init__(
-        self,
-        settings: ModelSettings,
-        tokenizer: Tokenizer,
-        options: TranslatorOptions,
+        self, settings: ModelSettings, tokenizer: Tokenizer, options: TranslatorOptions
     ) -> None:
         language = options.source_language
         self._language = settings.text.source_language if language is None else language

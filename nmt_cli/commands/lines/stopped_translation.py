@@ -25,9 +25,8 @@ def with_advice(
     if isinstance(error, LinesFailedError):
         when = ", when the bug is fixed or that line of the input is changed,"
     advice = (
-        f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. "
-        f"To go on{when} run: "
-        f"{command('nmt-cli', *again)}{_redirection(arguments)}"
+        f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. To go on{when} "
+        f"run: {command('nmt-cli', *again)}{_redirection(arguments)}"
     )
     if is_stop(error):
         return stopped(error, advice)

@@ -66,9 +66,8 @@ def on_text(
     if held_out.is_all_met:
         names = ", ".join(str(report.files) for report in validation)
         yield (
-            f"every pair of the validation text {names} is in the training text "
-            "too, so validation measures only what the model has memorized; give other files as "
-            "data.validation."
+            f"every pair of the validation text {names} is in the training text too, so validation "
+            "measures only what the model has memorized; give other files as data.validation."
         )
     for report in training:
         yield from _on_overlaps(report, recipe.data, is_all_met=held_out.is_all_met)

@@ -144,11 +144,7 @@ def coming_from(source: BinaryIO | ShardText) -> Coming:
 
 
 def opened_engine(
-    model: Path,
-    processes: Processes,
-    device: str,
-    threads: int | None,
-    options: Mapping[str, Any],
+    model: Path, processes: Processes, device: str, threads: int | None, options: Mapping[str, Any]
 ) -> AbstractContextManager[TextTranslator]:
     """Return what translates with ``model`` in this process, or in workers that end with the block.
 

@@ -45,10 +45,7 @@ class Record(NamedTuple):
 
 
 def recorded_options(
-    options: TranslatorOptions,
-    input_format: str,
-    output_format: str,
-    shard: Shard | None,
+    options: TranslatorOptions, input_format: str, output_format: str, shard: Shard | None
 ) -> dict[str, Any]:
     """Return what a record has of the command, before the model is loaded."""
     return {

@@ -22,16 +22,7 @@ SAME_TARGET = "remove_duplicate_targets"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
 OF_LENGTHS = (TOO_LONG, TOO_SHORT, LENGTH_RATIO)  # in pieces
 # A pair is counted for the first rule that it breaks.
-RULES = (
-    EMPTY,
-    SCORES,
-    *TEXT_FILTERS,
-    HELD_OUT,
-    DUPLICATE,
-    SAME_SOURCE,
-    SAME_TARGET,
-    *OF_LENGTHS,
-)
+RULES = (EMPTY, SCORES, *TEXT_FILTERS, HELD_OUT, DUPLICATE, SAME_SOURCE, SAME_TARGET, *OF_LENGTHS)
 ALWAYS_COUNTED = (EMPTY, DUPLICATE, *OF_LENGTHS)
 KEPT = -1  # other values are indices of RULES
 COUNTED = -2  # the pair broke a rule, for which it was already counted
@@ -53,9 +44,7 @@ def training_limits(data: DataConfig) -> PairLimits:
 
 
 def rules_broken(
-    source_lengths: npt.NDArray[np.int64],
-    target_lengths: npt.NDArray[np.int64],
-    limits: PairLimits,
+    source_lengths: npt.NDArray[np.int64], target_lengths: npt.NDArray[np.int64], limits: PairLimits
 ) -> npt.NDArray[np.int8]:
     """Return for each pair the first rule about lengths that it breaks, or ``KEPT``."""
     longer = np.maximum(source_lengths, target_lengths)

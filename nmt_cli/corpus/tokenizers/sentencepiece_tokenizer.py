@@ -274,9 +274,7 @@ def spaced(text: str) -> str:
 
 
 def encoded_texts(
-    processor: sentencepiece.SentencePieceProcessor,
-    texts: Sequence[str],
-    out_type: type[PieceType],
+    processor: sentencepiece.SentencePieceProcessor, texts: Sequence[str], out_type: type[PieceType]
 ) -> list[list[PieceType]]:
     """Return the pieces of each text: their ids (int), or the pieces themselves (str)."""
     if len(texts) == 1:  # for a list it starts a thread, which takes ten times as long

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokenizer
-from nmt_cli.corpus.tokenizers.mapped_sentencepiece import (
-    MappedSentencePieceTokenizer,
-    load_mapped,
-)
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer, load_mapped
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
 from nmt_cli.files.file_names import (
@@ -124,11 +121,7 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
 
 
 def train_tokenizer(
-    config: TokenizerConfig,
-    data: DataConfig,
-    text: TrainingText,
-    num_pairs: int,
-    seed: int,
+    config: TokenizerConfig, data: DataConfig, text: TrainingText, num_pairs: int, seed: int
 ) -> Tokenizer:
     """Return a tokenizer made from the pairs of ``text``, or from the model file the recipe names.
 

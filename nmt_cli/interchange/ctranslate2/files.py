@@ -208,12 +208,7 @@ def marks_of(config: Mapping[str, Any], tensors: TensorsTaken) -> Marks:
 
 
 def read_vocabularies(
-    folder: Path,
-    marks: Marks,
-    sizes: Mapping[Side, int],
-    reasons: list[str],
-    *,
-    are_words: bool,
+    folder: Path, marks: Marks, sizes: Mapping[Side, int], reasons: list[str], *, are_words: bool
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; ``sizes`` are the rows of its matrix.
 

@@ -22,11 +22,7 @@ from nmt_cli.interchange.pickled_tensors import (
     tensors_by_name,
     unwrapped,
 )
-from nmt_cli.interchange.vocabularies import (
-    Vocabulary,
-    marks_first,
-    unreachable,
-)
+from nmt_cli.interchange.vocabularies import Vocabulary, marks_first, unreachable
 from nmt_cli.messages.errors import DamagedError, UserError
 
 KNOWN_BY = b"decoder.embed_tokens.weight"  # a name in the checkpoints of fairseq's Transformers
@@ -100,9 +96,7 @@ LONGEST = 60  # characters of a line in a message
 
 
 def read_vocabularies(
-    checkpoint: Path,
-    files: TextFiles,
-    languages: tuple[str | None, str | None],
+    checkpoint: Path, files: TextFiles, languages: tuple[str | None, str | None]
 ) -> dict[Side, Vocabulary]:
     """Return the vocabularies, from ``files`` or from the folder of ``checkpoint``.
 

@@ -12,12 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.interchange.fairseq.files import (
-    MARKS,
-    Checkpoint,
-    read_checkpoint,
-    read_vocabularies,
-)
+from nmt_cli.interchange.fairseq.files import MARKS, Checkpoint, read_checkpoint, read_vocabularies
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, only_file
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown

@@ -57,11 +57,7 @@ FIXED_OF_RECURRENCE: dict[str, tuple[Any, ...]] = {
 ACTIVATIONS = {name: name for name in ("swish", "relu", "gelu")}
 # Operations before and after each sub-layer, and after the last layer: n is the norm, a the sum.
 PLACES = {("", "an", ""): "post", ("n", "a", "n"): "pre"}
-OPERATIONS = (
-    "transformer-preprocess",
-    "transformer-postprocess",
-    "transformer-postprocess-top",
-)
+OPERATIONS = ("transformer-preprocess", "transformer-postprocess", "transformer-postprocess-top")
 AFTER_EMBEDDING, DECODERS_WIDTH = "transformer-postprocess-emb", "transformer-decoder-dim-ffn"
 EPSILON = 1e-6
 COUNT = re.compile(r"[0-9]{1,7}")

@@ -15,12 +15,7 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
 from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.interchange.marian.files import SENTENCEPIECE, YAML, MarianFiles
-from nmt_cli.interchange.vocabularies import (
-    Vocabulary,
-    marks_first,
-    read_models,
-    rename,
-)
+from nmt_cli.interchange.vocabularies import Vocabulary, marks_first, read_models, rename
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml

@@ -369,27 +369,14 @@ def _backward(
                 value = _load(values, first_key + near, end_key, key_stride, D_V, TILE, V_TILE)
                 _, of_scores = _score_gradients(
                     *(query, key, value, of_out, log_sum, mean, (first + i) * num_heads + head),
-                    *(
-                        i,
-                        j,
-                        num_keys,
-                        back,
-                        ahead,
-                        scale,
-                        rate,
-                        seed,
-                        number,
-                        HAS_DROPOUT,
-                        PRECISION,
-                    ),
+                    *(i, j, num_keys, back, ahead, scale, rate, seed, number),
+                    *(HAS_DROPOUT, PRECISION),
                 )
                 of_query += tl.dot(of_scores.to(key.dtype), key, input_precision=PRECISION)
             _store(of_queries, first + start, end, query_stride, of_query * scale, D_K)
     if sentence == tl.num_programs(0) - 1:  # which is also responsible for spare rows
-        no_key, no_value = (
-            tl.zeros([TILE, K_TILE], tl.float32),
-            tl.zeros([TILE, V_TILE], tl.float32),
-        )
+        no_key = tl.zeros([TILE, K_TILE], tl.float32)
+        no_value = tl.zeros([TILE, V_TILE], tl.float32)
         _store_zeros(of_queries, end, num_query_rows, query_stride, no_key, D_K)
         _store_zeros(of_keys, end_key, num_key_rows, key_stride, no_key, D_K)
         _store_zeros(of_values, end_key, num_key_rows, key_stride, no_value, D_V)

@@ -133,12 +133,7 @@ class WellFormedTrees:
         return Permitted(rows_of(slots, states).ravel(), bounds, tokens)
 
     def _kinds(
-        self,
-        states: SlotStates,
-        slots: Array,
-        num_words: Array,
-        trees: _Trees,
-        num_missing: Array,
+        self, states: SlotStates, slots: Array, num_words: Array, trees: _Trees, num_missing: Array
     ) -> Array:
         """Return the row [B, K] of the table ``_table`` for each hypothesis."""
         lengths = states.lengths[slots, None]
