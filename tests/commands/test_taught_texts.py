@@ -92,6 +92,14 @@ def test_links_outside_a_sentence_are_named(corpus):
     assert not TEXTS.exists()
 
 
+def test_a_memory_is_read_in_the_languages_of_the_recipe(corpus):
+    unit = (
+        '<tu><tuv xml:lang="de"><seg>eins</seg></tuv><tuv xml:lang="en"><seg>one</seg></tuv></tu>'
+    )
+    Path("data/a.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
+    assert written("data.train=[{memory: data/a.tmx}]") == {"train.0": [("one", "eins")]}
+
+
 def test_nothing_to_translate_is_an_error(corpus):
     for name, size in (("a", 80), ("b", 30)):
         corpus.write("data/a.en" if name == "a" else "data/b,c.en", [" "] * size)

@@ -10,7 +10,10 @@ import pytest
 from lxml import etree
 
 from nmt_cli.corpus.text.memories import Variant, open_pairs, pairs_of
+from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.messages.errors import UserError
+from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.data_config import DataConfig
 
 LANGUAGES = ("en", "de")
 TEXTS = [
@@ -279,3 +282,15 @@ def test_a_tag_or_unit_without_end_is_refused_early(tmp_path, monkeypatch, depth
 def read_all(path):
     with open_pairs(path, LANGUAGES) as stream:
         return stream.read()
+
+
+def test_its_sides_are_written_in_the_languages_of_a_recipe(tmp_path):
+    """Also where nothing else names them."""
+    memory, source, target = (tmp_path / name for name in ("a.tmx", "source", "target"))
+    unit = (
+        '<tu><tuv xml:lang="de"><seg>eins</seg></tuv><tuv xml:lang="en"><seg>one</seg></tuv></tu>'
+    )
+    memory.write_text(f"<tmx><body>{unit}</body></tmx>")
+    data = DataConfig.model_construct(source_language="en", target_language="de", treebank=None)
+    write_sides(ParallelFiles(memory=memory), data, source, target)
+    assert (source.read_text(), target.read_text()) == ("one\n", "eins\n")

@@ -4,7 +4,7 @@ from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.corpus.text.treebank import read_sentences
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.corpora_config import ParallelFiles
-from nmt_cli.recipe.data_config import TreebankConfig
+from nmt_cli.recipe.data_config import DataConfig, TreebankConfig
 
 RAW = """\
 ( (S (NP-SBJ-1 (DT the) (NN rain))
@@ -109,6 +109,9 @@ def test_a_line_separator_ends_a_word(files):
 
 def test_sentences_and_trees_are_written_a_line_each(files, tmp_path):
     words, trees = tmp_path / "words", tmp_path / "trees"
-    write_sides(files(RAW), TreebankConfig(), words, trees)
+    data = DataConfig.model_construct(
+        source_language="en", target_language="en", treebank=TreebankConfig()
+    )
+    write_sides(files(RAW), data, words, trees)
     assert words.read_text() == "".join(f"{line}\n" for line in WORDS)
     assert trees.read_text() == "".join(f"{line}\n" for line in CLEAN)

@@ -119,7 +119,7 @@ def _int8_bleu(each: Distillation, model: Path) -> float:
     files = recipe.validation.deciding(recipe.data.validation_sets)
     with TemporaryDirectory() as name:
         source, target, output = (Path(name) / part for part in ("source", "target", "output"))
-        write_sides(files, None, source, target)
+        write_sides(files, recipe.data, source, target)
         scores = scores_on_cpu(
             each, model, (source, target), output, tag=files.tag, precision="int8"
         )

@@ -137,7 +137,7 @@ def measure(each: Distillation, partial: Partial) -> None:
         for one in measured_sets(each):
             source = partial.path / name_of("source", one, "txt")
             target = partial.path / name_of("reference", one, "txt")
-            write_sides(one, None, source, target)
+            write_sides(one, each.student.recipe.data, source, target)
             for system, row in zip(rows, figures, strict=True):
                 name = f"{system.name}-{system.precision}{'-shortlist' * system.shortlist}"
                 output = partial.path / name_of(name, one, "txt")

@@ -127,9 +127,8 @@ def _translate(experiment: Experiment, partial: Partial) -> None:
             source = test.text_files[0]
         else:
             source = partial.path / name_of("sentences", test, "txt")
-            files = test.with_languages(recipe.data.languages)
             reference = partial.path / experiment.reference(test).name
-            write_sides(files, recipe.data.treebank, source, reference)
+            write_sides(test, recipe.data, source, reference)
         status = translate.run(
             experiment.run_dir / AVERAGE,
             input_path=source,

@@ -118,7 +118,8 @@ def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
         glossary = read_glossaries(each.recipe).get(augment.glossary) if augment.glossary else None
         symbols = each.recipe.tokenizer.user_defined_symbols
         augmenting = Augmenting(augment, symbols, glossary)
-    for chunk in ParallelText(text.corpus).chunks():
+    files = text.corpus.with_languages(each.recipe.data.languages)
+    for chunk in ParallelText(files).chunks():
         texts = chunk.texts()
         pairs = list(zip(map(one_line, texts.sources), map(one_line, texts.targets), strict=True))
         copies = {}

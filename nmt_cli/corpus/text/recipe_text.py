@@ -166,16 +166,14 @@ def text_of(recipe: Recipe, folder: Path) -> RecipeText:
     return LinearizedText(data, data.treebank, folder, spaced=is_whitespace, to_piece=to_piece)
 
 
-def write_sides(
-    files: ParallelFiles, treebank: TreebankConfig | None, source: Path, target: Path
-) -> None:
-    """Write the pairs of a corpus, or the words and the trees of a treebank, a line for each.
+def write_sides(files: ParallelFiles, data: DataConfig, source: Path, target: Path) -> None:
+    """Write the pairs of a corpus of ``data``, or words and trees of a treebank, a line for each.
 
     Raises UserError if a file cannot be read, or if lines of the two sides do not fit together.
     """
-    pairs: Iterable[tuple[str, str]] = ParallelText(files)
-    if treebank is not None:
-        pairs = ((one.text, one.bracketed) for one in read_sentences(files, treebank))
+    pairs: Iterable[tuple[str, str]] = ParallelText(files.with_languages(data.languages))
+    if data.treebank is not None:
+        pairs = ((one.text, one.bracketed) for one in read_sentences(files, data.treebank))
     with source.open("wb") as sources, target.open("wb") as targets:
         for pair in pairs:
             for stream, text in zip((sources, targets), pair, strict=True):
