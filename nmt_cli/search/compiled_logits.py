@@ -86,16 +86,15 @@ class CompiledLogits:
 
     def _listed(self, computed: Array, shortlists: CompiledShortlists) -> Array:
         """Return the logits [R, V] with those of shortlists only, and compute the normalizers."""
-        of_lists = computed.reshape(len(shortlists.lists), -1, computed.shape[1])  # S K any
-        values = np.full((*of_lists.shape[:2], len(shortlists.places)), -np.inf, np.float32)
-        normalizers = np.empty(of_lists.shape[:2], np.float32)
-        for slot, each in enumerate(shortlists.lists):
-            listed = np.ascontiguousarray(of_lists[slot][:, shortlists.places[each.tokens]])
-            sums = self.kernels.functions.log_sum_exponentials
-            sums(listed, *listed.shape, normalizers[slot])
-            values[slot][:, each.tokens] = listed
-        self._normalizers = normalizers.ravel()
-        return values.reshape(len(computed), -1)
+        number, num_slots = len(computed), len(shortlists.lists)
+        size = number, len(shortlists.places)
+        values = computed if self._layers is None else np.empty(size, np.float32)
+        self._normalizers = np.empty(number, np.float32)
+        self.kernels.functions.list_logits(
+            *(shortlists.address, num_slots, number // num_slots, computed.shape[1], size[1]),
+            *(computed, values, self._normalizers, np.empty(shortlists.longest, np.float32)),
+        )
+        return values
 
     def parts(self, beam_size: int) -> Iterator[Array]:
         """Yield the logits of some slots after the others, each in the memory of those before."""

@@ -58,7 +58,7 @@ class Shortlist:
         """``tokens`` are ascending."""
         self.tokens = np.ascontiguousarray(tokens, np.int64)
         # For the library: where they are, how many, and which of them is </s>.
-        place = int(np.searchsorted(self.tokens, eos_id))
+        place = int(self.tokens.searchsorted(eos_id))
         self.facts = self.tokens.ctypes.data, len(self.tokens), place
 
 

@@ -169,6 +169,21 @@ long EXPORTED(find_listed_candidates)(const Beams *beams, Candidates *found, lon
     return 0;
 }
 
+/* writes the logits [S*K, V] of S slots, which are -inf for tokens that are not in the ``lists`` of a slot, and
+   their normalizers [S*K]; rows [S*K, U] of ``computed`` have those of all tokens in lists, and may be the logits
+   themselves. ``scratch`` has room for the longest list. */
+void EXPORTED(list_logits)(const Shortlists *lists, long S, long K, long U, long V, const float *computed,
+                 float *logits, float *normalizers, float *scratch) {
+    for (long sk = 0; sk < S * K; sk++, computed += U, logits += V) {
+        const int64_t *own = lists->tokens[sk / K];
+        long length = lists->lengths[sk / K];
+        for (long n = 0; n < length; n++) scratch[n] = computed[lists->places[own[n]]];
+        EXPORTED(log_sum_exponentials)(scratch, 1, length, normalizers + sk);
+        for (long v = 0; v < V; v++) logits[v] = -INFINITY;
+        for (long n = 0; n < length; n++) logits[own[n]] = scratch[n];
+    }
+}
+
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end
    of each slot; slots with ``rests`` [S] get no entries. Returns the last end. */
 long EXPORTED(find_places)(const Past *past, const int64_t *parents, const uint8_t *rests) {

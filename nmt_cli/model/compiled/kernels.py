@@ -75,6 +75,7 @@ SIGNATURES = {
     "draw": "fllsdidfi",
     "find_candidates": "ssllllfs>l",
     "find_listed_candidates": "sslllsfs>l",
+    "list_logits": "sllllffff",
     "find_ends": "sss>l",
     "advance_beams": "sss>l",
     "find_places": "sib>l",
