@@ -63,30 +63,31 @@ class CompiledBeams(Beams):
         no hypothesis, if some logits are not numbers.
         """
         self._make_room()
-        eos, bos = self.settings.eos_id, self.settings.bos_id
-        beam_size = self.settings.beam_size
         self._chosen[0][: len(slots)] = slots
         self._candidates.B = len(slots)
         both = ctypes.addressof(self._pointers), ctypes.addressof(self._candidates)
-        done = 0
-        for part in logits.parts(beam_size):
-            number = len(part) // beam_size
-            assert done + number <= len(slots), "rows of another search, for which there is no slot"
-            given = *both, done, number, part.shape[1]
-            if logits.shortlists is None:
-                start = -1 if bos == eos else bos
-                rest = start, part, self._address_of_scratch
-                result = self._functions.find_candidates(*given, *rest)
-            else:
-                scratch = np.empty(beam_size * (logits.shortlists.longest + 4), np.float32)
-                rest = logits.shortlists.address, part, scratch.ctypes.data
-                result = self._functions.find_listed_candidates(*given, *rest)
-            if result < 0:
+        if logits.lists is not None:
+            given = *both, logits.lists.address, logits.listed, self._scratch_of_candidates
+            if self._functions.find_listed_candidates(*given) < 0:
                 return None
-            done += number
-        assert done == len(slots), done
+        elif not self._found_in_parts(both, logits):
+            return None
         num_ends = self._functions.find_ends(*both, _address(self._ends))
         return self._replace(self._chosen, self._candidates, self._ends[:num_ends])
+
+    def _found_in_parts(self, both: tuple[int, int], logits: CompiledLogits) -> bool:
+        """Find the candidates of all slots; return whether all logits are numbers."""
+        settings, done = self.settings, 0
+        start = -1 if settings.bos_id == settings.eos_id else settings.bos_id
+        for part in logits.parts(settings.beam_size):
+            number = len(part) // settings.beam_size
+            assert done + number <= self._candidates.B, "rows of another search, without a slot"
+            given = *both, done, number, part.shape[1], start, part, self._scratch_of_candidates
+            if self._functions.find_candidates(*given) < 0:
+                return False
+            done += number
+        assert done == self._candidates.B, done
+        return True
 
     def _replace(
         self, arrays: Sequence[Array], candidates: _Candidates, ends: Array
@@ -133,7 +134,6 @@ class CompiledBeams(Beams):
         self._scratch_of_candidates = np.empty((2, num_slots + 1, beam_size), np.float32)
         self._ends = np.empty(num_slots * 2 * beam_size, np.int64)
         self._done = np.empty(num_slots, np.int64)
-        self._address_of_scratch = _address(self._scratch_of_candidates)
         self._address_of_done = _address(self._done)
 
 

@@ -11,9 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array, Kernels, fields
-from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.model.compiled.output_columns import OutputColumns
+from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.model.compiled.layers import CompiledLayers, OutputLists
 from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Shortlist
@@ -27,23 +26,6 @@ class _Sampling(ctypes.Structure):
         ("top_k", ctypes.c_long),
         ("top_p", ctypes.c_double),
     )
-
-
-class _Lists(ctypes.Structure):
-    _fields_ = fields("tokens lengths ends places")
-
-
-class CompiledShortlists:
-    """The shortlists of the slots of a step, for the library."""
-
-    def __init__(self, lists: Sequence[Shortlist], places: Array) -> None:
-        """``places`` [V] are those of the logits of tokens in a row."""
-        self.lists, self.places = lists, places
-        tokens, lengths, ends = self._facts = np.array([each.facts for each in lists]).T.copy()
-        self.longest = int(lengths.max())
-        arrays = tokens, lengths, ends, places
-        self._structure = _Lists(*(each.ctypes.data for each in arrays))
-        self.address = ctypes.addressof(self._structure)
 
 
 class CompiledLogits:
@@ -63,36 +45,39 @@ class CompiledLogits:
         """
         self._rows, self.kernels = rows, kernels
         self._normalizers, self._layers = normalizers, layers
-        self._columns: OutputColumns | None = None
-        self.shortlists: CompiledShortlists | None = None
+        self.lists: OutputLists | None = None
 
     def within(self, shortlists: Sequence[Shortlist]) -> None:
         """Let only the tokens of the shortlist of each slot [S] follow its hypotheses."""
-        if self._layers is None:
-            places: Array = np.arange(self._rows.shape[1])
-        else:
-            self._columns = self._layers.columns
-            self._columns.hold([each.tokens for each in shortlists])
-            places = self._columns.places
-        self.shortlists = CompiledShortlists(shortlists, places)
+        self._shortlists = shortlists  # whose tokens the library reads
+        self.lists = OutputLists([each.facts for each in shortlists])
+
+    @cached_property
+    def listed(self) -> Array:
+        """The logits [S, K * longest list] of the tokens in shortlists; [K, list] of each slot."""
+        lists, (number, width) = self.lists, self._rows.shape
+        assert lists is not None
+        if self._layers is not None:
+            return self._layers.listed_logits(self._rows, lists)
+        beam_size = number // len(lists)
+        listed = np.empty((len(lists), beam_size * lists.longest), np.float32)
+        self.kernels.functions.gather_listed(
+            *(lists.address, self._rows, len(lists), beam_size, width, listed)
+        )
+        return listed
 
     @cached_property
     def values(self) -> Array:
         """All logits [R, V]."""
-        computed = self._rows
-        if self._layers is not None:
-            computed = self._layers.logits(self._rows, self._columns)
-        return computed if self.shortlists is None else self._listed(computed, self.shortlists)
-
-    def _listed(self, computed: Array, shortlists: CompiledShortlists) -> Array:
-        """Return the logits [R, V] with those of shortlists only, and compute the normalizers."""
-        number, num_slots = len(computed), len(shortlists.lists)
-        size = number, len(shortlists.places)
-        values = computed if self._layers is None else np.empty(size, np.float32)
+        lists, number = self.lists, len(self._rows)
+        if lists is None:
+            return self._rows if self._layers is None else self._layers.logits(self._rows)
+        width = self._rows.shape[1] if self._layers is None else self._layers.vocabulary_size
+        values = self._rows if self._layers is None else np.empty((number, width), np.float32)
         self._normalizers = np.empty(number, np.float32)
-        self.kernels.functions.list_logits(
-            *(shortlists.address, num_slots, number // num_slots, computed.shape[1], size[1]),
-            *(computed, values, self._normalizers, np.empty(shortlists.longest, np.float32)),
+        self.kernels.functions.spread_listed(
+            *(lists.address, self.listed, len(lists), number // len(lists), width),
+            *(values, self._normalizers),
         )
         return values
 
@@ -103,7 +88,7 @@ class CompiledLogits:
             return
         size = max(1, self._layers.rows_at_once // beam_size) * beam_size
         for first in range(0, len(self._rows), size):
-            yield self._layers.logits(self._rows[first : first + size], self._columns)
+            yield self._layers.logits(self._rows[first : first + size])
 
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R]; NaN for a row with a logit that is NaN."""
@@ -163,7 +148,9 @@ class CompiledLogits:
         return tokens, self.values[np.arange(num_rows), tokens] - normalizers
 
     def select(self, rows: Array) -> CompiledLogits:
-        """Return a copy of ``rows``, with their restrictions."""
+        """Return a copy of ``rows``, with their restrictions; or of some that are not computed."""
+        if self._layers is not None and "values" not in self.__dict__:
+            return CompiledLogits(self._rows[rows], self.kernels, layers=self._layers)
         return CompiledLogits(self.values[rows], self.kernels, self.normalizers()[rows])
 
     def mean_with(self, others: Iterable[CompiledLogits]) -> CompiledLogits:

@@ -205,7 +205,7 @@ class CompiledTransformer:
             found += map(EncodedEntries, sources, starts)
             firsts.append(rows.copy())
         rows = np.concatenate(firsts)
-        return found, CompiledLogits(self._layers.logits(rows), self.kernels)
+        return found, CompiledLogits(rows, self.kernels, layers=self._layers)
 
     def start(self, slots: Sequence[int], encoded: Sequence[EncodedEntries]) -> None:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""

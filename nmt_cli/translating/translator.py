@@ -139,6 +139,8 @@ class Translator:
             Computing(options.precision, options.max_tokens_per_device, not (no_graphs or lexicon)),
             finish_of,
         )
+        if lexicon is not None and self._engine.is_compiled and not ensemble:
+            self._engine.model.unpack_output()  # before workers are forked, which share it
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
         self._jobs = LineJobs(

@@ -22,6 +22,28 @@ static double expected(long type, const float *weights, const float *rows, const
     return type == INT8 ? sum * rounded[r] * scale : sum;
 }
 
+/* how many of the products of two rows of each slot and every third output are not those in ``all`` [R, O] */
+static long lists_differ(const Matrix *matrix, const float *rows, long R, const float *all) {
+    long wrong = 0, I = matrix->I, O = matrix->O, S = R / 2, longest = (O + 2) / 3;
+    char *weights = calloc(O, EXPORTED(size_of_weights)(matrix->type, I));
+    float *listed = malloc(R * longest * 4 + 4), *rounded = malloc(R * (4 + EXPORTED(size_of_weights)(matrix->type, I)) + 4);
+    int64_t *list = malloc(longest * 8), *lengths = malloc(S * 8 + 8);
+    const int64_t **lists = malloc(S * sizeof *lists + 8);
+    for (long n = 0; n < longest; n++) list[n] = 3 * n;
+    for (long s = 0; s < S; s++) lists[s] = list, lengths[s] = s % 2 ? longest : 1;
+    Shortlists given = {lists, lengths, NULL, longest};
+    EXPORTED(unpack)(matrix, weights);
+    EXPORTED(multiply_lists)(matrix, weights, &given, rows, S, 2, listed, rounded, 3);
+    for (long s = 0; s < S; s++)
+        for (long k = 0; k < 2; k++)
+            for (long n = 0; n < lengths[s]; n++) {
+                float found = listed[s * 2 * longest + k * lengths[s] + n], right = all[(2 * s + k) * O + 3 * n];
+                wrong += matrix->type == INT8 ? found != right : !(fabsf(found - right) < 1e-5 * (1. + sqrt((double)I)));
+            }
+    free(weights), free(listed), free(rounded), free(list), free(lengths), free(lists);
+    return wrong;
+}
+
 static int differs(long type, long R, long I, long O) {
     long wrong = 0;
     char *blocks = calloc(EXPORTED(size_of_blocks)(type, I, O), 1);
@@ -39,6 +61,7 @@ static int differs(long type, long R, long I, long O) {
             double right = expected(type, weight + o * I, rows, rounded, R, I, r) + bias[o];
             wrong += !(fabs(output[r * O + o] - right) < 1e-5 * (1. + sqrt((double)I)));
         }
+    wrong += lists_differ(&matrix, rows, R, output);
     if (wrong) printf("type %ld, %ld x %ld x %ld: %ld of %ld differ\n", type, R, I, O, wrong, R * O);
     free(weight), free(blocks), free(rows), free(output), free(rounded), free(scales), free(bias), free(sums);
     return wrong != 0;

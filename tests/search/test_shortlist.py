@@ -13,6 +13,7 @@ from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers
+from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.driver import beam_search
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.members import load_models
@@ -96,23 +97,37 @@ def test_what_may_follow_a_line():
 @pytest.mark.parametrize("level", LEVELS_HERE)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_logits_are_those_of_the_whole_matrix_to_the_last_bit(kernels, level, precision, has_bias):
+def test_logits_are_those_of_the_whole_matrix(kernels, level, precision, has_bias):
     del kernels
-    library, size = Kernels(level), 203
+    library, size, beam_size = Kernels(level), 203, 3
     packed = packed_at(random_model({"output_bias": has_bias}, size), library, precision)
     layers, rng = CompiledLayers(packed), np.random.default_rng(1)
-    rows = rng.normal(size=(70, packed.config.d_model)).astype(np.float32)
-    whole = layers.logits(rows).copy()
     lists = [np.sort(rng.choice(size, number, replace=False)) for number in (1, 30, 7, 60, 99, 3)]
-    for held in (lists[:1], lists[:2], lists[1:3], lists[3:], lists, lists[:1]):
-        layers.columns.hold(held)
-        found = layers.logits(rows, layers.columns)
-        assert found.shape[1] <= size
-        for tokens in held:
-            assert np.array_equal(found[:, layers.columns.places[tokens]], whole[:, tokens])
-    layers.free_memory()
-    layers.columns.hold(lists[:1])
-    assert layers.columns.matrix.O == 1
+    shortlists = [Shortlist(tokens, int(tokens[-1])) for tokens in lists]
+    rows = rng.normal(size=(len(lists) * beam_size, packed.config.d_model)).astype(np.float32)
+    rows[4] = np.nan
+    whole = layers.logits(rows).copy().reshape(len(lists), beam_size, size)
+    logits = CompiledLogits(rows, library, layers=layers)
+    logits.within(shortlists)
+    found = logits.values.reshape(whole.shape)
+    of_whole = CompiledLogits(whole.reshape(-1, size).copy(), library)
+    of_whole.within(shortlists)
+    for slot, tokens in enumerate(lists):
+        bound = 0.0 if precision == "int8" else 1e-4
+        expected = pytest.approx(whole[slot][:, tokens], abs=bound, rel=0, nan_ok=True)
+        assert found[slot][:, tokens] == expected
+        assert (np.delete(found[slot], tokens, axis=1) == -np.inf).all()
+        assert np.array_equal(
+            of_whole.values.reshape(whole.shape)[slot][:, tokens],
+            whole[slot][:, tokens],
+            equal_nan=True,
+        )
+    sums = np.log(np.exp(found.astype(np.float64)).sum(axis=2)).ravel()
+    assert logits.normalizers() == pytest.approx(sums, abs=1e-5, nan_ok=True)
+    assert np.flatnonzero(np.isnan(logits.normalizers())).tolist() == [4]
+    alone = CompiledLogits(rows[-beam_size:], library, layers=layers)
+    alone.within(shortlists[-1:])
+    assert np.array_equal(alone.values, found[-1])
 
 
 @pytest.fixture

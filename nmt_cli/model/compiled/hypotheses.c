@@ -28,13 +28,6 @@ typedef struct {
     long B, C;
 } Candidates;
 
-/* the only tokens that may follow the hypotheses of some slots */
-typedef struct {
-    const int64_t *const *tokens;  /* of each slot, ascending */
-    const int64_t *lengths, *ends; /* how many they are, and which of them is </s> */
-    const int64_t *places;         /* V, where a row of logits has those of a token */
-} Shortlists;
-
 /* the ancestry that ``CompiledPast`` keeps: which entries are in the past of each hypothesis */
 typedef struct {
     const uint8_t *is_past; /* S K E, before a step */
@@ -149,39 +142,41 @@ long EXPORTED(find_candidates)(const Beams *beams, Candidates *found, long b, lo
 }
 
 /* as ``find_candidates``, of slots whose hypotheses only the tokens of their ``lists`` may follow, of which the
-   start mark is none; rows of logits [B*K, U] have those of all these tokens. ``scratch`` has room for K times
-   the longest list and 2 * K + C numbers. */
-long EXPORTED(find_listed_candidates)(const Beams *beams, Candidates *found, long b, long B, long U,
-                            const Shortlists *lists, const float *logits, float *scratch) {
+   start mark is none. For each slot, its logits [K, list] begin K times the longest list behind those of the slot
+   before. ``scratch`` has room for 2 * K + C numbers. */
+long EXPORTED(find_listed_candidates)(const Beams *beams, Candidates *found, const Shortlists *lists, float *logits,
+                            float *scratch) {
     long K = beams->K, C = found->C;
     Beams of_list = *beams;
-    for (long end = b + B; b < end; b++, logits += K * U) {
-        const int64_t *own = lists->tokens[b];
-        long length = lists->lengths[b];
-        for (long n = 0; n < length; n++)
-            for (long k = 0; k < K; k++) scratch[k * length + n] = logits[k * U + lists->places[own[n]]];
+    for (long b = 0; b < found->B; b++, logits += K * lists->longest) {
         of_list.eos = lists->ends[b];
-        if (EXPORTED(find_candidates)(&of_list, found, b, 1, length, -1, scratch, scratch + K * length) < 0)
-            return -1;
+        if (EXPORTED(find_candidates)(&of_list, found, b, 1, lists->lengths[b], -1, logits, scratch) < 0) return -1;
         for (long c = b * C; c < (b + 1) * C; c++)
-            if (found->scores[c] > -INFINITY) found->tokens[c] = own[found->tokens[c]];
+            if (found->scores[c] > -INFINITY) found->tokens[c] = lists->tokens[b][found->tokens[c]];
     }
     return 0;
 }
 
-/* writes the logits [S*K, V] of S slots, which are -inf for tokens that are not in the ``lists`` of a slot, and
-   their normalizers [S*K]; rows [S*K, U] of ``computed`` have those of all tokens in lists, and may be the logits
-   themselves. ``scratch`` has room for the longest list. */
-void EXPORTED(list_logits)(const Shortlists *lists, long S, long K, long U, long V, const float *computed,
-                 float *logits, float *normalizers, float *scratch) {
-    for (long sk = 0; sk < S * K; sk++, computed += U, logits += V) {
-        const int64_t *own = lists->tokens[sk / K];
-        long length = lists->lengths[sk / K];
-        for (long n = 0; n < length; n++) scratch[n] = computed[lists->places[own[n]]];
-        EXPORTED(log_sum_exponentials)(scratch, 1, length, normalizers + sk);
-        for (long v = 0; v < V; v++) logits[v] = -INFINITY;
-        for (long n = 0; n < length; n++) logits[own[n]] = scratch[n];
+/* writes the logits [S, K, V] of all tokens, of which those in no list are -inf, from those in lists, as
+   ``find_listed_candidates`` has them, and the logarithms [S, K] of the sums of their exponentials */
+void EXPORTED(spread_listed)(const Shortlists *lists, const float *listed, long S, long K, long V, float *logits,
+                   float *normalizers) {
+    for (long s = 0; s < S; s++, listed += K * lists->longest, normalizers += K) {
+        long length = lists->lengths[s];
+        EXPORTED(log_sum_exponentials)(listed, K, length, normalizers);
+        for (long k = 0; k < K; k++, logits += V) {
+            for (long v = 0; v < V; v++) logits[v] = -INFINITY;
+            for (long n = 0; n < length; n++) logits[lists->tokens[s][n]] = listed[k * length + n];
+        }
     }
+}
+
+/* the other way round, from logits [S, K, V] */
+void EXPORTED(gather_listed)(const Shortlists *lists, const float *logits, long S, long K, long V, float *listed) {
+    for (long s = 0; s < S; s++, listed += K * lists->longest)
+        for (long k = 0; k < K; k++, logits += V)
+            for (long n = 0; n < lists->lengths[s]; n++)
+                listed[k * lists->lengths[s] + n] = logits[lists->tokens[s][n]];
 }
 
 /* writes a place for the new entry of each hypothesis, which is in the past of no parent [S, K], and the end

@@ -293,19 +293,18 @@ void EXPORTED(pack)(const float *weight, long type, long I, long O, char *blocks
     }
 }
 
-/* copies N outputs of a matrix, with their biases, scales and sums, to those from ``first`` on of another one of its
-   type and inputs, so that products by either are the same to the last bit */
-void EXPORTED(copy_outputs)(const Matrix *from, const int64_t *outputs, long N, const Matrix *to, long first) {
-    long steps = groups_of(from->type, from->I);
-    for (long n = 0; n < N; n++) {
-        long o = outputs[n], p = first + n;
-        const char *groups = from->blocks + (o / BLOCK * steps * BLOCK + o % BLOCK) * GROUP;
-        char *copies = (char *)to->blocks + (p / BLOCK * steps * BLOCK + p % BLOCK) * GROUP;
-        for (long i = 0; i < steps * BLOCK * GROUP; i += BLOCK * GROUP) memcpy(copies + i, groups + i, GROUP);
-        if (from->bias) ((float *)to->bias)[p] = from->bias[o];
-        if (from->type != INT8) continue;
-        ((float *)to->scales)[p] = from->scales[o];
-        ((uint32_t *)to->sums)[p] = from->sums[o];
+/* the groups of a row or of an output's weights, filled up with 0 to whole vectors */
+static long groups_of_vectors(long type, long I) { return (groups_of(type, I) + LANES - 1) / LANES * LANES; }
+
+/* the size, in bytes, of an output's weights for ``multiply_lists`` */
+long EXPORTED(size_of_weights)(long type, long I) { return groups_of_vectors(type, I) * GROUP; }
+
+/* writes the weights of a matrix, those of one output after the other, into memory [O] that is 0 before */
+void EXPORTED(unpack)(const Matrix *matrix, char *weights) {
+    long steps = groups_of(matrix->type, matrix->I), size = EXPORTED(size_of_weights)(matrix->type, matrix->I);
+    for (long o = 0; o < matrix->O; o++, weights += size) {
+        const char *groups = matrix->blocks + (o / BLOCK * steps * BLOCK + o % BLOCK) * GROUP;
+        for (long i = 0; i < steps; i++) memcpy(weights + i * GROUP, groups + i * BLOCK * GROUP, GROUP);
     }
 }
 
@@ -322,38 +321,33 @@ INLINE ints add_pairs(shorts a, shorts b) {
 }
 #endif
 
-/* sums [LANES], in int32, plus the products of four integers of a row and four of each output */
-INLINE floats add_integers(floats sums, int32_t four, const char *weights) {
+/* sums [LANES], in int32, plus the products of the four integers of each group of a row and of weights */
+INLINE floats add_integers(floats sums, ints row, const char *weights) {
 #if defined __AVX512VNNI__
-    return (floats)_mm512_dpbusd_epi32((__m512i)sums, _mm512_set1_epi32(four), _mm512_loadu_si512(weights));
+    return (floats)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)row, _mm512_loadu_si512(weights));
 #elif defined __AVXVNNI__
-    return (floats)_mm256_dpbusd_avx_epi32((__m256i)sums, _mm256_set1_epi32(four),
+    return (floats)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)row,
                                            _mm256_loadu_si256((const __m256i *)weights));
 #elif defined __ARM_FEATURE_DOTPROD
-    int8x16_t row = vreinterpretq_s8_s32(vdupq_n_s32(four ^ (int32_t)0x80808080)); /* less 128 again */
-    return (floats)vdotq_s32((int32x4_t)sums, row, vld1q_s8((const int8_t *)weights));
+    int8x16_t integers = vreinterpretq_s8_s32((int32x4_t)(row ^ (int32_t)0x80808080)); /* less 128 again */
+    return (floats)vdotq_s32((int32x4_t)sums, integers, vld1q_s8((const int8_t *)weights));
 #else
     /* 16-bit numbers hold the products of two pairs exactly; the instruction for bytes saturates */
-    ints row = (ints){0} + four, own = *(const ints *)weights;
+    ints own = *(const ints *)weights;
     shorts even = (shorts)(row & 0x00ff00ff), odd = (shorts)((row >> 8) & 0x00ff00ff);
     shorts own_even = (shorts)((shorts)own << 8) >> 8, own_odd = (shorts)own >> 8;
     return (floats)((ints)sums + add_pairs(even, own_even) + add_pairs(odd, own_odd));
 #endif
 }
 
-/* sums [LANES], in int32 for int8, plus the products of a row's group and a group of each output */
-INLINE floats add_products(long type, floats sums, const char *group, const char *weights) {
-    int32_t four;
-    float number;
-    memcpy(&four, group, GROUP);
-    memcpy(&number, group, GROUP);
-    if (type == INT8) return add_integers(sums, four, weights);
+/* sums [LANES], in int32 for int8, plus the products of groups [LANES] of a row and of weights */
+INLINE floats add_products(long type, floats sums, floats row, const char *weights) {
+    if (type == INT8) return add_integers(sums, (ints)row, weights);
 #if defined __AVX512BF16__
     if (type == BF16)
-        return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)_mm512_set1_epi32(four),
-                                        (__m512bh)_mm512_loadu_si512(weights));
+        return (floats)_mm512_dpbf16_ps((__m512)sums, (__m512bh)row, (__m512bh)_mm512_loadu_si512(weights));
 #endif
-    return sums + number * load((const float *)weights);
+    return sums + row * load((const float *)weights);
 }
 
 /* the sums [count, BLOCK] of rows [count, steps] and a block [steps, BLOCK] of groups; they are added up in
@@ -364,9 +358,11 @@ INLINE void multiply_block(long type, const char *rows, const char *block, long 
     for (int r = 0; r < count; r++) low[r] = high[r] = ZERO;
     for (long i = 0; i < steps; i++, block += BLOCK * GROUP)
         for (int r = 0; r < count; r++) {
-            const char *group = rows + (r * steps + i) * GROUP;
-            low[r] = add_products(type, low[r], group, block);
-            high[r] = add_products(type, high[r], group, block + LANES * GROUP);
+            int32_t group;
+            memcpy(&group, rows + (r * steps + i) * GROUP, GROUP);
+            floats same = (floats)((ints){0} + group);
+            low[r] = add_products(type, low[r], same, block);
+            high[r] = add_products(type, high[r], same, block + LANES * GROUP);
         }
     for (int r = 0; r < count; r++) sums[2 * r] = low[r], sums[2 * r + 1] = high[r];
 }
@@ -520,19 +516,25 @@ static void multiply_blocks(const void *context, long first, long end, int threa
 #endif
 }
 
+/* writes rows [R, I] in a type as [R, groups] groups, of which those that are too many are 0, and the ``scales``
+   [R] of int8 */
+static void round_rows(long type, const float *rows, long R, long I, long groups, float *scales, char *to) {
+    long whole = I / numbers_of_group(type);
+    for (long r = 0; r < R; r++, rows += I, to += groups * GROUP) {
+        memset(to + whole * GROUP, 0, (groups - whole) * GROUP);
+        if (type == INT8) scales[r] = round_to_int8(rows, I, (uint8_t *)to);
+        else if (type == BF16) round_to_bf16(rows, I, (uint16_t *)to);
+        else memcpy(to, rows, I * sizeof *rows);
+    }
+}
+
 /* the activation of x W^T + b [R, O] of rows [R, I]; ``rounded`` has the size of ``rounded_size``: the scales
    [R] of int8, then rows [R, groups] */
 static void multiply_rows(const Matrix *matrix, const float *rows, long R, long activation,
                           float *output, float *rounded, int threads) {
-    long I = matrix->I, type = matrix->type, steps = groups_of(type, I);
+    long I = matrix->I, type = matrix->type;
     const char *from = type == FP32 ? (const char *)rows : (const char *)(rounded + R);
-    for (long r = 0; r < R && type != FP32; r++) {
-        char *row = (char *)(rounded + R) + r * steps * GROUP;
-        long whole = I / numbers_of_group(type);
-        memset(row + whole * GROUP, 0, (steps - whole) * GROUP); /* what the groups have too many */
-        if (type == INT8) rounded[r] = round_to_int8(rows + r * I, I, (uint8_t *)row);
-        else round_to_bf16(rows + r * I, I, (uint16_t *)row);
-    }
+    if (type != FP32) round_rows(type, rows, R, I, groups_of(type, I), rounded, (char *)from);
     Product product = {matrix, from, rounded, R, activation, output};
     share_work((matrix->O + BLOCK - 1) / BLOCK, threads, multiply_blocks, &product);
 }
@@ -541,6 +543,61 @@ void EXPORTED(multiply)(const Matrix *matrix, const float *rows, long R, float *
               long threads) {
     int useful = threads_for(R * num_weights(matrix), threads);
     multiply_rows(matrix, rows, R, NONE, output, rounded, useful);
+}
+
+/* products of the rows of slots by the outputs in lists */
+typedef struct {
+    const Matrix *matrix;
+    const char *weights; /* of each output, as ``unpack`` writes them */
+    const Shortlists *lists;
+    const char *rows; /* [S, K, groups] */
+    const float *scales;
+    long K, groups;
+    float *output; /* [S, K * longest list], of which the first K * list are written */
+} ListedProduct;
+
+INLINE void multiply_list(long type, const ListedProduct *product, long slot) {
+    const Matrix *matrix = product->matrix;
+    const int64_t *list = product->lists->tokens[slot];
+    long K = product->K, length = product->lists->lengths[slot], size = product->groups * GROUP;
+    float *output = product->output + slot * K * product->lists->longest;
+    for (long n = 0; n < length; n++) {
+        const char *weights = product->weights + list[n] * size;
+        for (long k = 0; k < K; k++) {
+            const char *row = product->rows + (slot * K + k) * size;
+            floats sums = ZERO;
+            for (long i = 0; i < size; i += LANES * GROUP)
+                sums = add_products(type, sums, load((const float *)(row + i)), weights + i);
+            float found = type == INT8 ? 0.f : sum_of(sums);
+            if (type == INT8) {
+                int32_t exact = (int32_t)(sum_of_integers((ints)sums) - matrix->sums[list[n]]);
+                found = (float)exact * matrix->scales[list[n]] * product->scales[slot * K + k];
+            }
+            output[k * length + n] = found + (matrix->bias ? matrix->bias[list[n]] : 0.f);
+        }
+    }
+}
+
+static void multiply_some_lists(const void *context, long first, long end, int thread) {
+    const ListedProduct *product = context;
+    (void)thread;
+    for (long slot = first; slot < end; slot++)
+        if (product->matrix->type == FP32) multiply_list(FP32, product, slot);
+        else if (product->matrix->type == BF16) multiply_list(BF16, product, slot);
+        else multiply_list(INT8, product, slot);
+}
+
+/* the products [K, list] of the rows [S, K, I] of S slots and the outputs in the list of each slot, for each slot
+   behind K times the longest list of those before it; in int8 as ``multiply`` computes them, to the last bit. ``rounded``
+   has room for the scales [S, K] and rows of ``size_of_weights``. */
+void EXPORTED(multiply_lists)(const Matrix *matrix, const char *weights, const Shortlists *lists, const float *rows,
+                    long S, long K, float *output, float *rounded, long threads) {
+    long R = S * K, groups = groups_of_vectors(matrix->type, matrix->I);
+    char *to = (char *)(rounded + R);
+    round_rows(matrix->type, rows, R, matrix->I, groups, rounded, to);
+    ListedProduct product = {matrix, weights, lists, to, rounded, K, groups, output};
+    int useful = threads_for(R * lists->longest * matrix->I, threads);
+    share_work(S, useful, multiply_some_lists, &product);
 }
 
 /* residual sums ---------------------------------------------------------------------------------------- */

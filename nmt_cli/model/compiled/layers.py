@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
@@ -17,7 +16,6 @@ import numpy as np
 
 from nmt_cli.hardware.cpu import num_threads
 from nmt_cli.model.compiled.kernels import BOOLEANS, INTEGERS, Array, fields
-from nmt_cli.model.compiled.output_columns import OutputColumns
 from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, Stack
 from nmt_cli.recipe.model_values import StackShape
 
@@ -94,6 +92,24 @@ class _Sentences(ctypes.Structure):
         *((name, _Weights) for name in ("within", "to_memory")),
         *fields("", "B R E"),
     )
+
+
+class _Lists(ctypes.Structure):
+    _fields_ = fields("tokens lengths ends", "longest")
+
+
+class OutputLists:
+    """The only tokens that may follow the hypotheses of each slot, for the library."""
+
+    def __init__(self, facts: Sequence[tuple[int, int, int]]) -> None:
+        """``facts`` of each slot: the address of the tokens, how many, and which is ``</s>``."""
+        self._facts = np.array(facts).T.copy()
+        self.longest = int(self._facts[1].max())
+        self._structure = _Lists(*(each.ctypes.data for each in self._facts), self.longest)
+        self.address = ctypes.addressof(self._structure)
+
+    def __len__(self) -> int:
+        return len(self._facts[0])
 
 
 class _Embedder:
@@ -265,23 +281,29 @@ class CompiledLayers:
         )
         return rows
 
-    def logits(self, rows: Array, columns: OutputColumns | None = None) -> Array:
-        """Return the logits [R, V] of what follows ``rows``; the next call overwrites them.
+    def logits(self, rows: Array) -> Array:
+        """Return the logits [R, V] of what follows ``rows``; the next call overwrites them."""
+        return self._product("logits", self._packed.output, rows)
 
-        With ``columns`` only those of its tokens, at their places there.
+    def listed_logits(self, rows: Array, lists: OutputLists) -> Array:
+        """Return the logits of the tokens in a list for each slot [S] of rows [S*K, D].
+
+        They are [S, K * longest list], of which the first are [K, list] of a slot. The next call
+        overwrites them.
         """
-        output = self._packed.output if columns is None else columns.matrix
-        return self._product("logits", output, rows)
-
-    @cached_property
-    def columns(self) -> OutputColumns:
-        """The columns of the output that shortlists need."""
-        return OutputColumns(self._packed)
+        output, beam_size = self._packed.output, len(rows) // len(lists)
+        weights = self._packed.unpack_output()
+        listed = self._reused("listed", (len(lists), beam_size * lists.longest))
+        rounded = self._reused("rounded", (len(rows) * (1 + weights.shape[1] // 4),))
+        self.functions.multiply_lists(
+            *(ctypes.addressof(output), weights.ctypes.data, lists.address),
+            *(rows, len(lists), beam_size, listed, rounded, num_threads()),
+        )
+        return listed
 
     def free_memory(self) -> None:
         """Free what the next calls would use again."""
         self._memory = dict[str, Array]()
-        self.__dict__.pop("columns", None)
 
     def _product(self, name: str, matrix: Matrix, rows: Array) -> Array:
         """Return the product [R, O] in memory that the next call for this name overwrites."""

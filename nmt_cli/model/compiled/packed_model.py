@@ -124,6 +124,7 @@ class PackedModel:
         self._memory.flags.writeable = False
         self._make_structures()
         self._sinusoids: Array = np.empty((0, config.d_model), np.float32)
+        self._unpacked_output: Array | None = None
 
     def vectors(self, side: str, num_positions: int) -> Array:
         """Return the vectors [any, D] of the first positions of a side, at least so many.
@@ -145,6 +146,21 @@ class PackedModel:
             kind = config.sinusoid_frequencies, config.first_position
             table = self._sinusoids = self._rounded(sinusoids(number, config.d_model, *kind))
         return table
+
+    def unpack_output(self) -> Array:
+        """Return the output's weights [V, bytes], one output after the other, for shortlists.
+
+        They are made once. Processes that are forked afterwards share them.
+        """
+        if self._unpacked_output is None:
+            output, functions = self.output, self.kernels.functions
+            size = functions.size_of_weights(output.type, output.I)
+            memory = np.zeros(output.O * size + ALIGNMENT, np.uint8)
+            first = -memory.ctypes.data % ALIGNMENT
+            weights: Array = memory[first : first + output.O * size].reshape(output.O, size)
+            functions.unpack(ctypes.addressof(output), weights.ctypes.data)
+            self._unpacked_output = weights
+        return self._unpacked_output
 
     def _is_matrix(self, name: str) -> bool:
         """Return whether rows are multiplied by this parameter."""

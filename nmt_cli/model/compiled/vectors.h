@@ -56,6 +56,13 @@ INLINE float sum_of(floats x) {
     return sum;
 }
 
+INLINE uint32_t sum_of_integers(ints x) {
+    uint32_t sum = 0; /* modulo 2^32 */
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < LANES; i++) sum += (uint32_t)x[i];
+    return sum;
+}
+
 INLINE float largest_of(floats x) {
     float largest = -INFINITY;
 #pragma omp simd reduction(max : largest)
