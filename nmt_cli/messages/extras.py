@@ -24,7 +24,7 @@ Extra = Literal[
     "serve",
     "text",
 ]
-# The packages of each extra that are imported here; messages name the first.
+# The modules of each extra that are imported here; messages name the package of the first.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
     "data": ("requests",),
@@ -37,6 +37,7 @@ PACKAGES: dict[Extra, tuple[str, ...]] = {
     "serve": ("starlette", "uvicorn", "py3langid", "prometheus_client"),
     "text": ("sentencex",),
 }
+OTHER_NAMES = {"markdown_it": "markdown-it-py"}  # of packages unlike those of their modules
 
 
 # What setup.py requires, and requirements-translate.txt lacks.
@@ -80,7 +81,8 @@ def naming_missing_package(purpose: str, *, trains: bool = False) -> Iterator[No
 
 def not_installed(extra: Extra) -> str:
     """Return "PACKAGE, which is not installed; run: ..." for the first package of ``extra``."""
-    return f"{PACKAGES[extra][0]}, which is not installed; run: {install_command(*PACKAGES[extra])}"
+    packages = [OTHER_NAMES.get(module, module) for module in PACKAGES[extra]]
+    return f"{packages[0]}, which is not installed; run: {install_command(*packages)}"
 
 
 def install_command(*packages: str) -> str:

@@ -215,7 +215,9 @@ def test_a_memory_answers_in_every_process_and_in_a_resumed_output(model, tmp_pa
     assert [each["line"] for each in found if each["text"] == "Katze, Hund"] == [1, 5]
     match = {"source": "cat dog", "target": "Katze, Hund", "similarity": 100}
     assert [each.get("memory") for each in found] == [[match], *[None] * 3, [match], None, None]
-    assert run(model, *options, "--output", "out").exit_code == 0
+    words = ["translate", str(model), "--precision", "fp32", *options, "--output", "out"]
+    loud = CliRunner().invoke(cli.main, words)
+    assert "Took translations from the memory in 2 lines (1, 5).\n" in loud.stderr
     memory.write_text(f"<tmx><body>{unit.format('Katze Hund')}</body></tmx>")
     refused = run(model, *options, "--output", "out", "--resume")
     assert "but was made differently (old -> new): memory: sha256 " in refused.stderr

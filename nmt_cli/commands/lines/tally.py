@@ -104,7 +104,7 @@ class Tally:
         if self._not_copied.count:
             logs.warning(f"protected text not copied exactly once: {at(self._not_copied)}.")
         if self._from_memory.count:
-            logs.info(f"Took translations from the memory in {self._from_memory}.")
+            logs.info(f"Took translations from the memory in {at(self._from_memory)}.")
         if self._with_invisible.count:
             logs.info(f"Left out characters that nobody sees in {at(self._with_invisible)}.")
         if self._with_bad_bytes.count:
