@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import yaml
 
-from nmt_cli.messages.extras import FOR_TRAINING
+from nmt_cli.messages.extras import FOR_TRAINING, PACKAGES, not_installed
 from nmt_cli.model.compiled.kernels import LEVELS
 from nmt_cli.recipe.shipped import shipped_recipes
 
@@ -72,7 +72,7 @@ def test_all_files_name_the_same_version(setup_arguments):
     assert heading == f"{version} ({citation['date-released']})"
     assert citation["version"] == version
     page = (ROOT / "docs/how-to/install.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"nmt_cli-([\d.]+)-py3", page)) == {version}
+    assert set(re.findall(r"nmt_cli-([\d.]+)(?=-py3|\.tar)", page)) == {version}
 
 
 def test_the_page_of_installing_names_every_extra(setup_arguments):
@@ -80,6 +80,13 @@ def test_the_page_of_installing_names_every_extra(setup_arguments):
     listed = page.partition("The extras are ")[2].partition(". In")[0]
     extras = setup_arguments["extras_require"].keys() - {"dev", "dist", "docs"}
     assert set(re.findall(r"`(\w+)`", listed)) == extras
+
+
+@pytest.mark.parametrize("extra", PACKAGES)
+def test_messages_name_packages_that_the_extra_requires(setup_arguments, extra):
+    required = {re.split("[<>=]", each)[0] for each in setup_arguments["extras_require"][extra]}
+    proposed = not_installed(extra).partition("pip install ")[2].replace("_", "-")
+    assert set(proposed.split()) <= required
 
 
 @pytest.mark.slow
