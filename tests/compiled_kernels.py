@@ -23,13 +23,21 @@ from nmt_cli.model.attention_window import THE_PAST
 from nmt_cli.model.dropout import Drawn
 from nmt_cli.model.packing import pack
 from nmt_cli.model.triton_kernels.attention import Heads, attend
+from nmt_cli.model.triton_kernels.beam_attention import attend_to_past, attend_to_sources
+from nmt_cli.model.triton_kernels.best_entries import best_entries
 from nmt_cli.model.triton_kernels.cross_entropy import losses_in_place
 from nmt_cli.model.triton_kernels.relu import linear_relu
 from nmt_cli.model.triton_kernels.residual import Norm, add_dropout_norm
 
 CAPABILITIES = (80, 90)  # A100, H100
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
-TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.int64: "i64", torch.int32: "i32"}
+TYPES = {
+    torch.bfloat16: "bf16",
+    torch.float32: "fp32",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.uint8: "u8",
+}
 D_MODEL, D_FF, VOCABULARY, LENGTHS = 512, 2048, 37_000, (20, 50, 120, 300)
 seen = set[str]()
 
@@ -93,6 +101,18 @@ def main() -> None:
     linear_relu(rows(64, D_MODEL), rows(D_FF, D_MODEL), rows(D_FF)).sum().backward()
     targets = torch.zeros(8, dtype=torch.int64)
     losses_in_place(rows(8, VOCABULARY).detach(), targets, 0.1)
+    search()
+
+
+def search() -> None:
+    """Compile the kernels of a step with beam 4."""
+    keys, values = rows(2, 8, 64, 48).detach(), rows(2, 8, 48, 64).detach()
+    places = torch.zeros(2, 4, dtype=torch.int64)
+    of_new = rows(8, 3 * D_MODEL).detach().split(D_MODEL, 1)
+    is_past = torch.zeros(2, 4, 48, dtype=torch.bool)
+    attend_to_past(of_new, keys, values, is_past, places)
+    attend_to_sources(of_new[0], keys, values, places[:, 0])
+    best_entries(torch.zeros(8, VOCABULARY), 8, 1)
 
 
 if __name__ == "__main__":

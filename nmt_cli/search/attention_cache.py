@@ -12,7 +12,6 @@ from torch.nn.functional import pad
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention, SelfAttention
-from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.search_size import ROOM_STEP, room_for
 
@@ -109,9 +108,17 @@ class Past:
     hypothesis does not attend to.
     """
 
-    def __init__(self, layers: list[KeysValues], beam_size: int, window: int | None = None) -> None:
-        """``layers`` are the memory of the cache."""
+    def __init__(
+        self,
+        layers: list[KeysValues],
+        beam_size: int,
+        window: int | None = None,
+        *,
+        by_kernel: bool = False,
+    ) -> None:
+        """``layers`` are the memory of the cache; ``by_kernel``, Triton computes attention."""
         self._device, self._window = layers[0].keys.device, window
+        self._is_by_kernel = by_kernel
         num_slots, room = len(layers[0].keys), layers[0].room
         is_past = torch.zeros(num_slots, beam_size, room, dtype=torch.bool)
         self._use(layers, is_past, torch.zeros(num_slots, room, dtype=torch.int64))
@@ -187,17 +194,25 @@ class Past:
         self.is_past.copy_(inherited.scatter(2, self._places[:, :, None], True))
         if self._window is not None:
             self.positions.scatter_(1, self._places, positions[:, None].expand(-1, beam_size))
-        self._mask = additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
+        if not self._is_by_kernel:
+            self._mask = additive_mask(self.is_past, self._num_heads, self.layers[0].keys)
 
     def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
         """Keep the keys and values of the newest tokens; return their attention to the past."""
         assert isinstance(sublayer, SelfAttention)
-        queries, *new = sublayer.project(rows)
+        return sublayer.output(self.attended(layer, *sublayer.project(rows)))
+
+    def attended(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Return what the heads attend to [S*K, H*D], by queries, new keys and new values."""
         entries, shape = self.layers[layer], (*self._places.shape, self._num_heads, -1)  # S K H D
-        keys, values = (each.view(shape) for each in new)
-        entries.keys[self._slots, :, :, self._places] = keys
-        entries.values[self._slots, :, self._places] = values
-        return sublayer.output(attend(queries, entries, self._mask))
+        if self._is_by_kernel:
+            from nmt_cli.model.triton_kernels.beam_attention import attend_to_past
+
+            rows = queries, keys, values
+            return attend_to_past(rows, *entries, self.is_past, self._places)
+        entries.keys[self._slots, :, :, self._places] = keys.view(shape)
+        entries.values[self._slots, :, self._places] = values.view(shape)
+        return attend(queries, entries, self._mask)
 
     def end_step(self) -> None:
         """Keep no tensor of the step."""
@@ -244,76 +259,14 @@ class GrowingPast(Past):
         self._use(layers, pad(self.is_past, more), pad(self.positions, more))
 
 
-class RecurrentPast:
-    """The past of every hypothesis as states of recurrent units, in place of a ``Past``.
-
-    Their tensor keeps its address, so that a CUDA graph can repeat a step.
-    """
-
-    def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
-        """Make states of zeros with the dtype and device of ``like`` [any, D]."""
-        self.states = like.new_zeros(num_slots, beam_size, shape.num_layers, like.shape[1])
-        self.layers = list[KeysValues]()  # there are no entries
-
-    @property
-    def of_slots(self) -> list[Tensor]:
-        """What it keeps of each slot [S, any]."""
-        return [self.states]
-
-    @property
-    def of_places(self) -> list[Tensor]:
-        """What it keeps of places: nothing."""
-        return []
-
-    @staticmethod
-    def first(sublayer: nn.Module, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the output [B, D] of first tokens ``rows`` [B, D], and their states."""
-        assert isinstance(sublayer, RecurrentUnit)
-        _, inputs = sublayer.parts(rows)
-        states = inputs.to(rows.dtype)
-        return states.relu(), states
-
-    def start(self, slots: Sequence[int], kept: Tensor) -> None:
-        """Let ``kept`` [B, layers, D] be the states of all hypotheses in ``slots``."""
-        self.states[sent_to(self.states.device, slots)] = kept[:, None]
-
-    def advance(self, parents: Any, positions: Any) -> None:
-        """Give each hypothesis the states of its parent, at ``parents`` [S, K] in the beam."""
-        del positions  # what free slots compute is not read
-        at = sent_to(self.states.device, parents)[:, :, None, None]
-        self.states.copy_(self.states.gather(1, at.expand_as(self.states)))
-
-    def attend(self, layer: int, sublayer: nn.Module, rows: Tensor) -> Tensor:
-        """Return the output [S*K, D] of ``rows`` [S*K, D]; keep their states."""
-        assert isinstance(sublayer, RecurrentUnit)
-        decays, inputs = sublayer.parts(rows)
-        states = self.states[:, :, layer].flatten(0, 1)
-        found = (decays * states + inputs).to(rows.dtype)
-        self.states[:, :, layer] = found.unflatten(0, self.states.shape[:2])
-        return found.relu()
-
-    def end_step(self) -> None:
-        """Do nothing: no tensor of the step is kept."""
-
-    def num_places(self) -> Tensor:
-        """Return 0 for each slot [S]."""
-        return torch.zeros(len(self.states), dtype=torch.int64, device=self.states.device)
-
-    def keep_slots(self, slots: Sequence[int]) -> None:
-        """Drop all slots but these."""
-        self.states = self.states[sent_to(self.states.device, slots)]
-
-    def forget(self, slots: Sequence[int]) -> None:
-        """Set the states of ``slots`` to 0."""
-        self.states[sent_to(self.states.device, slots)] = 0.0
-
-
 class Memory:
     """The keys and values of each slot's source sentence, shared by its beam."""
 
-    def __init__(self, layers: list[KeysValues], beam_size: int) -> None:
-        """``layers`` are the memory of the cache."""
-        keys = layers[0].keys
+    def __init__(
+        self, layers: list[KeysValues], beam_size: int, *, by_kernel: bool = False
+    ) -> None:
+        """``layers`` are the memory of the cache; ``by_kernel``, Triton computes attention."""
+        keys, self._is_by_kernel = layers[0].keys, by_kernel
         self.layers, self._beam_size, self._device = layers, beam_size, keys.device
         self.lengths = torch.ones(len(keys), dtype=torch.int64, device=keys.device)
         self.end_step()
@@ -332,14 +285,23 @@ class Memory:
 
     def update_mask(self) -> None:
         """Make the mask from the lengths."""
+        if self._is_by_kernel:
+            return
         _, num_heads, _, room = self.layers[0].keys.shape
         like = self.layers[0].keys
         self._mask = mask_of_sources(self.lengths, room, self._beam_size, num_heads, like)
 
     def attend(self, layer: int, attention: MemoryAttention, rows: Tensor) -> Tensor:
         """Return attention [S*K, any] of ``rows`` to the sources, in one layer."""
-        attended = attend(attention.queries(rows), self.layers[layer], self._mask)
-        return attention.output(attended)
+        return attention.output(self.attended(layer, attention.queries(rows)))
+
+    def attended(self, layer: int, queries: Tensor) -> Tensor:
+        """Return what the heads attend to [S*K, H*D]."""
+        if self._is_by_kernel:
+            from nmt_cli.model.triton_kernels.beam_attention import attend_to_sources
+
+            return attend_to_sources(queries, *self.layers[layer], self.lengths)
+        return attend(queries, self.layers[layer], self._mask)
 
     def end_step(self) -> None:
         """Keep no tensor of the step."""

@@ -26,11 +26,11 @@ from nmt_cli.search.attention_cache import (
     KeysValues,
     Memory,
     Past,
-    RecurrentPast,
     attend,
     mask_of_sources,
     room_of_sources,
 )
+from nmt_cli.search.recurrent_past import RecurrentPast
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
 
@@ -123,7 +123,17 @@ class IncrementalTransformer:
         return self._logits(rows)
 
     def _logits(self, rows: Tensor) -> Tensor:
-        return self._model.project(self._model.decoder_norm(rows))
+        rows, model = self._model.decoder_norm(rows), self._model
+        if (
+            rows.device.type != "cuda"
+            or rows.dtype is torch.float32
+            or torch.version.hip is not None
+        ):
+            return model.project(rows)
+        # In fp32, because many logits would be equal in bf16.
+        rows, weight = model.factors(rows, model.output_weight)
+        logits = torch.mm(rows, weight.T, out_dtype=torch.float32)
+        return logits if model.output_bias is None else logits.add_(model.output_bias)
 
     def _after_start(
         self, start_mark: int, sources: Sequence[Tensor], lengths: Sequence[int]

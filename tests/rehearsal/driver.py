@@ -209,7 +209,7 @@ def bring_triton(mode: FakeCuda) -> None:
     triton: Any = ModuleType("triton")
     triton.__spec__ = ModuleSpec("triton", None)
     triton.language = ModuleType("triton.language")
-    triton.language.constexpr = object()
+    triton.language.constexpr = int
     triton.cdiv = lambda number, divisor: -(-number // divisor)
     triton.next_power_of_2 = lambda number: 1 << (number - 1).bit_length()
     triton.jit = functools.partial(_Kernel, mode)

@@ -37,6 +37,7 @@ from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
+from nmt_cli.search.graphed import kernels
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.members import Member
 from nmt_cli.search.sampling import Sampling
@@ -385,8 +386,13 @@ def translate(
     precision: str = "bf16",
     num_lines: int = 6,
     decoder: str = "attention",
+    by_triton: bool = False,
 ) -> dict[str, Any]:
     """Translate lines by each way to search; ``kind`` says which."""
+    if by_triton:
+        driver.bring_triton(mode)
+        tried: Any = kernels
+        tried.LARGEST_DIFFERENCE = 1.0  # of invented numbers
     decoding = {"beam_size": 4, "max_extra_length": 5}
     recipe = changed(recipe, decoding=decoding, model={"decoder": decoder})
     model, other = (Transformer(recipe.model, VOCABULARY).to("cuda") for _ in range(2))

@@ -17,7 +17,7 @@ from nmt_cli.hardware.device import sent_together
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.beams import Beams, length_penalty, ranks_in_beam
 from nmt_cli.search.sentences import SearchSettings
-from nmt_cli.search.torch_logits import best_of_all, log_normalizers, top_k
+from nmt_cli.search.torch_logits import log_normalizers, top_k
 
 
 class StepReport(NamedTuple):
@@ -57,6 +57,24 @@ class StepReport(NamedTuple):
         return cls(beams, numbers[:, -2] != 0, int(numbers[:, -1].max()))
 
 
+def best_continuations(
+    logits: Tensor, number: int, settings: SearchSettings, *, by_kernel: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the best logits [R, C] of each row [R, V], their tokens, and normalizers [R].
+
+    The start mark is none of the best. Normalizers are over all V. ``logits`` are overwritten.
+    """
+    banned = settings.bos_id if settings.bos_id != settings.eos_id else -1
+    if by_kernel:
+        from nmt_cli.model.triton_kernels.best_entries import best_entries
+
+        return best_entries(logits, number, banned)
+    normalizers = log_normalizers(logits)
+    if banned >= 0:
+        logits[:, banned].fill_(-torch.inf)
+    return *top_k(logits, number), normalizers
+
+
 class DeviceBeams:
     """The hypotheses, in tensors that keep their addresses.
 
@@ -67,8 +85,16 @@ class DeviceBeams:
     A slot is free when no hypothesis lives in it; then its ``ended`` stay as they are.
     """
 
-    def __init__(self, num_slots: int, settings: SearchSettings, device: torch.device) -> None:
-        """Make beams with free slots."""
+    def __init__(
+        self,
+        num_slots: int,
+        settings: SearchSettings,
+        device: torch.device,
+        *,
+        by_kernel: bool = False,
+    ) -> None:
+        """Make beams with free slots; ``by_kernel``, Triton finds the best continuations."""
+        self._is_by_kernel = by_kernel
         self._settings, self._num_candidates = settings, 2 * settings.beam_size
         self._order = torch.arange(settings.beam_size, device=device)
         self._one = torch.ones(1, dtype=torch.float64, device=device)
@@ -141,28 +167,30 @@ class DeviceBeams:
 
         ``logits`` are overwritten. ``num_places`` [S] is for the report.
         """
-        # R, over all V, also tokens that rules forbid
-        normalizers = log_normalizers(logits)
+        values, tokens, normalizers = best_continuations(
+            logits, self._num_candidates, self._settings, by_kernel=self._is_by_kernel
+        )
         is_nan = normalizers.view_as(self.scores).isnan().any(dim=1)
-        if self._settings.bos_id != self._settings.eos_id:
-            logits[:, self._settings.bos_id].fill_(-torch.inf)
-        scores, parents, tokens = self._candidates(logits, normalizers)
-        self.choose(scores, parents, tokens, is_nan)
+        values, tokens = self._allowed(values, tokens, logits[:, self._settings.eos_id])
+        totals = values - normalizers[:, None] + self.scores.view(-1, 1)
+        totals, tokens = totals.view(len(self.scores), -1), tokens.view(len(self.scores), -1)
+        # Of equal ones, the first comes first.
+        scores, places = totals.sort(dim=1, descending=True, stable=True)
+        scores, places = (each[:, : self._num_candidates] for each in (scores, places))
+        self.choose(scores, places // values.shape[1], tokens.gather(1, places), is_nan)
         beam = self.scores, self.parents, self.tokens
         self.report.copy_(StepReport.packed(*beam, self.failed, num_places))
 
-    def _candidates(self, logits: Tensor, normalizers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the scores, parents and tokens [S, C] of candidates, best first."""
-        values, indices = top_k(logits, self._num_candidates)
+    def _allowed(self, values: Tensor, tokens: Tensor, of_end: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``values`` and ``tokens`` [R, C], only </s> where no longer output is allowed.
+
+        ``of_end`` [R] are the logits of </s>.
+        """
         must_end = (self.lengths >= self.longest)[:, None].expand_as(self.scores).reshape(-1, 1)
         only_end = torch.full_like(values, -torch.inf)
-        only_end[:, 0] = logits[:, self._settings.eos_id]
+        only_end[:, 0] = of_end
         values = torch.where(must_end, only_end, values)
-        indices = indices.masked_fill(must_end, self._settings.eos_id)
-        totals = values - normalizers[:, None] + self.scores.view(-1, 1)
-        totals, tokens = totals.view(len(self.scores), -1), indices.view(len(self.scores), -1)
-        best = best_of_all(totals, self._num_candidates)
-        return best.values, best.indices // values.shape[1], tokens.gather(1, best.indices)
+        return values, tokens.masked_fill(must_end, self._settings.eos_id)
 
     def choose(self, scores: Tensor, parents: Tensor, tokens: Tensor, is_nan: Tensor) -> None:
         """Let the best of candidates [S, C] that do not end be the new beam.

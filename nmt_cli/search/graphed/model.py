@@ -20,10 +20,12 @@ from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
 from nmt_cli.hardware.device import finish_work, sent_to
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_values import StackShape
-from nmt_cli.search.attention_cache import KeysValues, Memory, Past, RecurrentPast
+from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
+from nmt_cli.search.graphed.kernels import kernels_work
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer
+from nmt_cli.search.recurrent_past import RecurrentPast
 from nmt_cli.search.sentences import SearchSettings
 
 LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little
@@ -311,13 +313,15 @@ class GraphedTransformer(IncrementalTransformer):
             for storage, room in zip(self._storages, rooms, strict=True)
         )
         beam_size, like = self._settings.beam_size, self._model.output_weight
+        by_kernel = kernels_work(self._shape, self._settings, like.dtype, len(like), self._device)
         past: Past | RecurrentPast
         if self._is_recurrent:
             past = RecurrentPast(shape.num_slots, beam_size, self._shape, like)
         else:
-            past = Past(past_layers, beam_size, self._shape.window)
-        beams = DeviceBeams(shape.num_slots, self._settings, self._device)
-        step = GraphedStep(shape, beams, past, Memory(memory_layers, beam_size))
+            past = Past(past_layers, beam_size, self._shape.window, by_kernel=by_kernel)
+        memory = Memory(memory_layers, beam_size, by_kernel=by_kernel)
+        beams = DeviceBeams(shape.num_slots, self._settings, self._device, by_kernel=by_kernel)
+        step = GraphedStep(shape, beams, past, memory)
         step.repeat = self._recorder.record(
             partial(self._compute, beams=beams, past=step.past, memory=step.memory)
         )

@@ -1,0 +1,83 @@
+"""Whether our kernels in Triton compute what torch computes in a step of a search, on this GPU."""
+
+import functools
+
+import torch
+from torch import Tensor
+
+from nmt_cli.messages import logs
+from nmt_cli.model.kernels import has_triton
+from nmt_cli.recipe.model_values import StackShape
+from nmt_cli.search.attention_cache import KeysValues, Memory, Past
+from nmt_cli.search.graphed.device_beams import best_continuations
+from nmt_cli.search.sentences import SearchSettings
+
+LARGEST_DIFFERENCE = 0.05  # of what is attended to, relative
+LARGEST_BEAM = 32  # a program compares all candidates of a hypothesis with each other
+SLOTS = 2
+
+
+@functools.cache
+def kernels_work(
+    shape: StackShape,
+    settings: SearchSettings,
+    dtype: torch.dtype,
+    vocabulary_size: int,
+    device: torch.device,
+) -> bool:
+    """Return whether the kernels can be used for this decoder; one line says why not.
+
+    They are tried on random numbers, in the shapes for which they are compiled.
+    """
+    is_small = settings.beam_size <= LARGEST_BEAM
+    if device.type != "cuda" or not is_small or not has_triton(device):
+        return False
+    why = _why_not(shape._replace(num_layers=1), settings, dtype, vocabulary_size, device)
+    if why is not None:
+        logs.warning(
+            "The search attends and finds the best pieces by torch, not by our kernels in Triton: "
+            f"{why}."
+        )
+    return why is None
+
+
+def _why_not(
+    shape: StackShape,
+    settings: SearchSettings,
+    dtype: torch.dtype,
+    vocabulary_size: int,
+    device: torch.device,
+) -> str | None:
+    def drawn(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator).to(device, dtype)
+
+    beam_size, room = settings.beam_size, 4 * settings.beam_size
+    heads, d_k, d_v = (SLOTS, shape.num_heads), shape.key_width, shape.value_width
+    widths = [shape.num_heads * each for each in (d_k, d_k, d_v)]
+    found = []
+    try:
+        for by_kernel in (False, True):
+            generator = torch.Generator().manual_seed(1)
+            entries = KeysValues(drawn(*heads, d_k, room), drawn(*heads, room, d_v))
+            past = Past([entries], beam_size, by_kernel=by_kernel)
+            past.start(range(SLOTS), drawn(SLOTS, 1, sum(widths[1:])))
+            parents = torch.zeros(SLOTS, beam_size, dtype=torch.int64, device=device)
+            past.advance(parents, parents[:, 0] + 1)
+            memory = Memory([entries], beam_size, by_kernel=by_kernel)
+            memory.make_room(range(SLOTS), [room, room // 2])
+            memory.update_mask()
+            rows = drawn(SLOTS * beam_size, sum(widths)).split(widths, dim=1)
+            attended = past.attended(0, *rows), memory.attended(0, rows[0].contiguous())
+            logits = drawn(SLOTS * beam_size, vocabulary_size).float()
+            best = best_continuations(logits, 2 * beam_size, settings, by_kernel=by_kernel)
+            found.append((torch.cat(attended).float(), best))
+        (expected, best_expected), (attended_by_kernel, best_by_kernel) = found
+        difference = (attended_by_kernel - expected).norm().item() / expected.norm().item()
+        are_equal = all(map(torch.equal, best_by_kernel[:2], best_expected[:2]))
+    except Exception as error:  # of Triton, its compilers, the driver
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    if not are_equal:
+        return "they find other pieces"
+    if difference <= LARGEST_DIFFERENCE:  # which NaN is not
+        return None
+    return f"what is attended to differs by {difference:.1%}, more than {LARGEST_DIFFERENCE:.0%}"

@@ -1,0 +1,64 @@
+"""Searches with our kernels, in Triton's interpreter, find what the others find."""
+
+import random
+
+import pytest
+import torch
+
+from nmt_cli.hardware.device import DTYPES
+from nmt_cli.search.graphed import kernels
+from nmt_cli.search.graphed import model as model_module
+from nmt_cli.search.graphed.kernels import kernels_work
+from tests.kernels_in_triton import DEVICE, MARKS
+from tests.search.graphed.test_search_ahead import (
+    VARIANTS,
+    VOCABULARY_SIZE,
+    assert_same,
+    plain_search,
+    search_ahead,
+    sentences_of,
+    settings_of,
+    sharp_model,
+)
+
+from nmt_cli.model.triton_kernels import beam_attention, best_entries  # isort: skip
+
+pytestmark = MARKS
+
+
+def why_not(precision="fp32"):
+    model, settings = sharp_model(d_v=6), settings_of(3)
+    shape = model.config.decoder_shape._replace(num_layers=1)
+    return kernels._why_not(shape, settings, DTYPES[precision], VOCABULARY_SIZE, DEVICE)
+
+
+@pytest.mark.parametrize("config", VARIANTS[2::2])
+def test_finds_what_the_other_search_finds(config, monkeypatch):
+    monkeypatch.setattr(model_module, "kernels_work", lambda *_: True)
+    model, settings = sharp_model(**config).to(DEVICE), settings_of(2, n_best=2)
+    sentences = sentences_of(random.Random(2), 3, 7, 5)
+    expected = plain_search(model, sentences, 3, settings)
+    assert_same(search_ahead(model, sentences, 2, settings), expected)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_kernels_pass_their_trial(precision):
+    assert why_not(precision) is None
+
+
+def test_kernels_that_fail_or_compute_something_else_are_not_used(monkeypatch, caplog):
+    attend, entries = beam_attention.attend_to_past, best_entries.best_entries
+    monkeypatch.setattr(beam_attention, "attend_to_past", lambda *given: 2.0 * attend(*given))
+    assert "differs by" in why_not()
+    monkeypatch.setattr(best_entries, "best_entries", lambda x, n, _: entries(x, n, -1))
+    assert why_not() == "they find other pieces"
+    monkeypatch.setattr(best_entries, "best_entries", lambda *_: 1 // 0)
+    assert why_not().startswith("ZeroDivisionError: ")
+    monkeypatch.setattr(kernels, "has_triton", lambda _: True)
+    on_gpu = torch.device("cuda")
+    monkeypatch.setattr(kernels, "_why_not", lambda *_: "CompilationError: at 3:4")
+    shape = sharp_model().config.decoder_shape
+    for _ in range(2):
+        assert not kernels_work(shape, settings_of(3), torch.float32, 37, on_gpu)
+    assert caplog.text.count("CompilationError: at 3:4") == 1
+    assert kernels_work(shape, settings_of(33), torch.float32, 37, on_gpu) is False
