@@ -95,7 +95,7 @@ class ChunkPool:
             self.end_processes()
             # A forked process would inherit locks that threads of numpy and sentencepiece hold.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(),))
+            self._pool = ProcessPoolExecutor(workers, context, start_worker, (os.getpid(),))
             self._size = workers
         return self._pool
 
@@ -106,7 +106,8 @@ class ChunkPool:
         return path
 
 
-def _start_worker(parent: int) -> None:
+def start_worker(parent: int) -> None:
+    """Let this process end with its ``parent``, and ignore the signals of terminals."""
     end_with_parent(parent=parent)  # nothing else would end it when the parent is killed
     for number in (signal.SIGINT, signal.SIGHUP):  # they reach all; the parent ends the pool
         signal.signal(number, signal.SIG_IGN)

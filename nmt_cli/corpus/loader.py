@@ -5,7 +5,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -51,6 +53,16 @@ class Planned(NamedTuple):
 
 # Returns other text, or other pieces, of the pairs of a batch.
 PairChange = Callable[[SentencePairs, Planned], SentencePairs]
+
+
+class PairChanges(AbstractContextManager[Any], Protocol):
+    """Processes that change batches, ``number`` at a time."""
+
+    number: int
+
+    def begin(self, planned: Planned) -> Callable[[], SentencePairs]:
+        """Let a process change the pairs of a batch; return what waits for them."""
+        ...
 
 
 class Batch(NamedTuple):
@@ -128,6 +140,7 @@ def load_batches(
     change: PairChange | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
+    pool: PairChanges | None = None,
 ) -> Generator[Batch, None, None]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 
@@ -135,31 +148,35 @@ def load_batches(
 
     A thread takes the next batches while the caller computes, and calls ``prepare``, which reads
     their tokens. The system begins to read those of ``own(batch)`` a batch earlier. ``change``
-    returns other pairs in place of a batch's, and needs all of them.
+    returns other pairs in place of a batch's, and needs all of them. If there is a ``pool``, it
+    does that, ahead of the thread.
     """
-    begun: deque[tuple[Planned, SentencePairs]] = deque()
+    begun = deque[Callable[[], SentencePairs]]()
+    num_begun = BATCHES_BEGUN if pool is None else 1 + pool.number
 
-    def begin(index: int) -> tuple[Planned, SentencePairs]:
+    def begin(index: int) -> Callable[[], SentencePairs]:
         planned = Planned(index, plan.locate(index)[0], plan.batch(index))
+        if pool is not None:
+            return pool.begin(planned)
         pairs = SentencePairs(*(text.gather(planned.pairs) for text in texts))
         for some in [pairs] if change is not None else own(Batch(index, (pairs,))):
             for column in some.columns:
                 column.expect()
-        return planned, pairs
+        return partial(change, pairs, planned) if change is not None else lambda: pairs
 
     def load(index: int) -> Batch:
-        while len(begun) < BATCHES_BEGUN:
+        while len(begun) < num_begun:
             begun.append(begin(index + len(begun)))
-        planned, pairs = begun.popleft()
-        if change is not None:
-            pairs = change(pairs, planned)
-        return prepare(Batch(index, (pairs,)))
+        return prepare(Batch(index, (begun.popleft()(),)))
 
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as pool:
-        upcoming = deque(pool.submit(load, first_index + n) for n in range(BATCHES_AHEAD))
+    with (
+        nullcontext() if pool is None else pool,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as thread,
+    ):
+        upcoming = deque(thread.submit(load, first_index + n) for n in range(BATCHES_AHEAD))
         for index in itertools.count(first_index + BATCHES_AHEAD):
             batch = upcoming.popleft().result()
-            upcoming.append(pool.submit(load, index))
+            upcoming.append(thread.submit(load, index))
             yield batch
 
 

@@ -8,12 +8,14 @@ from typing import Any, NoReturn
 import torch
 
 from nmt_cli.corpus.augmenter import changes_of
+from nmt_cli.corpus.change_pool import ChangePool, num_useful_processes
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.files.file_names import METRICS
 from nmt_cli.hardware.device import Mark, Sender, mark_of_work, use_new_stream
 from nmt_cli.hardware.memory import FullMemoryError
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError
 from nmt_cli.optimization import learning_rate
@@ -114,7 +116,13 @@ class Trainer:
         change = changes_of(training.recipe, corpus, training.glossaries)
         links = corpus.links if objective.guidance is not None else None
         texts = [corpus.source, corpus.target, *([links] if links is not None else [])]
-        return load_batches(training.plan, texts, first, change, prepare, own)
+        pool, worker = None, this_worker()
+        number = num_useful_processes(worker.local_size if worker is not None else 1)
+        if change is not None and device.type == "cuda" and number > 0:  # a CPU needs its cores
+            has_links = links is not None
+            of_training = training.recipe, corpus, training.glossaries
+            pool = ChangePool(*of_training, number, with_links=has_links)
+        return load_batches(training.plan, texts, first, change, prepare, own, pool)
 
     def _step(self, batches: Iterator[Batch], *, reads_late: bool) -> list[StepReport]:
         """Take a step with the next batch; return the reports of the steps that were read.

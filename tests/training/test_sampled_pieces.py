@@ -1,6 +1,7 @@
 """Training on pieces and text that are drawn anew: tokenizer.sampling, data.train.augment."""
 
 import json
+import multiprocessing
 from functools import partial
 from itertools import islice
 
@@ -11,17 +12,20 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import preprocess
+from nmt_cli.corpus import change_pool
 from nmt_cli.corpus.augmenter import changes_of
-from nmt_cli.corpus.loader import load_batches
+from nmt_cli.corpus.change_pool import ChangePool
+from nmt_cli.corpus.loader import Planned, load_batches
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches, prepare_training
@@ -239,6 +243,67 @@ def test_ranks_of_different_glossaries_do_not_train_together(augmented, tmp_path
     message = "the terms of the glossaries of rank 0 and of rank 1 differ"
     with pytest.raises(UserError, match=message):
         run_ranks(2, tmp_path, start)
+
+
+def columns_of(batches, number):
+    found = []
+    for batch in islice(batches, number):
+        (pairs,) = batch.micro_batches
+        found += [array.tolist() for column in pairs.columns for array in column]
+    batches.close()
+    return found
+
+
+def test_processes_change_batches_as_a_thread_does(augmented):
+    recipe, corpus = augmented.recipe, augmented.corpus
+    texts, change = [corpus.source, corpus.target, corpus.links], changes_of(recipe, corpus, {})
+    plan = plan_batches(recipe, corpus)
+    first = len(plan.batches_of(0)) - 2  # they go on into the next epoch
+    expected = columns_of(load_batches(plan, texts, first, change), 6)
+    assert expected != columns_of(load_batches(plan, texts, first), 6)
+    pool = ChangePool(recipe, corpus, {}, 2, with_links=True)
+    assert columns_of(load_batches(plan, texts, first, change, pool=pool), 6) == expected
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_one_line(augmented):
+    plan = plan_batches(augmented.recipe, augmented.corpus)
+    planned = Planned(0, 0, plan.batch(0))
+    with ChangePool(augmented.recipe, augmented.corpus, {}, 2, with_links=False) as pool:
+        assert pool.begin(planned)().links is None
+        waiting = pool.begin(planned)
+        for process in pool._pool._processes.values():
+            process.kill()
+        message = r"one of 2 processes that augment or sample batches died, .* --resume\."
+        with pytest.raises(UserError, match=message):
+            [each() for each in (waiting, pool.begin(planned), pool.begin(planned))]
+
+
+@pytest.mark.slow
+def test_processes_raise_their_errors_here(augmented, tmp_path):
+    corpus = augmented.corpus._replace(directory=tmp_path)
+    plan = plan_batches(augmented.recipe, corpus)
+    pool = ChangePool(augmented.recipe, corpus, {}, 1, with_links=False)
+    batches = load_batches(plan, [corpus.source, corpus.target], 0, pool=pool)
+    with pytest.raises(DamagedError, match=r"train\.source.* cannot be read: No such file"):
+        next(batches)
+
+
+@pytest.mark.parametrize(
+    ("device", "cores", "number"), [("cuda", 9, 8), ("cuda", 99, 16), ("cuda", 1, 0), ("cpu", 9, 0)]
+)
+def test_a_gpu_has_processes_if_cores_are_left(
+    device, cores, number, augmented, tmp_path, monkeypatch
+):
+    trainer = new_trainer(augmented, tmp_path / "run")
+    machine = trainer.training.machine._replace(device=torch.device(device))
+    monkeypatch.setattr(type(trainer.training), "machine", machine)
+    monkeypatch.setattr(trainer_module, "Sender", lambda _: None)
+    monkeypatch.setattr(trainer_module, "load_batches", lambda *given: given[-1])
+    monkeypatch.setattr(change_pool, "usable_cores", lambda: cores)
+    pool = trainer._batches()
+    assert (pool.number if pool is not None else 0) == number
 
 
 @pytest.mark.parametrize(
