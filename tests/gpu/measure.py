@@ -20,9 +20,11 @@ from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.messages import logs
 from nmt_cli.model import attention
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model_directory import load_model
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.search.graphed import search as search_module
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.ways import (
     CHOICES,
@@ -35,7 +37,14 @@ from nmt_cli.training.ways import (
 from nmt_cli.translating.translator import Translator
 from tests import conftest
 from tests.benchmarks.cpu_time import with_children
-from tests.benchmarks.data import NEWS, random_corpus, write_batches
+from tests.benchmarks.data import NEWS, parallel_text, random_corpus, write_batches
+from tests.benchmarks.decoding.part import sample_of, trained_model, write_test_text
+from tests.benchmarks.decoding.sample import (
+    BEAM_SIZE,
+    EXPORTED,
+    EXTRA_LENGTH,
+    LENGTH_PENALTY,
+)
 from tests.benchmarks.ours import OurLoop, model_config
 from tests.benchmarks.shapes import SHAPES, Setup, Shape
 
@@ -170,6 +179,56 @@ def decoding() -> None:
             _say(f"base, beam 4, {name}: {tokens / seconds:,.0f} output tokens/s")
 
 
+def natural() -> None:
+    """Output tokens a second of a base that was trained, on text, beside CTranslate2.
+
+    The steps that are launched together are varied. CTranslate2 gets the same pieces, where it is
+    installed; of its sizes of batches the fastest counts.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder, device = Path(name), "cuda" if torch.cuda.is_available() else "cpu"
+        text = parallel_text(folder, None)
+        model = trained_model(folder, "base", SHAPES["base-25k"], text)
+        tokenizer = load_model(model).tokenizer
+        sample = sample_of(text, tokenizer, LINES, as_news=True).sample
+        times = -(-LINES // len(sample.lines))
+        lines, pieces = list(sample.lines) * times, list(sample.tokens) * times
+        options: dict[str, Any] = {"beam_size": BEAM_SIZE, "length_penalty": LENGTH_PENALTY}
+        translator = Translator.load(model, device=device, max_extra_length=EXTRA_LENGTH, **options)
+        outputs, rates = list[Sequence[str]](), dict[str, float]()
+        for number in (4, 2, 4, 8):  # the first records graphs
+            search_module.STEPS_AT_ONCE = number
+            started = time.perf_counter()
+            outputs = [each.tokens for each in translator.translate(lines)]
+            rates[f"nmt-cli, {number} steps at once"] = _rate(outputs, started)
+        try:
+            import ctranslate2  # type: ignore[import-not-found, unused-ignore]
+        except ImportError:
+            _say("CTranslate2 is not installed.")
+        else:
+            write_test_text(folder / "text", model, text, "base", as_news=True)
+            exported, all_pieces = folder / "text" / EXPORTED, tokenizer.pieces
+            kind = "bfloat16" if device == "cuda" else "float32"  # as ours
+            theirs = ctranslate2.Translator(str(exported), device=device, compute_type=kind)
+            given = [all_pieces(each) for each in pieces]
+            longest = max(map(len, pieces)) + EXTRA_LENGTH
+            limits: dict[str, Any] = {**options, "max_decoding_length": longest}
+            for size in (64, 64, 256, 1024):  # the first loads kernels
+                started = time.perf_counter()
+                results = theirs.translate_batch(given, max_batch_size=size, **limits)
+                found = [each.hypotheses[0] for each in results]
+                rates[f"CTranslate2, batches of {size}"] = _rate(found, started)
+            equal = sum(list(a) == b for a, b in zip(outputs, found, strict=True))
+            _say(f"{equal / len(found):.1%} of the translations are equal.")
+        for who, rate in rates.items():
+            _say(f"base, beam {BEAM_SIZE}, {len(lines):,} lines, {who}: {rate:,.0f} tokens/s")
+
+
+def _rate(outputs: Sequence[Any], started: float) -> float:
+    """Return the output tokens, with </s>, of each second since ``started``."""
+    return sum(len(each) + 1 for each in outputs) / (time.perf_counter() - started)
+
+
 def profile() -> None:
     """The kernels of a step of base that take the longest, and the host's share."""
     with tempfile.TemporaryDirectory() as folder:
@@ -236,5 +295,5 @@ def _toy(folder: Path) -> tuple[Recipe, PreparedCorpus]:
 if __name__ == "__main__":
     logs.configure(quiet=True)
     keep_freed_memory()
-    parts = (training, ways, decoding, profile, killed_rank)
+    parts = (training, ways, decoding, natural, profile, killed_rank)
     {part.__name__: part for part in parts}[sys.argv[1]]()

@@ -30,12 +30,13 @@ class Part(NamedTuple):
 PYTEST = ("-m", "pytest", "--config-file", os.devnull, "--rootdir", ".", "-q", "-p", "no:warnings")
 MEASURE = ("-m", "tests.gpu.measure")
 PARTS = (
-    Part("Tests", (*PYTEST, "-m", "gpu", "tests/model", "tests/search", "tests/commands"), 120),
-    Part("Speed of training", (*MEASURE, "training"), 120),
+    Part("Tests", (*PYTEST, "-m", "gpu", "tests/model", "tests/search", "tests/commands"), 90),
+    Part("Speed of training", (*MEASURE, "training"), 90),
     Part("Ways of training", (*MEASURE, "ways"), 120),
     Part("Speed of decoding", (*MEASURE, "decoding"), 90),
-    Part("A killed NCCL rank", (*MEASURE, "killed_rank"), 90),
-    Part("Profile of a step", (*MEASURE, "profile"), 60),
+    Part("Decoding of text", (*MEASURE, "natural"), 120),
+    Part("A killed NCCL rank", (*MEASURE, "killed_rank"), 60),
+    Part("Profile of a step", (*MEASURE, "profile"), 30),
 )
 
 
