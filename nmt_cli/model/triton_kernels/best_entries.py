@@ -31,6 +31,7 @@ def best_entries(logits: Tensor, number: int, banned: int) -> tuple[Tensor, Tens
         NUMBER=number,
         KEPT=triton.next_power_of_2(number),
         COLUMNS=min(COLUMNS, triton.next_power_of_2(width)),
+        ALIGNED=8 if width % 8 == 0 and logits.stride(0) % 8 == 0 else 1,  # 32 bytes of fp32
     )
     return values, places, normalizers
 
@@ -47,11 +48,13 @@ def _best_entries(
     NUMBER: tl.constexpr,
     KEPT: tl.constexpr,
     COLUMNS: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):
     """Keep the best entries so far, each as an integer: a key of its value, and its place.
 
     The high bits order the values, the low bits hold the place counted backwards.
     """
+    width, stride = tl.multiple_of(width, ALIGNED), tl.multiple_of(stride, ALIGNED)
     row, rank = tl.program_id(0).to(tl.int64), tl.arange(0, KEPT).to(tl.int64)
     best = tl.where(rank < NUMBER, LOWEST + rank, HIGHEST)
     top = float("-inf")

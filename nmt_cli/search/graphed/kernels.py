@@ -14,7 +14,7 @@ from nmt_cli.search.sentences import SearchSettings
 
 LARGEST_DIFFERENCE = 0.05  # of what is attended to, relative
 LARGEST_BEAM = 32  # a program compares all candidates of a hypothesis with each other
-SLOTS = 2
+SLOTS, ROOM = 2, 4 * LARGEST_BEAM  # a multiple of 16, as the rooms of graphs are
 
 
 @functools.cache
@@ -51,20 +51,20 @@ def _why_not(
     def drawn(*size: int) -> Tensor:
         return torch.randn(*size, generator=generator).to(device, dtype)
 
-    beam_size, room = settings.beam_size, 4 * settings.beam_size
+    beam_size = settings.beam_size
     heads, d_k, d_v = (SLOTS, shape.num_heads), shape.key_width, shape.value_width
     widths = [shape.num_heads * each for each in (d_k, d_k, d_v)]
     found = []
     try:
         for by_kernel in (False, True):
             generator = torch.Generator().manual_seed(1)
-            entries = KeysValues(drawn(*heads, d_k, room), drawn(*heads, room, d_v))
+            entries = KeysValues(drawn(*heads, d_k, ROOM), drawn(*heads, ROOM, d_v))
             past = Past([entries], beam_size, by_kernel=by_kernel)
             past.start(range(SLOTS), drawn(SLOTS, 1, sum(widths[1:])))
             parents = torch.zeros(SLOTS, beam_size, dtype=torch.int64, device=device)
             past.advance(parents, parents[:, 0] + 1)
             memory = Memory([entries], beam_size, by_kernel=by_kernel)
-            memory.make_room(range(SLOTS), [room, room // 2])
+            memory.make_room(range(SLOTS), [ROOM, ROOM // 2])
             memory.update_mask()
             rows = drawn(SLOTS * beam_size, sum(widths)).split(widths, dim=1)
             attended = past.attended(0, *rows), memory.attended(0, rows[0].contiguous())
