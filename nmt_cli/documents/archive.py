@@ -8,6 +8,7 @@ import lzma
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
@@ -60,7 +61,7 @@ class Archive:
                 raise DocumentError(f"its member {damaged} is damaged")
         except DAMAGES as error:
             raise DocumentError(f"it is no zip file, or is damaged: {error}") from None
-        self.names = [member.filename for member in members]
+        self.names = dict.fromkeys(member.filename for member in members)
 
     def read(self, name: str) -> bytes:
         """Return a member that is translated. Raises DocumentError if they are too large."""
@@ -95,14 +96,14 @@ class Archive:
 
 def _harm(members: Sequence[zipfile.ZipInfo], size: int) -> str | None:
     """Return why an archive of this size in bytes is refused; None if nothing is wrong."""
-    names = [member.filename for member in members]
+    names = Counter(member.filename for member in members)
     total = sum(member.file_size for member in members)
-    if len(names) > MOST_MEMBERS:
-        return f"it has {len(names):,} members, more than {MOST_MEMBERS:,}"
+    if len(members) > MOST_MEMBERS:
+        return f"it has {len(members):,} members, more than {MOST_MEMBERS:,}"
     if total > MOST_UNPACKED or total > max(HARMLESS, MOST_TIMES * size):
         return f"it has {size:,} bytes and would unpack to {total:,}"
-    if len(set(names)) < len(names):
-        return f"it has the member {max(names, key=names.count)} twice"
+    if len(names) < len(members):
+        return f"it has the member {names.most_common(1)[0][0]} twice"
     for member in members:
         parts = member.filename.replace("\\", "/").split("/")
         if ".." in parts or parts[0] == "" or parts[0].endswith(":"):

@@ -133,3 +133,27 @@ def test_an_encrypted_text_of_opendocument():
     data = zipped({"content.xml": b"\x01\x02", "META-INF/manifest.xml": manifest})
     with pytest.raises(DocumentError, match="it is encrypted; save it without a password"):
         read_document(data, "odt")
+
+
+class Name(str):
+    """A name of a member that counts how often it is compared."""
+
+    num_compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Name.num_compared += 1
+        return str.__eq__(self, other)
+
+
+def test_many_members_are_looked_up_by_their_hashes(monkeypatch):
+    members = [zipfile.ZipInfo(f"m{number}") for number in range(500)]
+    members.append(zipfile.ZipInfo("m7"))
+    for each in members:
+        each.filename = Name(each.filename)
+    monkeypatch.setattr(Name, "num_compared", 0)
+    assert archive._harm(members, 1 << 20) == "it has the member m7 twice"
+    found = archive.Archive(zipped({f"m{number}": b"" for number in range(500)}))
+    with pytest.raises(DocumentError, match="it has no other"):
+        found.read(Name("other"))
+    assert Name.num_compared < len(members)
