@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from nmt_cli.files.lines import why_not_unicode
+from nmt_cli.files.text_files import SAMPLE, encoding_of, extends_ascii
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -74,11 +76,13 @@ def decoded(data: bytes, names_encoding: re.Pattern[bytes] | None = None) -> Dec
         if data.startswith(begin):
             mark, encoding = begin, marked
             break
-    try:
-        text = data[len(mark) :].decode(encoding)
-        is_exact = why_not_unicode(text) is None and text.encode(encoding) == data[len(mark) :]
-    except (LookupError, ValueError):
-        is_exact = False
+    if not mark and (other := encoding_of(data[:SAMPLE])) is not None:
+        raise DocumentError(f"it is {other} without a byte order mark; convert it to UTF-8")
+    text, is_exact = "", False
+    if mark or extends_ascii(encoding):
+        with suppress(ValueError):
+            text = data[len(mark) :].decode(encoding)
+            is_exact = why_not_unicode(text) is None and text.encode(encoding) == data[len(mark) :]
     if not is_exact:
         raise DocumentError(f"it is not in the encoding {encoding}; convert it to UTF-8")
     return Decoded(text, mark, encoding)

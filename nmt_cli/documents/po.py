@@ -15,7 +15,8 @@ from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.translation import Translation
 
-BREAK = re.compile(r"(\s*\n\s*|\A\s+|\s+\Z)")
+# White space around lines; it is looked for only where it begins, so that much of it takes no time.
+BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")
 TAG = r"</?[A-Za-z][^<>]*>"
 PROTECTED = (PLACEHOLDERS, TAG, r"&#?\w+;")  # patterns of what a translation copies
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})

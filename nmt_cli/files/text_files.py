@@ -289,6 +289,21 @@ def encoding_of(sample: bytes) -> str | None:
     return None
 
 
+# In encodings such as UTF-7 and punycode, some of this means something else.
+ASCII = bytes(range(32, 127)).replace(b"\\", b"") + rb" +AGE- \x41 \u0041 .xn--4ca. ~{~}"
+
+
+def extends_ascii(encoding: str) -> bool:
+    """Return whether Python has a text encoding of this name in which all of ASCII is itself.
+
+    Marks of formats are found in such texts only, and it takes linear time to decode them.
+    """
+    try:
+        return ASCII.decode(encoding) == ASCII.decode()
+    except (LookupError, ValueError):
+        return False
+
+
 def read_content(path: Path, question: str = "") -> bytes:
     """Return the bytes of a file.
 

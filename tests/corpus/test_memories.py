@@ -225,7 +225,10 @@ UNDECLARED = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">' + TMX.format("\n" + TU.format("
         ('msgid "a"\n\nmsgid "b"\n', ":3: msgid is given twice in an entry."),
         ('msgid "a"\n', ":1: an entry ends here that has no msgid and msgstr."),
         ('msgstr "a"\n', ":1: an entry ends here that has no msgid and msgstr."),
-        (PO.format("Klingon"), ":2: the charset Klingon is unknown."),
+        (
+            PO.format("Klingon"),
+            ":2: the charset Klingon is not supported; convert the file to UTF-8.",
+        ),
         (PO.format("UTF-8").encode() + b"# \xe9", ":4: the line is not utf-8."),
     ],
 )

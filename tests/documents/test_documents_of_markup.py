@@ -87,6 +87,16 @@ def test_entities_of_xml_stay_as_they_are():
         (b"<p>\xff</p>", "html", "it is not in the encoding utf-8; convert it to UTF-8"),
         (b"<meta charset=klingon>", "html", "it is not in the encoding klingon; convert it"),
         (b"<meta charset=unicode_escape><p>\\ud800", "html", "not in the encoding unicode_escape"),
+        (
+            b"<meta charset=punycode>" + b"-a" * 100_000,
+            "html",
+            "it is not in the encoding punycode",
+        ),
+        (
+            "<p>Zwei Hunde</p>".encode("utf-16-le"),
+            "html",
+            "it is UTF-16LE without a byte order mark",
+        ),
         (b"<meta charset=base64>", "html", "it is not in the encoding base64; convert it to UTF-8"),
         (b"<x>" * 300, "html", "its elements are nested more than 256 deep"),
     ],

@@ -5,6 +5,7 @@ import random
 import polib
 import pytest
 
+from nmt_cli.corpus.text import po_files
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
 from nmt_cli.translating.protection import Protection
@@ -140,7 +141,18 @@ def test_a_text_of_which_a_line_failed_has_no_translation():
         ("Plain text.\n", "line 1: 'Plain text.' is no line of a PO file"),
         ('msgid "a"\nmsgid "b"\n', "line 2: msgid is given twice in an entry"),
         ('msgid "a"\n', "line 1: an entry ends here that has no msgid and msgstr"),
-        (HEADER.replace("UTF-8", "Klingon"), "line 5: the charset Klingon is unknown"),
+        (
+            HEADER.replace("UTF-8", "Klingon"),
+            "line 5: the charset Klingon is not supported; convert the file to UTF-8",
+        ),
+        (
+            HEADER.replace("UTF-8", "rot13"),
+            "line 5: the charset rot13 is not supported; convert the file to UTF-8",
+        ),
+        (
+            b"{Content-Type: charset=cp037" + 'msgid "a"'.encode("cp037"),
+            "line 1: the charset cp037 is not supported; convert the file to UTF-8",
+        ),
         (HEADER.encode() + b"# \xe9", "line 8: the line is not utf-8"),
     ],
 )
@@ -148,3 +160,29 @@ def test_a_damaged_file_is_refused_with_its_line(content, problem):
     with pytest.raises(DocumentError) as caught:
         read_document(content if isinstance(content, bytes) else content.encode(), "po")
     assert str(caught.value) == problem
+
+
+@pytest.mark.timeout(30)  # a quadratic time is far longer
+def test_much_white_space_takes_linear_time():
+    data = f'msgid "a{" " * 300_000}b"\nmsgstr ""\n'.encode()
+    assert len(texts_of(read_document(data, "po"))) == 1
+
+
+class Text(str):
+    """A text that counts the characters that are copied when another one is added."""
+
+    num_copied = 0
+
+    def __add__(self, other):
+        Text.num_copied += len(self)
+        return Text(str(self) + other)
+
+
+def test_the_lines_of_a_text_are_joined_once(monkeypatch):
+    monkeypatch.setattr(po_files, "_unescaped", Text)
+    monkeypatch.setattr(po_files, "LONGEST_TEXT", 100)
+    data = b'msgid ""\n' + b'"a"\n' * 100 + b'msgstr ""\n'
+    assert texts_of(read_document(data, "po")) == ["a" * 100]
+    assert Text.num_copied < 1000
+    with pytest.raises(DocumentError, match="line 102: a text has more than 100 characters"):
+        read_document(data.replace(b"msgstr", b'"a"\nmsgstr'), "po")

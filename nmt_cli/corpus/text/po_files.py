@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nmt_cli.files.lines import BYTE_ORDER_MARK
+from nmt_cli.files.text_files import extends_ascii
 
 NAMED_CHARSET = re.compile(rb'(Content-Type:[^"\n]*charset=)([\w.:-]+)')
 HEADER_FIELD = re.compile(r"^([\w-]+): *(.*)$", re.MULTILINE)
@@ -15,7 +16,7 @@ CONTINUATION = re.compile(rf"[ \t]*{STRING}")
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 FUZZY = re.compile(r"#,.*\bfuzzy\b")
-LONGEST_TEXT = 1_000_000  # characters; adding lines to longer ones would take long
+LONGEST_TEXT = 1_000_000  # characters
 LONGEST_SHOWN = 40  # characters of a wrong line
 
 
@@ -70,16 +71,15 @@ class PoError(ValueError):
 def po_charset(start: bytes) -> str:
     """Return the encoding that the header in ``start`` names, else UTF-8.
 
-    Raises PoError if Python does not have it.
+    Raises PoError if it cannot be read.
     """
     match = NAMED_CHARSET.search(start)
     if match is None or match[2] == b"CHARSET":  # that of a template
         return "utf-8"
-    try:
-        return codecs.lookup(match[2].decode()).name
-    except LookupError:
+    if not extends_ascii(name := match[2].decode("latin-1")):
         line = start.count(b"\n", 0, match.start()) + 1
-        raise PoError(line, f"the charset {match[2].decode()} is unknown") from None
+        raise PoError(line, f"the charset {name} is not supported; convert the file to UTF-8")
+    return codecs.lookup(name).name
 
 
 def po_entries(lines: Iterable[bytes], encoding: str) -> Iterator[PoEntry]:
@@ -95,8 +95,8 @@ class _Reader:
 
     def __init__(self, encoding: str) -> None:
         self._number, self._encoding = 0, encoding
-        self._texts: dict[str, PoText] = {}
-        self._key = ""  # of the text that the line before belongs to
+        self._texts: dict[str, list[PoText]] = {}  # the lines of each
+        self._key, self._length = "", 0  # of the text that the line before belongs to
         self._first_line = 0
         self._is_fuzzy = self._is_obsolete = False
 
@@ -112,11 +112,7 @@ class _Reader:
         if line.startswith("#") or (is_obsolete and line.startswith("|")):
             yield from self._comment(line)
         elif (match := CONTINUATION.fullmatch(line)) is not None and self._key:
-            before = self._texts[self._key]
-            text = before.text + _unescaped(match[1])
-            if len(text) > LONGEST_TEXT:
-                raise self._wrong(f"a text has more than {LONGEST_TEXT:,} characters")
-            self._texts[self._key] = PoText(text, before.begin, self._number + 1)
+            self._add(match[1])
         elif (match := KEYWORD.fullmatch(line)) is not None:
             yield from self._keyword(match[1], match[2], is_obsolete)
         elif line:
@@ -131,7 +127,11 @@ class _Reader:
             return
         if "msgid" not in self._texts or not any(key.startswith("msgstr") for key in self._texts):
             raise self._wrong("an entry ends here that has no msgid and msgstr")
-        yield PoEntry(self._first_line, self._texts, self._is_fuzzy, self._is_obsolete)
+        texts = {
+            key: PoText("".join(each.text for each in lines), lines[0].begin, lines[-1].end)
+            for key, lines in self._texts.items()
+        }
+        yield PoEntry(self._first_line, texts, self._is_fuzzy, self._is_obsolete)
         self._texts, self._key, self._is_fuzzy, self._first_line = {}, "", False, 0
 
     def _comment(self, line: str) -> Iterator[PoEntry]:
@@ -147,8 +147,17 @@ class _Reader:
         if key in self._texts:
             raise self._wrong(f"{key} is given twice in an entry")
         self._first_line = self._first_line or self._number
-        self._is_obsolete, self._key = is_obsolete, key
-        self._texts[key] = PoText(_unescaped(text), self._number, self._number + 1)
+        self._is_obsolete, self._key, self._length = is_obsolete, key, 0
+        self._texts[key] = []
+        self._add(text)
+
+    def _add(self, escaped: str) -> None:
+        """Add a line of the text of ``_key``."""
+        text = _unescaped(escaped)
+        self._length += len(text)
+        if self._length > LONGEST_TEXT:
+            raise self._wrong(f"a text has more than {LONGEST_TEXT:,} characters")
+        self._texts[self._key].append(PoText(text, self._number, self._number + 1))
 
     @property
     def _has_translation(self) -> bool:
