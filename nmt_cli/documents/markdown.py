@@ -6,12 +6,14 @@ Code, links, HTML and front matter stay as they are. A paragraph that is transla
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt_cli.documents.document import Decoded, decoded
+from nmt_cli.documents.document import Decoded, DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, joined, text_part
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.markup.blocks import VOID
@@ -20,6 +22,7 @@ from nmt_cli.translating.translation import Translation
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
@@ -29,7 +32,8 @@ LINE_END = re.compile(r"\r\n?|\n")
 BEFORE_TEXT = re.compile(r'\[\^[^\]\s]+\]:[ \t]*|\[[ xX]\][ \t]+|(?:!!!|\?\?\?\+?|:::)[^"]*"?')
 # In text: footnotes, templates, attributes, addresses, and characters that XML excludes.
 KEPT = re.compile(
-    r"\[\^[^\]\s]+\]|\{\{.*?\}\}|\{%.*?%\}|\{[#.:][^{}]*\}|https?://[^\s<>]*[^\s<>.,;:!?)*_]"
+    r"\[\^[^\[\]\s]+\]|\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\{[#.:][^{}]*\}"
+    r"|https?://[^\s<>]*[^\s<>.,;:!?)*_]"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 )
 DELIMITERS = ("emphasis", "strikethrough")
@@ -40,6 +44,7 @@ MARK = re.compile(r"(\d{1,9})[.)](?=\s|$)|(?:#{1,6}|[>+-])(?=\s|$)")
 
 SPECIAL = "\\`*_[<|"  # escaped in translations of texts without them
 BREAK = "\\\n"
+MOST_TOKENS = 1 << 20  # of a document with tables; a short one may have cells without number
 MOST_BRACKETS = 2_000  # of a block; the time for them is quadratic, and no text has so many
 
 
@@ -94,7 +99,21 @@ def _parser() -> MarkdownIt:
     rules = parser.inline.ruler
     for name, rule in zip(rules.get_active_rules(), rules.getRules(""), strict=True):
         rules.at(name, _placing(name, rule))
+    parser.block.ruler.at("table", _limited_table, {"alt": ["paragraph", "reference"]})
     return parser
+
+
+def _limited_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a table. Raises DocumentError if the document has too many cells by now.
+
+    Rows have as many cells as the head of their table, also those that are not written.
+    """
+    from markdown_it.rules_block import table
+
+    found = table(state, start, end, silent)
+    if found and len(state.tokens) > MOST_TOKENS:
+        raise DocumentError("its tables have too many cells; divide it")
+    return found
 
 
 def _placing(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
@@ -132,7 +151,7 @@ class _Block(NamedTuple):
 
     def place(self, in_text: int) -> int:
         """Return the place in the document of a place in the text."""
-        begin, found = next(each for each in reversed(self.places) if each[0] <= in_text)
+        begin, found = self.places[bisect_right(self.places, (in_text, math.inf)) - 1]
         return found + in_text - begin
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.inline import CLOSE, Kind, Part, text_part
 
 Raw = Callable[[], str]  # what is written; called when the paragraphs within are written
+DEEPEST_FIELDS = 20  # in each other, as in Word
 TEXT_FIELD = re.compile(r"\s*HYPERLINK\b", re.IGNORECASE)  # others show what is computed
 
 
@@ -67,21 +69,25 @@ def paired(pieces: Sequence[Piece]) -> list[Piece]:
     A field that goes on in another paragraph divides the text; such a range is two points.
     """
     found = list[Piece | None](pieces)
-    opened = list[tuple[str, str, int]]()  # what encloses the next piece, its name and its place
+    levels = [_Level({}, [])]
     for place, piece in enumerate(pieces):
+        ranges, fields = levels[-1]
         if piece.part.kind is Kind.OPEN:
-            opened.append(("wrapper", "", place))
+            levels.append(_Level({}, []))
         elif piece.part.kind is Kind.CLOSE:
-            while opened.pop()[0] != "wrapper":
-                pass
-        elif piece.mark in {"begin", "field begin"}:
-            opened.append((piece.mark, piece.name, place))
-        elif piece.mark in {"end", "field end"}:
-            begin = _begin_of(piece, opened)
-            if begin is not None and piece.mark == "end":
-                found[begin], found[place] = _enclosing([pieces[begin]], [piece])
-            elif begin is not None:
-                _pair_field(found, begin, place)
+            levels.pop()
+        elif piece.mark == "begin":
+            ranges.pop(piece.name, None)
+            ranges[piece.name] = place
+        elif piece.mark == "field begin":
+            fields.append(place)
+            if sum(len(level.fields) for level in levels) > DEEPEST_FIELDS:
+                raise DocumentError(f"its fields are nested more than {DEEPEST_FIELDS} deep")
+        elif piece.mark == "field end" and fields:
+            _pair_field(found, begin := fields.pop(), place)
+            _forget_behind(begin, ranges)
+        elif piece.mark == "end" and (first := _begin_of(piece.name, *levels[-1])) is not None:
+            found[first], found[place] = _enclosing([pieces[first]], [piece])
     return [
         piece._replace(part=piece.part._replace(kind=Kind.BREAK))
         if piece.mark.startswith("field")
@@ -91,21 +97,35 @@ def paired(pieces: Sequence[Piece]) -> list[Piece]:
     ]
 
 
-def _begin_of(piece: Piece, opened: list[tuple[str, str, int]]) -> int | None:
-    """Return the place where what ``piece`` ends has begun, and remove it from ``opened``.
+class _Level(NamedTuple):
+    """What has begun in an element and not ended, and where."""
 
-    None if it did not begin in the same element, or if a range ends in another order.
+    ranges: dict[str, int]  # by their names, the last one last
+    fields: list[int]
+
+
+def _begin_of(name: str, ranges: dict[str, int], fields: Sequence[int]) -> int | None:
+    """Return the place where the range ``name`` has begun, and remove it from ``ranges``.
+
+    None if it did not begin in the same element, or if it encloses a part of another one.
     """
-    wanted = piece.mark.replace("end", "begin"), piece.name
-    for number in reversed(range(len(opened))):
-        mark, name, place = opened[number]
-        if mark == "wrapper":
-            return None
-        if (mark, name) == wanted:
-            is_last = number == len(opened) - 1
-            del opened[number : number + 1 if piece.mark == "end" else len(opened)]
-            return place if is_last or piece.mark == "field end" else None
+    if name not in ranges:
+        return None
+    last, place = ranges.popitem()
+    if last == name:
+        return None if fields and fields[-1] > place else place
+    del ranges[name]
+    ranges[last] = place
     return None
+
+
+def _forget_behind(begin: int, ranges: dict[str, int]) -> None:
+    """Remove the ranges that have begun behind ``begin``."""
+    while ranges:
+        last, place = ranges.popitem()
+        if place < begin:
+            ranges[last] = place
+            return
 
 
 def _pair_field(found: list[Piece | None], begin: int, end: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Iterator, Sequence
 from html import escape, unescape
 from itertools import groupby
@@ -102,7 +103,7 @@ class SubtitleDocument:
         """Yield the text of each line of a sentence; codes that go on are closed and opened."""
         text = "".join(part.text for part in parts if part.kind is Kind.TEXT)
         cuts = [*_cuts(text, sentence.joints), (len(text), len(text))]
-        rest, opened = list(parts), list[tuple[str, str]]()
+        rest, opened = deque(parts), list[tuple[str, str]]()
         place = 0
         for number, (end, following) in enumerate(cuts):
             written = [begin for begin, _ in opened]
@@ -113,13 +114,13 @@ class SubtitleDocument:
             if number and sentence.lines[number - 1].cue == sentence.lines[number].cue:
                 written = []
             while rest and (place < end or rest[0].kind is Kind.CLOSE or number + 1 == len(cuts)):
-                part = rest.pop(0)
+                part = rest.popleft()
                 if part.kind is Kind.TEXT:
                     taken, left = part.text[: end - place], part.text[end - place :]
                     written.append(self._escaped(part, taken))
                     place += len(taken)
                     if left:
-                        rest.insert(0, text_part(left))
+                        rest.appendleft(text_part(left))
                         break
                 elif part.kind is Kind.OPEN:
                     opened.append(part.code)
@@ -149,7 +150,7 @@ def read_vtt(data: bytes) -> SubtitleDocument:
     return SubtitleDocument(data, is_vtt=True)
 
 
-def _skip(rest: list[Part], place: int, following: int) -> int:
+def _skip(rest: deque[Part], place: int, following: int) -> int:
     """Remove the space between two lines from the parts that follow; return the next place."""
     number = 0
     while place < following and number < len(rest):
@@ -199,7 +200,8 @@ def _groups(cues: Sequence[_Cue]) -> Iterator[list[_Line]]:
     for cue in cues:
         for place, line in enumerate(cue.lines):
             is_within = place > 0 or (joins_cues and _goes_on(group, cue, cues))
-            is_full = sum(len(each.text) for each in group) >= MOST_CHARACTERS
+            lengths = sum(len(each.text) for each in group), len(line.text)
+            is_full = max(lengths) >= MOST_CHARACTERS
             if group and (not is_within or is_full or DASH.match(CODE.sub("", line.text))):
                 yield group
                 group = []

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from nmt_cli.documents import markdown
+from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
@@ -130,7 +132,25 @@ def test_long_and_nested_text_takes_no_long_time():
         assert copied(data, "markdown") == data
 
 
+@pytest.mark.timeout(30)  # a quadratic time is far longer
+@pytest.mark.parametrize("part", ["{{", "{%", "{#"])
+def test_begins_of_templates_take_linear_time(part):
+    assert len(list(markdown._kept(part * 200_000, 0))) == 1
+
+
+def test_places_of_lines_are_found_by_bisection():
+    block = markdown._Block("a\nbc\n\nd", [(0, 3), (2, 9), (5, 12), (6, 20)])
+    assert [block.place(each) for each in range(7)] == [3, 4, 9, 10, 11, 12, 20]
+
+
+def test_cells_that_are_not_written_are_limited(monkeypatch):
+    monkeypatch.setattr(markdown, "MOST_TOKENS", 1000)
+    table = "|a" * 20 + "|\n" + "|-" * 20 + "|\n" + "|b\n" * 20
+    with pytest.raises(DocumentError, match="its tables have too many cells; divide it"):
+        read_document(table.encode(), "markdown")
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(UserError, match="Markdown is read with markdown_it, which is not install"):
+    with pytest.raises(UserError, match="Markdown is read with markdown-it-py, which is not inst"):
         read_document(b"text", "markdown")

@@ -176,3 +176,10 @@ def test_any_file_comes_back_as_it_was(seed):
     assert copied(text.encode(), form) == text.encode()
     every = [Translation(capitals(segment)) for segment in document.segments]
     assert document.filled(every) or not text
+
+
+def test_a_long_line_is_a_sentence_by_itself():
+    cue = "00:00:0{0},000 --> 00:00:0{0},500\n{1}\n\n"
+    lines = ["a dog", "b" * 400, "c cat."]
+    data = "".join(cue.format(*each) for each in enumerate(lines)).encode()
+    assert texts_of(read_document(data, "srt")) == lines

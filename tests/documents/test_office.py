@@ -6,6 +6,7 @@ from io import BytesIO
 
 import pytest
 
+from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
 from nmt_cli.translating.translation import Translation
 from tests.documents.archives import A, W, docx, epub, odt, pptx, unzipped, zipped
@@ -229,3 +230,27 @@ def test_charts_and_diagrams_have_texts():
     chart = f"<c:chart {A}><a:p><a:r><a:t>title</a:t></a:r></a:p></c:chart>"
     data = zipped({"word/document.xml": f"<w:document {W}/>", "word/charts/chart1.xml": chart})
     assert texts_of(read_document(data, "docx")) == ["title"]
+
+
+BEGIN, END = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
+
+
+@pytest.mark.parametrize(
+    ("text", "segment"),
+    [
+        (f"[x]{BEGIN}{{[a]{END}|[b]}}[y]", 'x<wbr id="1"/><img id="2"/>y'),
+        (f"[x]{{{BEGIN}[a]|[b]}}{END}[y]", 'x<img id="1"/><wbr id="2"/>y'),
+        (f"[x]{{{BEGIN}[a]|[b]}}[z]{BEGIN}[c]{END}[y]", 'x<img id="1"/>z<span id="2">c</span>y'),
+    ],
+)
+def test_ranges_that_cross_fields(text, segment):
+    assert texts_of(read_document(docx(f"<w:p>{word(text)}</w:p>"), "docx")) == [segment]
+
+
+def test_fields_that_are_nested_deeply_are_refused():
+    nested = "{" * 20 + "[a]" + "}" * 20
+    data = docx(f"<w:p>{word('[x]' + nested * 30 + '[y]')}</w:p>")
+    assert copied(data, "docx") == data
+    assert shouted(data, "docx") != data
+    with pytest.raises(DocumentError, match="its fields are nested more than 20 deep"):
+        read_document(docx(f"<w:p>{word('{' + nested + '}')}</w:p>"), "docx")

@@ -286,15 +286,15 @@ def _run(run: Sequence[Element | Token]) -> Iterator[str | Block]:
 
 def _merged(parts: Iterator[str | Block]) -> Iterator[str | Block]:
     """Yield ``parts`` with the source between two blocks as one."""
-    between = ""
+    between = list[str]()
     for part in parts:
         if isinstance(part, str):
-            between += part
+            between.append(part)
         else:
-            yield between
+            yield "".join(between)
             yield part
-            between = ""
-    yield between
+            between = []
+    yield "".join(between)
 
 
 def _has_text(node: Element | Token) -> bool:
