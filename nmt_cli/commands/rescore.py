@@ -99,7 +99,7 @@ class _Tally:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD.")
         if self._num_blank:
-            lines = "1 line has" if self._num_blank == 1 else f"{self._num_blank:,} lines have"
+            lines = counted(self._num_blank, "line has", "lines have")
             logs.warning(f"{lines} a blank source, and so no score.")
         seconds = time.monotonic() - self._started
         logs.info(f"Scored {counted(self.num_lines, 'line')} in {seconds:.1f} s.")

@@ -11,8 +11,9 @@ from enum import IntEnum
 from operator import itemgetter
 from typing import NamedTuple
 
+from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.parseval_parameters import Parameters, default_parameters
-from nmt_cli.parsing.tree import bracket_tokens
+from nmt_cli.parsing.tree import CLOSING_BRACKETS, bracket_tokens
 
 FUNCTION = re.compile("[-=].*")  # EVALB keeps the second choice of a label, such as ADVP|PRT
 
@@ -72,9 +73,7 @@ def read_brackets(text: str, parameters: Parameters) -> Brackets:
         else:
             _take_text(open_brackets[-1], token)
     if open_brackets:
-        missing = len(open_brackets)
-        brackets = "bracket is" if missing == 1 else "brackets are"
-        raise UnreadableTreeError(f"{missing:,} closing {brackets} missing")
+        raise UnreadableTreeError(f"{counted(len(open_brackets), *CLOSING_BRACKETS)} missing")
     return found
 
 

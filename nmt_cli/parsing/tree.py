@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 
+CLOSING_BRACKETS = "closing bracket is", "closing brackets are"
 ESCAPED_BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})  # as the Penn Treebank has them
 
 
@@ -123,12 +125,9 @@ class _UnfinishedTree:
         """Raise UserError if the file ends within this tree."""
         missing = len(self._labels) + (self._begun is not None)
         if missing:
-            brackets = (
-                "1 closing bracket is" if missing == 1 else f"{missing:,} closing brackets are"
-            )
             raise UserError(
                 f"{self._name}:{self._first_line}: the tree that begins here does not close; "
-                f"{brackets} missing at the end of the file."
+                f"{counted(missing, *CLOSING_BRACKETS)} missing at the end of the file."
             )
 
     def _open(self) -> None:
