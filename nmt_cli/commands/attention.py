@@ -90,11 +90,9 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
             shown_target = _translated(first, tokenizer, source)
         else:
-            tokens = tokenizer.encode(target, "target")
-            shown_target = Target(target, tokens, is_given=True)
-        name = str(loaded.path)
+            shown_target = Target(target, tokenizer.encode(target, "target"), is_given=True)
         attention = attention_between(
-            settings, tokenizer, first.model, name, source, shown_target, shown
+            settings, tokenizer, first.model, str(loaded.path), source, shown_target, shown
         )
         content = write(attention)
         if output is None:
@@ -155,8 +153,7 @@ def _translated(member: Member, tokenizer: Tokenizer, source: str) -> Target:
     if translation.error is not None:
         raise UserError(f"the source could not be translated: {translation.error}.")
     logs.info(f"Translation: {translation.text}")
-    tokens = _ids_of(tokenizer, translation.tokens)
-    return Target(translation.text, tokens, is_given=False)
+    return Target(translation.text, _ids_of(tokenizer, translation.tokens), is_given=False)
 
 
 def _ids_of(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:

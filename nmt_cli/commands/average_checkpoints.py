@@ -105,8 +105,7 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     if count is None:
         if not available:
             raise UserError(f"{run_dir} holds no checkpoint yet; train it first.")
-        recipe = read_recipe(str(available[-1].path / RECIPE)).recipe
-        count = recipe.checkpoints.keep_for_average
+        count = read_recipe(str(available[-1].path / RECIPE)).recipe.checkpoints.keep_for_average
     if len(available) < count:
         steps = ", ".join(str(checkpoint.step) for checkpoint in available) or "none"
         raise UserError(

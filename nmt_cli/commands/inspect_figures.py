@@ -190,8 +190,7 @@ def _chosen_lengths(
 ) -> SentenceLengths:
     if lengths is not None:
         pairs_per_epoch = text.lengths.pairs_per_epoch if text is not None else None
-        given = equal_pairs(*lengths, "given", window)
-        return given._replace(pairs_per_epoch=pairs_per_epoch)
+        return equal_pairs(*lengths, "given", window)._replace(pairs_per_epoch=pairs_per_epoch)
     if text is not None:
         return text.lengths
     return equal_pairs(ASSUMED_LENGTH, ASSUMED_LENGTH, "assumed", window)

@@ -96,8 +96,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         measured = [report for corpora in validation.values() for report in corpora.reports]
         _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
 
-        symbols = [*text.symbols(), *_pieces_of_tags(recipe)]
-        tokenizer = _make_tokenizer(recipe, training, symbols)
+        tokenizer = _make_tokenizer(recipe, training, [*text.symbols(), *_pieces_of_tags(recipe)])
         _refuse_unknown_tags(recipe, tokenizer)
         tokenizer.save(directory)
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")

@@ -131,10 +131,9 @@ def _problem_of_reading(path: Path) -> str:
 
 
 def _unwritable(recipe_file: RecipeFile) -> Iterator[str]:
-    runs = Path(RUNS) / recipe_file.name
     for key, folder, option in (
         ("preprocess", recipe_file.prepared, "--prepared"),
-        ("train", runs, "--run-dir"),
+        ("train", Path(RUNS) / recipe_file.name, "--run-dir"),
     ):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         problem = ""

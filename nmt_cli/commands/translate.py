@@ -133,8 +133,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             made_with = {**recorded, **affecting(options), **engine.chosen}
             output.begin(made_with, rounding(options, engine.threads), asked)
         read_line = reader(form, output_format, options.choose)
-        format_line = formatter(form, output_format)
-        tally = _translate_all(engine, source, output, read_line, format_line)
+        tally = _translate_all(engine, source, output, read_line, formatter(form, output_format))
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 

@@ -124,8 +124,7 @@ class Augmenter:
             if self._have_no_text(ids):
                 yield None
             else:
-                text = tokenizer.decode(ids, side, keep_pieces=is_in_pieces)
-                yield text.split()
+                yield tokenizer.decode(ids, side, keep_pieces=is_in_pieces).split()
 
     def _encoded_changes(
         self, side: Side, before: Mapping[int, TextPair], after: Mapping[int, TextPair]

@@ -129,8 +129,7 @@ class Sentences:
         """Yield the sentences of each slice."""
         ends = np.concatenate([[0], np.cumsum(self.lengths)])
         for part in slices:
-            tokens = self.tokens[ends[part.start] : ends[part.stop]]
-            yield Sentences(tokens, self.lengths[part])
+            yield Sentences(self.tokens[ends[part.start] : ends[part.stop]], self.lengths[part])
 
 
 class SentencesOnDisk(Sentences):

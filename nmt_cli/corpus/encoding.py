@@ -87,8 +87,7 @@ class Encoder(NamedTuple):
             counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
 
             def opened(name: str, largest: int, most: int) -> BinarizedWriter:
-                writing = writing_binarized(self.directory, name, largest, most)
-                return stack.enter_context(writing)
+                return stack.enter_context(writing_binarized(self.directory, name, largest, most))
 
             size = max(tokenizer.size, tokenizer.source_size or 0)
             writers = {side: opened(f"{part}.{side}", size, longest + 1) for side in SIDES}
@@ -182,5 +181,4 @@ def _encoded_side(
     # Few bytes to send to the process that writes them.
     dtype = dtype_holding(max(tokenizer.size, tokenizer.source_size or 0) - 1)
     tokens = np.fromiter(chain.from_iterable(sentences), dtype, count=int(lengths.sum()))
-    num_unknown = int((tokens == tokenizer.unk_id).sum())
-    return EncodedSide(tokens, lengths, num_unknown)
+    return EncodedSide(tokens, lengths, int((tokens == tokenizer.unk_id).sum()))

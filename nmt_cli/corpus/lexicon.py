@@ -41,8 +41,7 @@ class Lexicon:
         """
         lists = [np.unique(np.array(each, np.int64)) for each in (frequent, *by_source)]
         dtype = dtype_holding(size)  # so it holds how many there are, too
-        lengths = np.array([*map(len, lists)], dtype)
-        return cls(lengths, np.concatenate(lists).astype(dtype), size)
+        return cls(np.array([*map(len, lists)], dtype), np.concatenate(lists).astype(dtype), size)
 
     @classmethod
     def read(cls, path: Path, source_size: int, target_size: int) -> Lexicon:

@@ -39,8 +39,7 @@ class SentencePairs(NamedTuple):
     def with_some_links(self) -> "SentencePairs":
         """Return the pairs with a link between the first words of each, to measure memory."""
         number = len(self.source.lengths)
-        links = Sentences(np.zeros(2 * number, np.int64), np.full(number, 2))
-        return self._replace(links=links)
+        return self._replace(links=Sentences(np.zeros(2 * number, np.int64), np.full(number, 2)))
 
 
 class Planned(NamedTuple):

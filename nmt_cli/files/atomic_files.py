@@ -168,8 +168,7 @@ def write_manifest(directory: Path, facts: Mapping[str, Any], threads: int = 1) 
     paths = [path for path in sorted(directory.iterdir()) if path.name != MANIFEST]
     hashes = sha256_of_each(paths, threads)
     files = {path.name: {"bytes": path.stat().st_size, "sha256": hashes[path]} for path in paths}
-    version = written_version(facts.get("kind"))
-    manifest = {"format_version": version, **facts, "files": files}
+    manifest = {"format_version": written_version(facts.get("kind")), **facts, "files": files}
     (directory / MANIFEST).write_bytes(_as_json(manifest))
 
 

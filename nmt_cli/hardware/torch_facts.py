@@ -61,12 +61,11 @@ def _of_waiting_threads() -> dict[str, Any]:
     if library is None:
         return {"torch.waiting_threads": None, "torch.waking_microseconds": None}
     numbers = torch.ones(1 << 16)  # enough for two threads
-    waking = waking_microseconds(library, lambda: numbers.add_(1))
     return {
         "torch.waiting_threads": "spin, or sleep while other programs need the cores"
         if spins_long()
         else "as the environment says",
-        "torch.waking_microseconds": round(waking),
+        "torch.waking_microseconds": round(waking_microseconds(library, lambda: numbers.add_(1))),
     }
 
 

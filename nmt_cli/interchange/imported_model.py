@@ -52,8 +52,7 @@ class ImportedModel(NamedTuple):
             self.joiner,
             TextNormalization(),
         )
-        size = len(self.pieces)
-        return ModelSettings(self.architecture, size, text, MAX_LENGTH, Decoding())
+        return ModelSettings(self.architecture, len(self.pieces), text, MAX_LENGTH, Decoding())
 
     def tokenizer(self, settings: ModelSettings) -> Tokenizer:
         """Return the tokenizer. Raises UserError if its files are damaged or lack a mark."""

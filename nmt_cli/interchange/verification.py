@@ -97,8 +97,7 @@ def verify(
     num_identical = 0
     with logs.progress(f"Verifying with {engine.name}", "sentences", len(pairs)) as counter:
         for number, pair in enumerate(pairs):
-            theirs = engine.token_scores(*pair)
-            differences += np.abs(np.subtract(ours[number], theirs)).tolist()
+            differences += np.abs(np.subtract(ours[number], engine.token_scores(*pair))).tolist()
             if not max(differences) <= (TOLERANCE if is_exact else float("inf")):
                 raise _refused(
                     engine,

@@ -225,8 +225,7 @@ class MultiHeadAttention(nn.Module, ABC):
             scores = q @ k.mT * self.d_k**-0.5  # H T S
             if window != EVERYTHING:
                 places = distances(q.shape[1], k.shape[1], scores.device)
-                hidden = ~window.reaches(places)
-                scores = scores.masked_fill(hidden, -torch.inf)
+                scores = scores.masked_fill(~window.reaches(places), -torch.inf)
             weights.append(scores.softmax(2))
         return weights
 

@@ -87,8 +87,7 @@ def pack(
 
     ``round_up`` adds spare rows, at most 1/32, so that fewer different numbers of rows occur.
     """
-    packed = pack_on_cpu(tokens, lengths, round_up=round_up)
-    return sent_together(torch.device(device), packed)
+    return sent_together(torch.device(device), pack_on_cpu(tokens, lengths, round_up=round_up))
 
 
 def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = False) -> Packed:

@@ -49,8 +49,7 @@ class Parameters:
 
     def labels_equal_to(self, label: str) -> set[str]:
         """Return all labels that match ``label``."""
-        pairs = (pair for pair in self.equal_labels if label in pair)
-        return {label}.union(*pairs)
+        return {label}.union(*(pair for pair in self.equal_labels if label in pair))
 
     def are_equal_words(self, one: str, other: str) -> bool:
         """Return whether two words match."""

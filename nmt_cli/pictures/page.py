@@ -88,5 +88,4 @@ def _data(attention: Attention) -> str:
             for kind in attention.kinds
         ],
     }
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
-    return text.translate(ESCAPED)
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).translate(ESCAPED)

@@ -86,8 +86,7 @@ class LengthLimits(NamedTuple):
 
     def target_within(self, longest: int | None) -> int | None:
         """Return the most pieces of an output if it may not have more than ``longest``."""
-        given = [each for each in (longest, self.target) if each is not None]
-        return min(given, default=None)
+        return min((each for each in (longest, self.target) if each is not None), default=None)
 
 
 def length_limits(*models: ModelSettings) -> LengthLimits:

@@ -96,8 +96,7 @@ class Chart(NamedTuple):
 
 def _training_loss(run: RunHistory) -> Curve:
     loss, tokens = (run.training.column(name) for name in ("loss", "target_tokens"))
-    smooth = moving_mean(loss, tokens, window_of(len(loss)))
-    return Curve(run.training.steps, smooth, raw=loss)
+    return Curve(run.training.steps, moving_mean(loss, tokens, window_of(len(loss))), raw=loss)
 
 
 def _speed(run: RunHistory) -> Curve:

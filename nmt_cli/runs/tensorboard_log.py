@@ -31,8 +31,7 @@ class TensorboardLog:
 
     def __init__(self, directory: Path, resumed_at: int) -> None:
         # TensorBoard reads the files of a directory in the order of their names.
-        name = f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
-        self._path = directory / name
+        self._path = directory / f"events.out.tfevents.{time.time_ns():020d}.{os.getpid()}"
         self._is_closed = False
         # TensorBoard drops earlier scalars from this step on; SummaryWriter calls it purge_step.
         start = SessionLog(status=SessionLog.START)

@@ -199,8 +199,7 @@ class CompiledTransformer:
             return_freed_memory()
         found, firsts = list[EncodedEntries](), []
         for group in _groups(sentences):
-            given = Sentences.of(group)
-            sources = self._layers.encode(given)
+            sources = self._layers.encode(Sentences.of(group))
             starts, rows = self._layers.first(start_mark, sources)
             found += map(EncodedEntries, sources, starts)
             firsts.append(rows.copy())
@@ -211,8 +210,7 @@ class CompiledTransformer:
         """Put each sentence into one of ``slots``; its hypotheses consist of the start mark."""
         for slot, each in zip(slots, encoded, strict=True):
             self._sources[slot] = each.source
-        sources = [each.source for each in encoded]
-        self._locations[slots] = self._layers.locations(sources)
+        self._locations[slots] = self._layers.locations([each.source for each in encoded])
         self._past.start(slots, [each.start for each in encoded])
 
     def step(self, state: StepInput) -> CompiledLogits:

@@ -283,5 +283,4 @@ def _order_of_turns(totals: Array, banks: Array, first: Array) -> Array:
     ranks[by_total == first[:, None]] = -1
     ranks[sorted_banks == NO_BANK] = np.iinfo(ranks.dtype).max
     # A stable sort: the best of the continuations that one bank gets in one turn comes first.
-    by_rank = np.argsort(ranks, axis=1, kind="stable")
-    return np.take_along_axis(by_total, by_rank, 1)
+    return np.take_along_axis(by_total, np.argsort(ranks, axis=1, kind="stable"), 1)

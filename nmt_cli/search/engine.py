@@ -162,8 +162,7 @@ class SearchEngine:
         if self._graphed is not None and most == 1:
             self._graphed.release()
         search = Search if self._graphed is None or not have_rules else SearchOfRules
-        number = len(sentences)
-        return search(self._model, number, self.settings, self._rules, self._choice)
+        return search(self._model, len(sentences), self.settings, self._rules, self._choice)
 
     def _tokens_of(self, sentence: Sentence) -> int:
         shortest = SHORTEST_OF_LIBRARY if self.is_compiled else SHORTEST_COUNTED

@@ -54,8 +54,7 @@ class CompiledForcing:
         sentence is longer than learned positions allow.
         """
         layers, (sources, targets) = CompiledLayers(self._model), self._read(pairs)
-        memories = layers.encode(sources)
-        rows = layers.decode(targets, memories)
+        rows = layers.decode(targets, layers.encode(sources))
         tokens = Sentences.of([(*pair.target, self._eos) for pair in pairs]).tokens
         scores = layers.token_scores(rows, tokens)
         ends = np.cumsum(targets.lengths)
@@ -74,8 +73,7 @@ class CompiledForcing:
         of_decoder = [] if self._model.config.is_recurrent else layers
         within = Weights(decoder, of_decoder, targets.lengths, targets.lengths)
         to_memory = Weights(decoder, layers, targets.lengths, sources.lengths)
-        memories = computing.encode(sources, within_sources)
-        computing.decode(targets, memories, within, to_memory)
+        computing.decode(targets, computing.encode(sources, within_sources), within, to_memory)
         return list(map(AttentionWeights, within_sources.arrays, within.arrays, to_memory.arrays))
 
     def _read(self, pairs: Sequence[SentencePair]) -> tuple[Sentences, Sentences]:

@@ -54,8 +54,7 @@ def prepared(
 def without_gradients(device: torch.device) -> Iterator[None]:
     """Compute without gradients and in the types of the weights in this block."""
     # Caches of one call may serve the next, so they must not be inference tensors.
-    no_autocast = torch.autocast(device.type, enabled=False)
-    with torch.inference_mode(False), torch.no_grad(), no_autocast:
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
         yield
 
 

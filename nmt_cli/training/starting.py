@@ -110,8 +110,7 @@ def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> Trai
         round_to_int8(model)
     if machine.is_compiled:
         compile_residuals(model)
-    optimizer = new_optimizer(model, training)
-    return TrainingState(model, optimizer, average=_new_average(recipe, model))
+    return TrainingState(model, new_optimizer(model, training), average=_new_average(recipe, model))
 
 
 def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:
@@ -312,8 +311,7 @@ def _plan_settings(
     recipe: Recipe, corpus: PreparedCorpus, stage: int = 0
 ) -> tuple[int, int, list[tuple[int, float]]]:
     """Return all that decides which batches the text gives in a stage."""
-    corpora = corpora_of(recipe, corpus, stage)
-    return recipe.training.tokens_per_step, recipe.training.seed, corpora
+    return recipe.training.tokens_per_step, recipe.training.seed, corpora_of(recipe, corpus, stage)
 
 
 def move_to_plan(progress: Progress, old: BatchPlan, new: BatchPlan) -> None:

@@ -73,8 +73,7 @@ class LaunchedStep(NamedTuple):
 def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
     """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
     machine, model = objective.machine, objective.model
-    products = training_products(machine.device, machine.precision)
-    peak = peak_flops(machine.device, products)
+    peak = peak_flops(machine.device, training_products(machine.device, machine.precision))
     if peak is None:
         return None
     sides = zip(*(pairs.sides for pairs in batch.micro_batches), strict=True)

@@ -86,8 +86,7 @@ class Trainer:
                 if self.state.progress.stage != stage:
                     batches.close()  # what was read ahead is of the stage before
                     batches, stage = self._batches(), self.state.progress.stage
-                reports = self._step(batches, reads_late=self.reads_late)
-                for report in reports:
+                for report in self._step(batches, reads_late=self.reads_late):
                     stop.note_seconds("step", report.seconds)
                     self._longest_step = max(self._longest_step, report.seconds)
                     bar.advance(1, report.as_notes())
@@ -235,8 +234,7 @@ class Trainer:
         training, ranks = self.training, self.training.machine.ranks
         objective = training.objective.after(self.state.progress.step)
         compute = objective.launched if reads_late else objective.gradient
-        where = f"in {batch}, even with one sentence pair at a time"
-        with self._saving_before_failure(where):
+        with self._saving_before_failure(f"in {batch}, even with one sentence pair at a time"):
             try:
                 gradient, training.cut = gradient_within_memory(
                     batch, training.cut, compute, training.corpus.longest, ranks.size
@@ -268,8 +266,7 @@ class Trainer:
         if training.is_validation_due():
             if not training.machine.ranks.from_main(stop.has_time_to_validate()):
                 # Then a validation that takes too long loses nothing.
-                is_due = training.is_checkpoint_due()
-                self._save("regular" if is_due else "safety", stop)
+                self._save("regular" if training.is_checkpoint_due() else "safety", stop)
             improved = self._validate(stop)
             training.begin_stage_if_due()
         ended = training.is_finished()  # validation may have used up the patience
@@ -281,8 +278,7 @@ class Trainer:
             self._save("safety", stop)
 
     def _save(self, kind: CheckpointKind, stop: StopRequest, *, forgiving: bool = True) -> None:
-        where = f"while step {self.state.progress.step:,} was saved"
-        with self._saving_before_failure(where):
+        with self._saving_before_failure(f"while step {self.state.progress.step:,} was saved"):
             seconds = self._saver.save(kind, forgiving=forgiving)
         stop.note_seconds("save", seconds)
 

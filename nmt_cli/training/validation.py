@@ -283,8 +283,7 @@ def _translated(translator: Translator, numbered: Sequence[tuple[int, str]]) -> 
         window = translator.translate_window([line for _, line in numbered])
     except LinesFailedError as error:
         numbers = [number for number, _ in numbered]
-        failure = LinesFailedError(numbers[error.first], numbers[error.last])
-        raise failure from error.__cause__
+        raise LinesFailedError(numbers[error.first], numbers[error.last]) from error.__cause__
     if failed := next((t.error for t in window if t.error is not None), None):
         raise UserError(f"the validation text could not be translated: {failed}.")
     return [translation.text for translation in window]

@@ -302,8 +302,7 @@ class Answers:
             return None
         from nmt_cli.parsing.tree_output import tree_of
 
-        without_words = replace(form, words="dropped")
-        return tree_of([self._tokenizer.decode(symbols)], words, without_words)
+        return tree_of([self._tokenizer.decode(symbols)], words, replace(form, words="dropped"))
 
 
 def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[str]) -> tuple[str, ...]:

@@ -65,8 +65,7 @@ def _attended(tokenizer: Tokenizer, hypothesis: Hypothesis, part: Part) -> Itera
     places = places_of_pieces(tokenizer.pieces(part.tokens, "source"), part.text)
     for token in hypothesis.attended.tokens:
         begin = places[token][0] if token < len(places) else -1
-        inside = (copy for copy in part.copies if copy.begin <= begin < copy.end)
-        yield next(inside, None)
+        yield next((copy for copy in part.copies if copy.begin <= begin < copy.end), None)
 
 
 def _occurrences(tokens: Phrase, copies: Sequence[Copy]) -> Iterator[tuple[int, int, Constraint]]:

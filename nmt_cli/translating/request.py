@@ -74,8 +74,7 @@ def _frozen(value: Any) -> Hashable:
     """Return a key for what may change later, such as a list of phrases."""
     if isinstance(value, str) or not isinstance(value, Collection):
         return cast(Hashable, value)
-    items = value.items() if isinstance(value, Mapping) else value
-    return (type(value), *map(_frozen, items))
+    return (type(value), *map(_frozen, value.items() if isinstance(value, Mapping) else value))
 
 
 def numbered(lines: Iterable[str | Request], first: int = 1) -> Iterator[Request]:

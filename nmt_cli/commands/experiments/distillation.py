@@ -185,8 +185,7 @@ class Distillation:
         """Return the entry of data.train for what the teacher made of ``text``."""
         of_corpus: dict[str, Any] = {}
         if text.corpus is not None:
-            noise = text.corpus.augment.noise
-            of_corpus = {"name": text.corpus.name, "augment": {"noise": noise}}
+            of_corpus = {"name": text.corpus.name, "augment": {"noise": text.corpus.augment.noise}}
         links = self.folder("links") / text.name if self.is_aligned else None
         return {
             **of_corpus,

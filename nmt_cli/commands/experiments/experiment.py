@@ -26,8 +26,7 @@ class Experiment(NamedTuple):
     def of(cls, recipe_name: str, file: RecipeFile, options: TrainOptions) -> Experiment:
         """Return the experiment of a recipe that was read."""
         prepared = options.prepared or file.prepared
-        run_dir = options.run_dir or Path(RUNS) / file.name
-        return cls(recipe_name, file, prepared, run_dir, options)
+        return cls(recipe_name, file, prepared, options.run_dir or Path(RUNS) / file.name, options)
 
     @property
     def recipe(self) -> Recipe:
@@ -48,8 +47,7 @@ class Experiment(NamedTuple):
         if self.recipe.data.treebank is not None:
             return self.translations / name_of("gold", test, "trees")
         if test.rows is not None:
-            suffix = self.recipe.data.target_language
-            return self.translations / name_of("reference", test, suffix)
+            return self.translations / name_of("reference", test, self.recipe.data.target_language)
         return test.text_files[1]
 
     @property

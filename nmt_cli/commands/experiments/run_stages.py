@@ -127,8 +127,7 @@ def _translate(experiment: Experiment, partial: Partial) -> None:
             source = test.text_files[0]
         else:
             source = partial.path / name_of("sentences", test, "txt")
-            reference = partial.path / experiment.reference(test).name
-            write_sides(test, recipe.data, source, reference)
+            write_sides(test, recipe.data, source, partial.path / experiment.reference(test).name)
         status = translate.run(
             experiment.run_dir / AVERAGE,
             input_path=source,

@@ -92,8 +92,7 @@ class LinearizedText(RecipeText):
 
     def measured(self, files: ParallelFiles) -> ParallelFiles:
         """Return the words of the validation sentences, and their trees in brackets."""
-        gold = self._gold[files.text_files]
-        return ParallelFiles(source=self.plain(files).source, target=gold)
+        return ParallelFiles(source=self.plain(files).source, target=self._gold[files.text_files])
 
     def pairs(self, files: ParallelFiles) -> Iterator[tuple[str, str]]:
         """Yield the words and the tokens of each tree, as texts."""

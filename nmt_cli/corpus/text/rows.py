@@ -73,8 +73,7 @@ class RowReader(NamedTuple):
 
     def _values(self, row: bytes, line: int) -> tuple[bytes, bytes]:
         try:
-            text = row.removeprefix(BYTE_ORDER_MARK).decode(errors="surrogateescape")
-            value = json.loads(text)
+            value = json.loads(row.removeprefix(BYTE_ORDER_MARK).decode(errors="surrogateescape"))
         except (ValueError, RecursionError) as error:
             reason = getattr(error, "msg", "it has too many levels or digits")
             raise UserError(f"{self.path}:{line}: the line is not JSON: {reason}.") from None

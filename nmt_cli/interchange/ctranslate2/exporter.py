@@ -75,8 +75,7 @@ def ctranslate2_variables(model: ExportedModel) -> Weights:
         shape = architecture.stack_shapes[side]
         embeddings = "encoder/embeddings_0" if side == "encoder" else "decoder/embeddings"
         made.found[f"{embeddings}/weight"] = made.take(f"{text_side}_embedding.weight")
-        positions = made.take_positions(text_side)
-        made.found[f"{side}/position_encodings/encodings"] = positions
+        made.found[f"{side}/position_encodings/encodings"] = made.take_positions(text_side)
         width = max(shape.key_width, shape.value_width)
         made.put_stack(side, NAMES[side], width)
         if head_width(shape, architecture.d_model) is None and shape.key_width == width:
@@ -298,8 +297,7 @@ class CTranslate2Engine:
 
 def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:
     """Return what cuts a normalized text into the pieces of the exported vocabulary."""
-    text = model.settings.text
-    if text.type == "whitespace":
+    if model.settings.text.type == "whitespace":
         renamed = renamed_pieces(model.source_pieces)
         return lambda line: [renamed.get(piece, piece) for piece in line.split()]
     import sentencepiece

@@ -128,8 +128,7 @@ def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedMo
 def _head_width(variables: Variables, tensors: TensorsTaken) -> int:
     """Return the width of a head if it is stored; 0 if it is d_model / num_heads."""
     names = [name for name in variables.by_name if name.endswith("attention/head_dim")]
-    widths = {int(tensors.take_number(name, 0)) for name in names}
-    width = max(widths, default=0)
+    width = max({int(tensors.take_number(name, 0)) for name in names}, default=0)
     if not 0 <= width <= WIDEST_HEAD:
         tensors.reasons.append(f"it has heads of the width {width:,}")
         return 0

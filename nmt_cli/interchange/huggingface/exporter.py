@@ -287,8 +287,7 @@ class HuggingFaceEngine:
             decoder_input_ids=torch.tensor([[self._start_id, *target]]),
         ).logits[0]
         expected = torch.tensor([*target, self._eos_id])
-        scores = logits.float().log_softmax(1).gather(1, expected[:, None])
-        return scores.squeeze(1).tolist()
+        return logits.float().log_softmax(1).gather(1, expected[:, None]).squeeze(1).tolist()
 
     @torch.no_grad()
     def greedy(self, source: Sequence[int], longest: int) -> list[int]:

@@ -91,8 +91,7 @@ def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    content = read_content(path, "; is it a vocabulary?")
-    return decoded(content.replace(OTHER_DELETE, b"\x7f"), path)
+    return decoded(read_content(path, "; is it a vocabulary?").replace(OTHER_DELETE, b"\x7f"), path)
 
 
 def parse_vocabulary(text: str, path: Path) -> dict[str, int]:

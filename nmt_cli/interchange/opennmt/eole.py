@@ -206,8 +206,7 @@ def _own_sentencepiece(folder: Path, config: Mapping[str, Any]) -> dict[Side, Pa
 def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the names of all steps between text and pieces."""
     corpora = config.get("data")
-    sections = [config, *(corpora.values() if isinstance(corpora, dict) else ())]
-    for section in sections:
+    for section in [config, *(corpora.values() if isinstance(corpora, dict) else ())]:
         names = section.get("transforms") if isinstance(section, dict) else None
         yield from names if isinstance(names, list) else ()
 

@@ -32,8 +32,7 @@ class Sentences(NamedTuple):
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Sentences:
         """Return sentences of the library from lists of tokens."""
-        flat = np.array([*chain.from_iterable(sentences)], np.int64)
-        return cls(flat, list(map(len, sentences)))
+        return cls(np.array([*chain.from_iterable(sentences)], np.int64), list(map(len, sentences)))
 
 
 class _Weights(ctypes.Structure):

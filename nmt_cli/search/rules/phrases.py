@@ -87,8 +87,7 @@ class RequiredPhrases:
         self._beginnings = sorted(begun, key=len)  # N, the first one is empty
         self._states = {beginning: state for state, beginning in enumerate(self._beginnings)}
         self._columns = {piece: column for column, piece in enumerate(self.pieces)}
-        shorter = self._link()
-        self._note_phrases(shorter)
+        self._note_phrases(self._link())
         self._sums: dict[tuple[int, int], int] = {}
 
     def _link(self) -> list[int]:

@@ -74,8 +74,7 @@ class MarkupSegments(Segments):
             if isinstance(part, str):
                 filled.append(part)
             else:
-                of_block = list(islice(rest, len(part[1].texts)))
-                filled.append(_filled_block(*part, of_block))
+                filled.append(_filled_block(*part, list(islice(rest, len(part[1].texts)))))
         return "".join(filled)
 
 
