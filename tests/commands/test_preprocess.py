@@ -263,8 +263,8 @@ def test_real_text_with_odd_characters_keeps_its_pairs(corpus):
     settings = [
         f"data.train=[{train}]",
         f"data.validation={{source: {news}.en, target: {news}.de}}",
-        "tokenizer.vocabulary_size=2000",
-        "tokenizer.training_sentences=4000",
+        "tokenizer.vocabulary_size=500",
+        "tokenizer.training_sentences=1000",
     ]
     corpus.prepare(*settings)
     prepared = corpus.opened(*settings)

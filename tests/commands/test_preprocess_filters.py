@@ -135,7 +135,7 @@ def test_workers_and_chunks_do_not_change_what_is_dropped(corpus, monkeypatch):
     monkeypatch.setattr(chunk_pool, "PAIRS_IN_CHUNK", 90)
     monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 90)
     monkeypatch.setattr("nmt_cli.files.lines.READ_AT_ONCE", 3000)
-    assert corpus.prepare(*settings, workers=3, force=True) == first
+    assert corpus.prepare(*settings, workers=2, force=True) == first
 
 
 def test_filters_that_are_not_used_leave_no_trace(corpus):
