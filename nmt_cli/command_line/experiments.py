@@ -22,6 +22,7 @@ from nmt_cli.command_line.options import (
     precision_option,
     quiet_option,
     run_dir_option,
+    stage_options,
     threads_option,
     training_machine_options,
     workers_option,
@@ -31,16 +32,11 @@ from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, STAGES_OF_DIST
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
 
-STAGE = click.Choice(STAGE_NAMES)
-
 
 @cli_command()
 @click.argument("recipe", shell_complete=completion.recipes)
 @overrides_option
-@click.option("--until", type=STAGE, default="report", help="The last stage.")
-@click.option(
-    "--force-from", type=STAGE, help="Make this stage and all after it anew, training included."
-)
+@stage_options(STAGE_NAMES)
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")
 @run_dir_option
 @needless_resume_option("run")
@@ -59,9 +55,6 @@ def run(recipe: str, **options: Any) -> None:
     from nmt_cli.commands import run as command
 
     command.run(recipe, quiet=logs.are_quiet(), **options)
-
-
-STAGE_OF_DISTIL = click.Choice(STAGES_OF_DISTIL)
 
 
 @cli_command()
@@ -86,12 +79,7 @@ STAGE_OF_DISTIL = click.Choice(STAGES_OF_DISTIL)
     help="Folder of what TEACHER translates; students of one teacher and text can share it.  "
     "[default: distillation in the run directory]",
 )
-@click.option("--until", type=STAGE_OF_DISTIL, default="report", help="The last stage.")
-@click.option(
-    "--force-from",
-    type=STAGE_OF_DISTIL,
-    help="Make this stage and all after it anew, training included.",
-)
+@stage_options(STAGES_OF_DISTIL)
 @run_dir_option
 @needless_resume_option("distil", "Messages")
 @allow_change_option

@@ -1,6 +1,6 @@
 """Options that several commands have, and how commands are declared."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,15 @@ def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
         return command
 
     return add
+
+
+def stage_options(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the options of a command that makes the stages ``names``, one after the other."""
+    stage, anew = click.Choice(names), "Make this stage and all after it anew, training included."
+    return together(
+        click.option("--until", type=stage, default="report", help="The last stage."),
+        click.option("--force-from", type=stage, help=anew),
+    )
 
 
 training_machine_options = together(

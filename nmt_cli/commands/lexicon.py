@@ -54,12 +54,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             logs.warning(f"{counted(num_bad, 'line')} with bad UTF-8, which became U+FFFD.")
         save_lexicon(found.path, lexicon, uses_shortlist=uses_shortlist)
     size = (found.path / LEXICON).stat().st_size
-    use = (
-        ""
-        if uses_shortlist
-        else f" To use it: {command('nmt-cli', 'translate', model)} --shortlist"
-    )
-    logs.info(f"Wrote {found.path / LEXICON}, {size:,} bytes.{use}")
+    use = f" To use it: {command('nmt-cli', 'translate', model)} --shortlist"
+    logs.info(f"Wrote {found.path / LEXICON}, {size:,} bytes.{'' if uses_shortlist else use}")
 
 
 def _encoded(text: ParallelText, tokenizer: Tokenizer) -> Iterator[IdPair]:

@@ -173,11 +173,8 @@ def _of_same_text(folder: Path, recipe: Recipe) -> Path | None:
 def _command_again(directory: Path, preprocess: str) -> str:
     """Return the command that prepares ``directory`` again, and what the user must do first."""
     foreign = foreign_file(directory)
-    return f"{preprocess} --force" + (
-        f" (first move {foreign} out of {directory}; preprocess did not write it)"
-        if foreign is not None
-        else ""
-    )
+    first = f" (first move {foreign} out of {directory}; preprocess did not write it)"
+    return f"{preprocess} --force{'' if foreign is None else first}"
 
 
 def validation_text(directory: Path, name: str | None, side: Side) -> Path:
@@ -220,7 +217,7 @@ def refuse_stale(
         made[FOLD] = _is_folded(manifest)
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
     if different:
-        was = " and ".join(f"{_short(key)} {_shown(made.get(key))}" for key in different)
+        was = " and ".join(f"{key.partition('.')[2]} {_shown(made.get(key))}" for key in different)
         says = " and ".join(_shown(wanted.get(key)) for key in different)
         raise UserError(
             f"{directory} was made with {was}, the recipe says {says}. "
@@ -255,10 +252,6 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
     return PreparedCorpus(
         directory, source, target, tuple(validation), corpus_sizes, tokenizer, manifest, links
     )
-
-
-def _short(key: str) -> str:
-    return key.partition(".")[2]
 
 
 def _shown(value: Any) -> str:

@@ -131,19 +131,14 @@ class ModelShape:
     def problems(self) -> Iterator[Problem]:
         """Yield widths that do not fit together, and options that need another one."""
         by_heads = self.d_k is None or self.d_v is None
+        divides = f"must divide d_model {self.d_model:,} unless d_k and d_v are given, but is "
         if by_heads and self.d_model % self.num_heads:
-            yield Problem(
-                "num_heads",
-                f"must divide d_model {self.d_model:,} unless d_k and d_v are given, "
-                f"but is {self.num_heads:,}",
-                "d_model",
-            )
+            yield Problem("num_heads", f"{divides}{self.num_heads:,}", "d_model")
         if self.positions == "sinusoidal" and self.d_model % 2:
             yield Problem("d_model", f"must be even for sinusoids, but is {self.d_model:,}")
         heads = self.decoder_num_heads or self.num_heads
         if by_heads and heads != self.num_heads and self.d_model % heads:
-            text = f"must divide d_model {self.d_model:,} unless d_k and d_v are given, but is "
-            yield Problem("decoder_num_heads", f"{text}{heads:,}", "d_model")
+            yield Problem("decoder_num_heads", f"{divides}{heads:,}", "d_model")
         if self.source_vocabulary_size is not None and self.tied_embeddings == "all":
             text = "must be decoder or none beside source_vocabulary_size, but is all"
             yield Problem("tied_embeddings", text, "source_vocabulary_size")

@@ -207,12 +207,10 @@ def request_of(record: dict[str, Any]) -> Request:
     if (reason := why_not_unicode(record["text"])) is not None:
         raise ValueError(f"{reason} in the text")
     if required := record.get("required"):
-        record["required"] = [_constraint(each) for each in required]
+        record["required"] = [
+            AnyOf(each["any_of"]) if isinstance(each, dict) else each for each in required
+        ]
     return Request(**record)
-
-
-def _constraint(value: Any) -> Any:
-    return AnyOf(value["any_of"]) if isinstance(value, dict) else value
 
 
 def record_of(translation: Translation) -> dict[str, Any]:
