@@ -232,19 +232,17 @@ INLINE uint16_t as_bf16(float number) {
 
 /* the scale of a row [I] in int8; NaN if a number is not finite */
 static float scale_of(const float *row, long I) {
-    floats largest = ZERO, nan = ZERO; /* x - x is NaN where x is not finite */
-    long i = 0;
-    for (; i + LANES <= I; i += LANES) {
-        floats x = load(row + i);
-        largest = larger(largest, larger(-x, x));
-        nan += x - x;
+    int32_t most = 0; /* of the bits without the sign: they are in the order of the numbers, NaN the last */
+    for (long i = 0; i < I; i++) {
+        int32_t bits;
+        memcpy(&bits, row + i, sizeof(bits));
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
     }
-    float most = largest_of(largest), not_finite = sum_of(nan);
-    for (; i < I; i++) {
-        most = most > fabsf(row[i]) ? most : fabsf(row[i]);
-        not_finite += row[i] - row[i];
-    }
-    return (most > SMALLEST_SCALE ? most : SMALLEST_SCALE) / LARGEST + not_finite;
+    float largest;
+    memcpy(&largest, &most, sizeof(most));
+    if (!isfinite(largest)) return NAN;
+    return (largest > SMALLEST_SCALE ? largest : SMALLEST_SCALE) / LARGEST;
 }
 
 /* writes ``count`` of an output's weights, of at most GROUPS_AT_ONCE groups, in a type into these groups, which are
@@ -436,14 +434,14 @@ static void round_to_bf16(const float *row, long I, uint16_t *numbers) {
     for (long i = 0; i < I; i++) numbers[i] = as_bf16(row[i]);
 }
 
-INLINE float activated(float x, long activation) {
-    switch (activation) {
-        case RELU: return x < 0.f ? 0.f : x;
-        case SWISH: return x / (1.f + expf(-x));
-        case GELU: return .5f * x * (1.f + erff(x * .707106781f));
-        case GELU_TANH: return x / (1.f + expf(-1.59576912f * (x + .044715f * x * x * x)));
-        default: return x;
-    }
+static floats activated(floats x, long activation) {
+    for (int i = 0; i < LANES; i++)
+        switch (activation) {
+            case SWISH: x[i] /= 1.f + expf(-x[i]); break;
+            case GELU: x[i] *= .5f * (1.f + erff(x[i] * .707106781f)); break;
+            case GELU_TANH: x[i] /= 1.f + expf(-1.59576912f * (x[i] + .044715f * x[i] * x[i] * x[i]));
+        }
+    return x;
 }
 
 /* a product of rows by a matrix: ``from`` are the rows, as groups, and ``scales`` [R] are those of int8 */
@@ -468,8 +466,8 @@ static void multiply_blocks(const void *context, long first, long end, int threa
     for (long o = first * BLOCK; o < end * BLOCK; o += BLOCK) {
         long width = O - o < BLOCK ? O - o : BLOCK;
         const char *block = matrix->blocks + o * steps * GROUP;
-        float bias[BLOCK] = {0.f}, scales[BLOCK] = {0.f};
-        uint32_t sums[BLOCK] = {0};
+        floats bias[2] = {ZERO, ZERO}, scales[2] = {ZERO, ZERO};
+        uints sums[2] = {(uints)ZERO, (uints)ZERO};
         if (matrix->bias) memcpy(bias, matrix->bias + o, width * sizeof(float));
         if (type == INT8) {
             memcpy(scales, matrix->scales + o, width * sizeof(float));
@@ -492,23 +490,20 @@ static void multiply_blocks(const void *context, long first, long end, int threa
             else if (type == BF16) multiply_some(BF16, some, block, steps, count, found);
             else multiply_some(INT8, some, block, steps, count, found);
 #endif
-            for (long k = 0; k < count; k++) {
-                float products[BLOCK];
-                uint32_t integers[BLOCK];
-                memcpy(products, found + 2 * k, sizeof(products));
-                memcpy(integers, found + 2 * k, sizeof(integers));
-                if (type == INT8)
-                    for (long j = 0; j < BLOCK; j++) {
-                        int32_t exact = (int32_t)(integers[j] - sums[j]);
-                        products[j] = (float)exact * scales[j] * product->scales[r + k];
+            float *to = product->output + r * O + o;
+            for (long k = 0; k < count; k++, to += O)
+                for (long v = 0; v < 2; v++) {
+                    floats some = found[2 * k + v];
+                    if (type == INT8) {
+                        ints exact = (ints)((uints)some - sums[v]);
+                        some = __builtin_convertvector(exact, floats) * scales[v] * product->scales[r + k];
                     }
-                for (long j = 0; j < BLOCK; j++) products[j] += bias[j];
-                if (activation == RELU)
-                    for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], RELU);
-                else if (activation != NONE)
-                    for (long j = 0; j < BLOCK; j++) products[j] = activated(products[j], activation);
-                memcpy(product->output + (r + k) * O + o, products, width * sizeof(float));
-            }
+                    some += bias[v];
+                    if (activation == RELU) some = blend(some < 0.f, ZERO, some);
+                    else if (activation != NONE) some = activated(some, activation);
+                    if (width == BLOCK) store(to + v * LANES, some);
+                    else if (width > v * LANES) store_first(to + v * LANES, width - v * LANES, some);
+                }
         }
     }
 #if defined __AMX_TILE__
@@ -764,12 +759,11 @@ static void attend_head(const Head *head, const float *queries, long stride, lon
         for (int k = 0; k < QUERIES_AT_ONCE; k++)
             rows[k] = queries + (first + (k < count ? k : count - 1)) * stride;
         score(rows, head->keys, W, E, begin, end, scores, room);
-        for (int k = 0; k < QUERIES_AT_ONCE; k++) {
+        for (int k = 0; k < count; k++) {
             const uint8_t *is_kept = head->is_kept ? head->is_kept + (first + k) * head->kept_room : NULL;
-            long own = k < count ? first + k : first + count - 1, own_begin = own - head->back - begin;
-            long own_end = own + head->ahead + 1 - begin;
-            softmax(scores + k * room, k < count ? is_kept : NULL, own_begin > 0 ? own_begin : 0,
-                    own_end < used ? own_end : used, used, 1.f / sqrtf((float)W));
+            long own_begin = first + k - head->back - begin, own_end = first + k + head->ahead + 1 - begin;
+            softmax(scores + k * room, is_kept, own_begin > 0 ? own_begin : 0, own_end < used ? own_end : used,
+                    used, 1.f / sqrtf((float)W));
         }
         for (long k = 0; k < count && head->weights; k++) {
             float *weights = head->weights + (first + k) * E;

@@ -15,6 +15,7 @@
 #define INLINE static inline __attribute__((always_inline))
 typedef float floats __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef uint32_t uints __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int16_t shorts __attribute__((vector_size(4 * LANES), aligned(4)));
 
 static const floats ZERO;
