@@ -105,7 +105,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     counts = device, threads, workers, devices
     asked = as_asked(device, options)
     with ExitStack() as stack:
-        languages = _languages(model) if form in NEED_LANGUAGES else None
+        languages = None
+        if form in NEED_LANGUAGES:
+            model, languages = _with_languages(model)
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None
         recorded = recorded_options(options, form, output_format, shard)
@@ -210,12 +212,12 @@ def _translate_all(
     return tally
 
 
-def _languages(path: Path) -> tuple[str, str]:
-    """Return the languages of a model."""
+def _with_languages(path: Path) -> tuple[Path, tuple[str, str]]:
+    """Return the directory of the model that ``path`` means, and its languages."""
     from nmt_cli.model_directory import use_model  # imports numpy, which few formats need here
 
-    text = use_model(path, lambda model: model.settings.text)
-    return text.source_language, text.target_language
+    found, text = use_model(path, lambda model: (model.path, model.settings.text))
+    return found, (text.source_language, text.target_language)
 
 
 @contextmanager

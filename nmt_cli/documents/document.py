@@ -49,6 +49,14 @@ def without_repeats(segments: Sequence[Request]) -> tuple[list[Request], list[in
     return list(places), found
 
 
+def filled(document: Document, translations: Sequence[Translation]) -> bytes:
+    """Return the document with the translation of each segment; those that failed stay."""
+    pairs = zip(document.segments, translations, strict=True)
+    return document.filled(
+        [each._replace(text=segment.text) if each.error else each for segment, each in pairs]
+    )
+
+
 class Decoded(NamedTuple):
     """The text of a file, and what is needed to write another one in its place."""
 

@@ -32,6 +32,11 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 NEED_LANGUAGES = ("tmx",)  # formats that may hold any number of languages
 BILINGUAL = ("po", "xliff", "tmx")  # formats with the translations beside their sources
+WITH_PLACEHOLDERS = (*BILINGUAL, "srt", "vtt")  # formats whose texts are protected
+# Reading takes up to 150 times the memory of a text, and 700 times that of Markdown. Of archives,
+# only the texts in them are limited further.
+ARCHIVES = ("docx", "pptx", "odt", "epub")
+MOST_BYTES, MOST_BYTES_OF = 1 << 27, {"markdown": 1 << 24, **dict.fromkeys(ARCHIVES, 1 << 30)}
 
 
 def format_of(name: str | PurePath) -> str | None:
@@ -73,9 +78,12 @@ def read_document(
     """
     # These imports take time; help texts and lines of text do not need them.
     from nmt_cli.documents import markup, office, po, subtitles, tmx, xliff
+    from nmt_cli.documents.document import DocumentError
     from nmt_cli.documents.epub import read_epub
     from nmt_cli.documents.markdown import read as read_markdown
 
+    if len(data) > (most := MOST_BYTES_OF.get(form, MOST_BYTES)):
+        raise DocumentError(f"it has more than {most >> 20:,} MB; divide it")
     readers: Mapping[str, Callable[[bytes], Document]] = {
         "html": markup.read_html,
         "xml": markup.read_xml,

@@ -37,7 +37,10 @@ class TmxDocument:
     def __init__(self, data: bytes, again: bool, languages: tuple[str, str] | None) -> None:
         """``languages`` are those of the model. Raise DocumentError for what is no TMX."""
         if languages is None or UNKNOWN_LANGUAGE in languages:
-            raise DocumentError("the model does not name its languages")
+            raise DocumentError(
+                "the model does not name its languages, as data.source_language and "
+                "data.target_language of its recipe would"
+            )
         self._xml, self._languages = TokenizedXml(data, "tmx"), languages
         self._units = list(self._wanted(again))
         self.segments: Sequence[Request] = [

@@ -124,7 +124,11 @@ async def upload(service: Service, http: Request) -> Response:
 
 
 async def document_status(service: Service, http: Request) -> Response:
-    """Return how far a document is. It takes the `document_key` of the upload."""
+    """Return how far a document is. It takes the `document_key` of the upload.
+
+    Of one that is done, `failed_segments` names the segments that could not be translated and stay
+    as they are, as `failedSegments` of `/translate_file` does.
+    """
     kept = await _kept(service, http)
     status = "error" if kept.error else "translating" if kept.data is None else "done"
     answer: dict[str, Any] = {"document_id": kept.name, "status": status}
@@ -132,6 +136,7 @@ async def document_status(service: Service, http: Request) -> Response:
         answer["seconds_remaining"] = 1
     elif status == "done":
         answer["billed_characters"] = kept.num_characters
+        answer["failed_segments"] = kept.failed
     else:
         answer["error_message"] = kept.error
     return JSONResponse(answer)

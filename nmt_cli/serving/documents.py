@@ -13,26 +13,39 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nmt_cli.corpus.text.language_codes import subtags_of
 from nmt_cli.documents.archive import markup_bytes
-from nmt_cli.documents.document import Document, DocumentError, without_repeats
+from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_document
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.models import Model, ServedGlossary
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError, Upload
 from nmt_cli.serving.service import Service
-from nmt_cli.translating.record_keys import STRING, Key
+from nmt_cli.translating.record_keys import COUNT, STRING, Key, objects
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
 
 KEPT_SECONDS = 600.0
 MOST_KEPT_BYTES = 1 << 28  # of all documents that wait
-MARKUP_OF_A_CHARACTER = 40  # bytes; office documents have less, and reading takes 200 times that
+# Bytes. Office documents have less markup, and reading them takes 150 times their memory; that of
+# Markdown takes 700 times its memory, and it has little markup.
+MARKUP_OF_A_CHARACTER, MARKDOWN_OF_A_CHARACTER = 40, 10
 MOST_DETECTED = 10_000  # characters, of which the language is detected
+MOST_FAILED, MOST_SHOWN = 100, 100  # segments that an answer names, and characters of each
 BINARY = "application/octet-stream"
 FILE = Key("a file", "the document", {"type": "string", "format": "binary"}, is_needed=True)
 LANGUAGE = Key("a string", "the code of a language", STRING)
+FAILED = objects(
+    "the segments that could not be translated and stay as they are, at most 100",
+    {
+        "segment": Key("a whole number, at least 1", "which one it is", COUNT, is_needed=True),
+        "text": Key("a string", "its first characters", STRING, is_needed=True),
+        "error": Key("a string", "the reason", STRING, is_needed=True),
+    },
+)
 TAG = re.compile(r"<[^<>]*>")
+CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")  # of a language
 
 
 class Asked(NamedTuple):
@@ -58,7 +71,12 @@ class Kept:
         self.num_characters = sum(len(each.text) for each in asked.document.segments)
         self.num_bytes = len(asked.upload.data)
         self.data: bytes | None = None
+        self.failed: Sequence[Mapping[str, Any]] = ()  # segments that stay as they are
         self.error: str | None = None
+
+    def fill(self, data: bytes, failed: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the translated document, and which segments failed."""
+        self.data, self.failed, self.num_bytes = data, failed, len(data)
 
     def response(self) -> Response:
         """Return the translated document. Raises RefusedError if it is not there yet, or failed."""
@@ -92,7 +110,8 @@ class Documents:
             raise RefusedError(400, "file must be a file, in a form of several parts")
         codes = str(fields.get(source) or "auto"), str(fields.get(target, ""))
         model = None if codes[0] == "auto" else self._service.model(*codes)
-        document = await self._service.aside(True, _read, upload, self._service, model)
+        languages = None if model is None else _languages(model, codes)
+        document = await self._service.aside(True, _read, upload, self._service, languages)
         if model is None:
             model = await self._service.aside(True, self._detected, document, codes[1])
         return Asked(upload, document, model)
@@ -103,18 +122,20 @@ class Documents:
         (choice,) = self._service.choices([texts[:MOST_DETECTED]], target)
         return choice.model
 
-    async def translated(self, http: Request | None, asked: Asked) -> bytes:
-        """Return the document with translations; without ``http`` also if the client goes away.
+    async def translate(self, http: Request | None, asked: Asked, kept: Kept) -> None:
+        """Fill ``kept`` with the translation; without ``http`` also if the client goes away.
 
-        Raises RefusedError if a segment cannot be translated, or if it takes too long.
+        Raises RefusedError if no segment can be translated, or if it takes too long.
         """
         if asked.model is None:
-            return asked.upload.data
+            kept.fill(asked.upload.data, ())
+            return
         patterns = self._service.patterns(asked.model)
         lines, places = await self._service.aside(True, _lines, asked, patterns)
         models = [asked.model] * len(lines)
         translations = await self._service.translate(http, models, lines)
-        return await self._service.aside(True, _filled, asked.document, translations, places)
+        found = [translations[place] for place in places]
+        kept.fill(*await self._service.aside(True, _filled, asked.document, found))
 
     def keep(self, asked: Asked) -> Kept:
         """Return a place for the translation, which is emptied after a while.
@@ -138,8 +159,7 @@ class Documents:
 
     async def _fill(self, kept: Kept, asked: Asked) -> None:
         try:
-            kept.data = await self.translated(None, asked)
-            kept.num_bytes = len(kept.data)
+            await self.translate(None, asked, kept)
         except RefusedError as error:
             kept.error = error.message
         except Exception:
@@ -164,8 +184,17 @@ class Documents:
         self._kept.pop(kept.name, None)
 
 
-def _read(upload: Upload, service: Service, model: Model | None) -> Document:
-    """Return the document that was sent, for ``model``, if that is known.
+def _languages(model: Model, codes: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages of a request, with the codes of the model if they are the same."""
+    source, target = (
+        wanted if subtags_of(wanted) != subtags_of(own) and CODE.fullmatch(wanted) else own
+        for wanted, own in zip(codes, (model.source, model.target), strict=True)
+    )
+    return source, target
+
+
+def _read(upload: Upload, service: Service, languages: tuple[str, str] | None) -> Document:
+    """Return the document that was sent, in these languages, if they are known.
 
     Raises RefusedError if it cannot be translated.
     """
@@ -173,10 +202,11 @@ def _read(upload: Upload, service: Service, model: Model | None) -> Document:
     if form is None:
         endings = ", ".join(each for names in ENDINGS.values() for each in names)
         raise RefusedError(400, f"the name of the file must end in one of {endings}")
-    languages = None if model is None else (model.source, model.target)
     if languages is None and form in NEED_LANGUAGES:
         raise RefusedError(400, f"a document of {form} needs the language of its source")
-    most = MARKUP_OF_A_CHARACTER * service.limits.characters
+    most = (
+        MARKDOWN_OF_A_CHARACTER if form == "markdown" else MARKUP_OF_A_CHARACTER
+    ) * service.limits.characters
     if (num_bytes := markup_bytes(upload.data)) > most:
         raise RefusedError(413, f"{num_bytes:,} bytes of markup are more than {most:,}")
     try:
@@ -204,10 +234,16 @@ def _lines(asked: Asked, patterns: Sequence[str]) -> tuple[list[Line], list[int]
 
 
 def _filled(
-    document: Document, translations: Sequence[Translation], places: Sequence[int]
-) -> bytes:
-    for number, translation in enumerate(translations, 1):
-        if translation.error is not None:
-            message = f"segment {number:,} could not be translated: {translation.error}"
-            raise RefusedError(400, message)
-    return document.filled([translations[place] for place in places])
+    document: Document, translations: Sequence[Translation]
+) -> tuple[bytes, list[Mapping[str, Any]]]:
+    """Return the document with its translations, and the segments that failed."""
+    failed: list[Mapping[str, Any]] = [
+        {"segment": number, "text": TAG.sub("", segment.text)[:MOST_SHOWN], "error": each.error}
+        for number, (segment, each) in enumerate(
+            zip(document.segments, translations, strict=True), 1
+        )
+        if each.error is not None
+    ]
+    if failed and len(failed) == len(translations):
+        raise RefusedError(400, f"no segment could be translated: {failed[0]['error']}")
+    return filled(document, translations), failed[:MOST_FAILED]

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.documents.formats import ENDINGS
-from nmt_cli.serving.documents import BINARY, FILE, LANGUAGE, Documents
+from nmt_cli.serving.documents import BINARY, FAILED, FILE, LANGUAGE, Documents
 from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import Detected, name_of
 from nmt_cli.serving.requests import RefusedError, is_large, texts_of, whole_number
@@ -79,11 +79,12 @@ async def translate_file(service: Service, http: Request) -> Response:
     asked = await documents.asked(fields, source="source", target="target")
     kept = documents.keep(asked)
     try:
-        kept.data = await documents.translated(http, asked)
+        await documents.translate(http, asked, kept)
     finally:
         if kept.data is None:
             documents.discard(kept)
-    return JSONResponse({"translatedFileUrl": f"{http.base_url}download_file/{kept.name}"})
+    address = f"{http.base_url}download_file/{kept.name}"
+    return JSONResponse({"translatedFileUrl": address, "failedSegments": kept.failed})
 
 
 async def download_file(_: Service, http: Request) -> Response:
@@ -151,7 +152,10 @@ PATHS = [
         "/translate_file",
         translate_file,
         takes={"file": FILE, "source": LANGUAGE, "target": LANGUAGE},
-        returns={"translatedFileUrl": Key("a string", "where it is", STRING, is_needed=True)},
+        returns={
+            "translatedFileUrl": Key("a string", "where it is", STRING, is_needed=True),
+            "failedSegments": FAILED,
+        },
         has_file=True,
     ),
     Endpoint("GET", "/download_file/{name}", download_file, media_type=BINARY),

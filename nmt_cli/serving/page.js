@@ -358,11 +358,15 @@ async function translateDocument(file) {
   body.append("file", file);
   say(`Translating ${file.name} …`);
   try {
-    const { translatedFileUrl } = await ask("translate_file", body);
+    const { translatedFileUrl, failedSegments } = await ask("translate_file", body);
     const name = translatedFileUrl.split("/").pop();
     const link = element("a", { href: `download_file/${name}`, download: file.name }, file.name);
     say("Translated: ");
     status.append(link);
+    if (failedSegments.length) {
+      const [{ text, error }] = failedSegments;
+      status.append(`, but for ${failedSegments.length} texts, such as “${text}”: ${error}`);
+    }
     link.focus();
   } catch (error) {
     report(error);

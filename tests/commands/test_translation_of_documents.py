@@ -1,6 +1,7 @@
 """The command with documents: their segments go the way of lines, and the document comes back."""
 
 import gzip
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -18,6 +19,7 @@ from tests.fake_models import copying, tiny_recipe
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.tagging import StandIn
 
+FORMATS = Path(__file__).parents[1] / "formats"
 PAGE = b"<h1>a cat</h1>\r\n<p>a <b>dog</b> ran</p><p>a cat</p><hr>\n<p>bad one</p>\n"
 
 
@@ -175,7 +177,7 @@ def test_what_has_a_translation_is_only_translated_again_if_asked(shouting, tmp_
 
 
 def test_a_memory_gets_texts_in_the_languages_of_the_model(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "_languages", lambda _: ("en", "nb"))
+    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
     unit = '<tu><tuv xml:lang="en-GB"><seg>a cat</seg></tuv></tu>'
     (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
     assert run("--input", "a.tmx", "--output", "b.tmx").exit_code == 0
@@ -189,3 +191,20 @@ def test_only_xliff_has_a_place_for_several_translations(shouting, tmp_path):
     (tmp_path / "a.po").write_text('msgid "a"\nmsgstr ""\n')
     refused = run("--input", "a.po", "--n-best", "2")
     assert refused.stderr.startswith("Error: --n-best 2 is for lines, but the input is po;")
+
+
+@pytest.mark.parametrize("name", ["a.po", "a.xlf", "a.tmx", "a.srt", "a.vtt"])
+def test_samples_cannot_keep_placeholders(shouting, tmp_path, name):
+    (tmp_path / name).write_text("a %s")
+    refused = run("--input", name, "--sample")
+    assert (refused.exit_code, shouting.texts) == (2, [])
+    assert refused.stderr.startswith("Error: --sample is for lines, but the input is ")
+
+
+def test_the_model_of_a_memory_is_named_once(tmp_path):
+    folder = FORMATS / "format_2/whitespace/run"
+    unit = '<tu><tuv xml:lang="en"><seg>a cat</seg></tuv></tu>'
+    (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
+    given = ["translate", folder, "--input", tmp_path / "a.tmx", "--device", "cpu"]
+    done = CliRunner().invoke(cli.main, [*map(str, given)])
+    assert done.stderr.count("Using ") == 1, done.stderr

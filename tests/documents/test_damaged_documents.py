@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from nmt_cli.documents import archive
+from nmt_cli.documents import archive, formats
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
 from tests.documents.archives import docx, epub, odt, pptx, unzipped, zipped
@@ -157,3 +157,11 @@ def test_many_members_are_looked_up_by_their_hashes(monkeypatch):
     with pytest.raises(DocumentError, match="it has no other"):
         found.read(Name("other"))
     assert Name.num_compared < len(members)
+
+
+@pytest.mark.parametrize("form", ["xml", "markdown", "docx"])
+def test_a_document_that_is_too_large(form, monkeypatch):
+    monkeypatch.setattr(formats, "MOST_BYTES", 9)
+    monkeypatch.setattr(formats, "MOST_BYTES_OF", {"markdown": 9, "docx": 9})
+    with pytest.raises(DocumentError, match="it has more than 0 MB; divide it"):
+        read_document(WHOLE[form], form)

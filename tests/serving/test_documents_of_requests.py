@@ -2,6 +2,7 @@
 
 import io
 import time
+from typing import Any
 
 import deepl
 import pytest
@@ -9,6 +10,7 @@ import requests
 
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving import documents
+from nmt_cli.translating.translation import Translation
 from tests.documents.archives import docx, unzipped
 from tests.serving.conftest import LIMITS, Instant, Silent, running
 
@@ -133,3 +135,50 @@ def test_a_document_that_takes_too_long():
         assert statuses[0] == "translating"
         assert answer["error_message"] == "it was not translated within 0.2 seconds"
         assert len(service.here.withdrawn) == 2
+
+
+class Failing(Instant):
+    """Cannot translate what is bad."""
+
+    def submit(self, batch):
+        Silent.submit(self, batch)
+        for place, request in enumerate(batch.requests):
+            error = "it is bad" if "bad" in request.text else None
+            batch.answer(place, Translation("" if error else f"not {request.text}", error=error))
+
+
+def test_segments_that_fail_stay_and_are_named():
+    page = b"<p>one</p><p>two</p><p>one</p><p>a <b>bad</b> one</p>"
+    failed = [{"segment": 4, "text": "a bad one", "error": "it is bad"}]
+    fields = {"source_lang": "EN", "target_lang": "DE"}
+    with running(here=Failing()) as service:
+        answer = sent(service, "a.html", page).json()
+        assert answer["failedSegments"] == failed
+        found = requests.get(answer["translatedFileUrl"], timeout=30).content
+        assert found == b"<p>not one</p><p>not two</p><p>not one</p><p>a <b>bad</b> one</p>"
+        kept = sent(service, "a.html", page, "/v2/document", **fields).json()
+        url, key = f"{service.url}/v2/document/{kept['document_id']}", kept["document_key"]
+        status: dict[str, Any] = {"status": "translating"}
+        while status["status"] == "translating":
+            status = requests.post(url, json={"document_key": key}, timeout=30).json()
+        assert (status["status"], status["failed_segments"]) == ("done", failed)
+        answer = sent(service, "a.html", b"<p>bad</p>")
+        assert answer.status_code == 400
+        assert answer.json() == {"error": "no segment could be translated: it is bad"}
+
+
+def test_a_memory_has_the_languages_of_the_request(service):
+    texts = {"en": "a", "en-GB": "b", "en-US": "c"}
+    unit = "".join(
+        f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items()
+    )
+    data = f"<tmx><body><tu>{unit}</tu></body></tmx>".encode()
+    for (source, target), written in {
+        ("en", "de"): ' xml:lang="de" creationtool="nmt-cli"><seg>not a<',
+        ("EN", "DE"): ' xml:lang="de" creationtool="nmt-cli"><seg>not a<',
+        ("en-GB", "de-AT"): ' xml:lang="de-AT" creationtool="nmt-cli"><seg>not b<',
+        ("en-US", 'de-"'): ' xml:lang="de" creationtool="nmt-cli"><seg>not c<',
+    }.items():
+        answer = sent(service, "a.tmx", data, source=source, target=target)
+        assert answer.status_code == 200, answer.text
+        assert written in requests.get(answer.json()["translatedFileUrl"], timeout=30).text

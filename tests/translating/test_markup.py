@@ -1,6 +1,7 @@
 """HTML and XML: texts are translated, tags follow their words, and the rest stays as it is."""
 
 import random
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from nmt_cli.translating.markup.blocks import DEEPEST, Block, blocks_of
 from nmt_cli.translating.markup.placement import MarkupSegments
+from nmt_cli.translating.markup.tokens import xml_tokens
 from nmt_cli.translating.request import LineError
 from nmt_cli.translating.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
@@ -310,3 +312,19 @@ def test_tags_that_end_at_once_and_foreign_elements_of_html(source, expected):
     segments = MarkupSegments(source, "html", whole)
     outputs = [each._replace(text=each.text.upper()) for each in copied(segments.texts, WORD)]
     assert segments.filled(outputs) == expected
+
+
+def test_hostile_xml_takes_little_memory():
+    sources = ["<r>" + part * 2_000 + "</r>" for part in ("<a/>", "\n", "<a>b</a>", "<a b=''/>")]
+    for source in sources:
+        tracemalloc.start()
+        blocks_of(source, "xml")
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 130 * len(source)
+
+
+def test_characters_in_a_row_are_a_token():
+    tokens = xml_tokens("a\nb\n&lt;c\r\nd<x/><x/>")
+    assert [each.raw for each in tokens] == ["a\nb\n", "&lt;", "c", "\r\n", "d", "<x/>", "<x/>"]
+    assert tokens[-1] is tokens[-2]

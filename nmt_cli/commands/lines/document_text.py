@@ -12,15 +12,13 @@ import json
 from pathlib import Path
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
-from nmt_cli.documents.document import Document, DocumentError, without_repeats
-from nmt_cli.documents.formats import read_document
+from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
+from nmt_cli.documents.formats import MOST_BYTES, MOST_BYTES_OF, read_document
 from nmt_cli.files.lines import Line
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, Translation
-
-MOST_BYTES = 1 << 30  # of a document; it is held in memory
 
 
 class DocumentText(io.BytesIO):
@@ -42,14 +40,7 @@ class DocumentText(io.BytesIO):
     def composed(self, rows: bytes) -> bytes:
         """Return the document with the translations in ``rows``, lines of ``as_segment``."""
         found = [_translation(row) for row in rows.splitlines()]
-        segments = self._document.segments
-        translations = [found[place] for place in self._places]
-        return self._document.filled(
-            [
-                each._replace(text=segment.text) if each.error is not None else each
-                for segment, each in zip(segments, translations, strict=True)
-            ]
-        )
+        return filled(self._document, [found[place] for place in self._places])
 
 
 def read_document_text(
@@ -60,15 +51,14 @@ def read_document_text(
     ``again`` is whether those with translations are segments, too, and ``languages`` are those of
     the model. Raises UserError if it cannot be read.
     """
+    most = MOST_BYTES_OF.get(form, MOST_BYTES)
     if path is None or path == STANDARD_INPUT:
-        name, data = "standard input", standard_input().read(MOST_BYTES + 1)
+        name, data = "standard input", standard_input().read(most + 1)
     else:
         name = str(path)
         with open_text(path, may_be_archive=True) as stream:
-            data = stream.read(MOST_BYTES + 1)
+            data = stream.read(most + 1)
     try:
-        if len(data) > MOST_BYTES:
-            raise DocumentError(f"it has more than {MOST_BYTES >> 20:,} MB")
         document = read_document(data, form, again=again, languages=languages)
         return DocumentText(document, hashlib.sha256(data).hexdigest())
     except DocumentError as error:

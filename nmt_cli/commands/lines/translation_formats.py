@@ -14,7 +14,7 @@ from typing import Any
 
 from nmt_cli.commands.lines.document_text import as_segment
 from nmt_cli.corpus.text.links import pharaoh
-from nmt_cli.documents.formats import ENDINGS
+from nmt_cli.documents.formats import ENDINGS, WITH_PLACEHOLDERS
 from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
@@ -196,6 +196,7 @@ def _refuse_for_document(form: str, output_format: str, options: TranslatorOptio
         ("--alignments", options.alignments),
         ("--keep-pieces", options.keep_pieces),
         (f"--markup {options.markup}", options.markup is not None),
+        ("--sample", options.sampling is not None and form in WITH_PLACEHOLDERS),
         ("--soft-glossary", options.constraints.soft_glossary is not None),
     ):
         if is_given:

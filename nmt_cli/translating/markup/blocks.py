@@ -54,10 +54,12 @@ INVISIBLE_ELEMENTS = {"script", "style", "wbr"}
 # those of HTML hold again.
 FOREIGN = {"math", "svg"}
 OF_HTML = {"annotation-xml", "desc", "foreignobject"}
+# By name of an element: those within which it ends none that is around them.
+WITHIN = {name: (SEPARATING - ended) | FOREIGN | OF_HTML for name, ended in ENDS.items()}
 DEEPEST = 256  # nested elements, as in libxml2; browsers stop at 512
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An element: its tags as they are written, and what is between them."""
 
@@ -181,7 +183,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
                     raise LineError(f"its elements are nested more than {DEEPEST} deep")
         elif token.kind is not Kind.END:
             stack[-1].children.append(token)
-        elif any(element.start.name == token.name for element in stack[1:]):
+        elif any(element.start.name == token.name for element in reversed(stack)):
             while stack[-1].start.name != token.name:
                 _end_missing(stack.pop())
             stack.pop().end = token.raw
@@ -222,7 +224,7 @@ def _end_before(name: str, stack: list[Element]) -> None:
     ended = ENDS.get(name)
     if ended is None:
         return
-    place, others = len(stack) - 1, (SEPARATING - ended) | FOREIGN | OF_HTML
+    place, others = len(stack) - 1, WITHIN[name]
     while place > 0 and stack[place].start.name not in others:
         if stack[place].start.name in ended:
             while len(stack) > place:

@@ -34,13 +34,16 @@ class Kind(Enum):
     OTHER = auto()  # comments, declarations, CDATA sections and the like
 
 
+NO_ATTRIBUTES: Mapping[str, str | None] = {}
+
+
 class Token(NamedTuple):
     """A part of the source."""
 
     kind: Kind
     raw: str  # as it is in the source
     name: str = ""  # of a tag
-    attributes: Mapping[str, str | None] = {}
+    attributes: Mapping[str, str | None] = NO_ATTRIBUTES
     # Of a text: its parts as they are in the source, and what they mean; references are parts.
     parts: Sequence[tuple[str, str]] = ()
 
@@ -159,8 +162,8 @@ def xml_tokens(source: str) -> list[Token]:
     if _is_document(source):
         opening = closing = b""
     data = opening + source.encode() + closing
-    reader = _XMLReader(data)
     end = len(data) - len(closing)
+    reader = _XMLReader(data, len(opening), end)
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError as error:
@@ -168,21 +171,7 @@ def xml_tokens(source: str) -> list[Token]:
         before = data[len(opening) : min(end, reader.parser.ErrorByteIndex)]
         place = len(before.decode(errors="ignore"))
         raise LineError(f"it is not XML: {what} at character {place + 1:,}") from None
-    events = [each for each in reader.events if len(opening) <= each[0] < end]
-    ends = [*(place for place, *_ in events[1:]), end]
-    tokens = list[Token]()
-    # Expat reports a DOCTYPE late, and a byte order mark not at all.
-    if events and (before_all := data[len(opening) : events[0][0]]):
-        tokens.append(Token(Kind.OTHER, before_all.decode()))
-    for (place, kind, name, attributes, meaning), following in zip(events, ends, strict=False):
-        raw = data[place:following].decode()
-        if kind is Kind.START and raw.endswith("/>"):
-            kind = Kind.EMPTY
-        if kind is Kind.TEXT:
-            tokens.append(Token(kind, raw, parts=[(raw, meaning)]))
-        elif raw:
-            tokens.append(Token(kind, raw, name, attributes))
-    return tokens
+    return reader.finished()
 
 
 def _is_document(source: str) -> bool:
@@ -202,33 +191,73 @@ def _is_document(source: str) -> bool:
     return True
 
 
-class _XMLReader:
-    """Collects where each token begins, in bytes, and its kind, name, attributes and text."""
+_Begun = tuple[Kind, str, Mapping[str, str | None], str | None]
+OTHER: _Begun = Kind.OTHER, "", NO_ATTRIBUTES, None
+PLAIN_TEXT: _Begun = Kind.TEXT, "", NO_ATTRIBUTES, None
 
-    def __init__(self, data: bytes) -> None:
-        self.events: list[tuple[int, Kind, str, Mapping[str, str | None], str]] = []
+
+class _XMLReader:
+    """Makes a token of each event of expat when the next one shows where it ends.
+
+    Tags without attributes that are written alike are one object.
+    """
+
+    def __init__(self, data: bytes, begin: int, end: int) -> None:
+        """``begin`` and ``end`` are the places, in bytes, between which tokens are wanted."""
+        self._data, self._places = data, range(begin, end)
+        self._tokens, self._known = list[Token](), dict[str, Token]()
         self._is_inside = False  # a declaration or a section that is kept whole
+        # The kind, name, attributes and meaning of the token that begins at a place. Expat reports
+        # a DOCTYPE late, and a byte order mark not at all.
+        self._place, self._begun = begin, OTHER
         parser = self.parser = expat.ParserCreate("utf-8")
         # With this handler, entities that a document declares are not expanded.
         parser.DefaultHandler = lambda _: self._add(Kind.OTHER)
         parser.StartElementHandler = lambda name, found: self._add(Kind.START, name, found)
         parser.EndElementHandler = lambda name: self._add(Kind.END, name)
-        parser.CharacterDataHandler = lambda text: self._add(Kind.TEXT, meaning=text)
+        parser.CharacterDataHandler = self._add_text
         parser.StartCdataSectionHandler = self._begin
         parser.EndCdataSectionHandler = self._end
         parser.StartDoctypeDeclHandler = self._begin
         parser.EndDoctypeDeclHandler = self._end
 
+    def finished(self) -> list[Token]:
+        """Return all tokens."""
+        self._end_token(self._places.stop)
+        return self._tokens
+
     def _add(
         self,
         kind: Kind,
         name: str = "",
-        attributes: Mapping[str, str | None] | None = None,
-        meaning: str = "",
+        attributes: Mapping[str, str | None] = NO_ATTRIBUTES,
+        meaning: str | None = None,
     ) -> None:
-        if not self._is_inside:
-            place = self.parser.CurrentByteIndex
-            self.events.append((place, kind, name, attributes or {}, meaning))
+        place = self.parser.CurrentByteIndex
+        if not self._is_inside and place in self._places:
+            self._end_token(place)
+            self._place, self._begun = place, (kind, name, attributes or NO_ATTRIBUTES, meaning)
+
+    def _add_text(self, text: str) -> None:
+        """Add a text, whose meaning is None if that is how it is written.
+
+        Expat reports references and line ends by themselves.
+        """
+        is_reference = self._data[self.parser.CurrentByteIndex] in b"&\r"
+        if is_reference or self._begun != PLAIN_TEXT:
+            self._add(Kind.TEXT, meaning=text if is_reference else None)
+
+    def _end_token(self, end: int) -> None:
+        raw = self._data[self._place : end].decode()
+        kind, name, attributes, meaning = self._begun
+        if kind is Kind.START and raw.endswith("/>"):
+            kind = Kind.EMPTY
+        if kind is Kind.TEXT:
+            parts = [(raw, raw if meaning is None else meaning)]
+            self._tokens.append(Token(kind, raw, parts=parts))
+        elif raw:
+            token = Token(kind, raw, name, attributes)
+            self._tokens.append(token if attributes else self._known.setdefault(raw, token))
 
     def _begin(self, *_: object) -> None:
         self._add(Kind.OTHER)
