@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -208,18 +208,21 @@ def open_model(path: Path, use: Callable[[Model], Used]) -> Used:
     return use_model(path, lambda model: use(verified(model.path)))
 
 
-def verified(directory: Path) -> Model:
+def verified(directory: Path, unneeded: Collection[str] = ()) -> Model:
     """Return the model in ``directory`` after checking its files.
 
-    The state of its training, which only resuming needs, is not read and may be missing. Raises
-    DamagedError if another file is missing or damaged, or if they do not fit together.
+    Those that are ``unneeded``, and the state of its training, which only resuming needs, are not
+    read and may be missing. Raises DamagedError if another file is missing or damaged, or if they
+    do not fit together.
     """
-    model = Model(directory, verify(directory, unneeded=TRAINING_STATE))
+    model = Model(directory, verify(directory, unneeded={TRAINING_STATE, *unneeded}))
     described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG
     for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
         if not any(name in model.manifest["files"] for name in names):
             raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
-    settings, tokenizer, _ = model.settings, model.tokenizer, model.lexicon
+    settings, tokenizer = model.settings, model.tokenizer
+    if LEXICON not in unneeded:
+        _ = model.lexicon  # raises
     if settings.vocabulary_size != tokenizer.size:
         raise DamagedError(
             f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "

@@ -41,7 +41,16 @@ def number(allowed: Range) -> click.FloatRange:
     return click.FloatRange(allowed.least, allowed.most, min_open=allowed.without_least)
 
 
-PATH = click.Path(path_type=Path)
+class _NamedPath(click.Path):
+    """A path; the empty one, such as that of a variable without a value, is not the folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty; give a name.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _NamedPath(path_type=Path)
 overrides_option = click.option(
     "--set",
     "overrides",

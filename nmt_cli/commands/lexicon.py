@@ -36,11 +36,11 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     """
     for path in (source, target):
         refuse_wrong_lines(path)
-    found = verified(find_model(model).path)
+    found = verified(find_model(model).path, unneeded=[LEXICON])
     if found.settings.trees is not None:
         raise UserError(f"{found.path} parses; a lexicon is for models that translate.")
     with claimed(found.path, "MODEL"):
-        if found.lexicon is not None and not force:
+        if LEXICON in found.manifest["files"] and not force:
             raise UserError(f"{found.path / LEXICON} already exists; add --force to replace it.")
         text, tokenizer = ParallelText(ParallelFiles(source=source, target=target)), found.tokenizer
         source_size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size

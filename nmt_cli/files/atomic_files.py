@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -199,16 +199,16 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 
 def verify(
-    directory: Path, unneeded: str | None = None, unread_prefix: str | None = None
+    directory: Path, unneeded: Collection[str] = (), unread_prefix: str | None = None
 ) -> dict[str, Any]:
     """Return the manifest of ``directory`` after checking every file it names against it.
 
-    A file that is ``unneeded`` is not read, and may be missing. Of files whose names begin with
+    Files that are ``unneeded`` are not read, and may be missing. Of files whose names begin with
     ``unread_prefix`` only the size is checked. Raises DamagedError if the manifest or a file is
     missing or damaged, NewerFormatError if a newer version wrote it.
     """
     manifest = read_manifest(directory)
-    files = {name: facts for name, facts in manifest["files"].items() if name != unneeded}
+    files = {name: facts for name, facts in manifest["files"].items() if name not in unneeded}
     unread = {n for n in files if unread_prefix is not None and n.startswith(unread_prefix)}
     total = sum(files[name]["bytes"] for name in files.keys() - unread) // HASHED_AT_ONCE
     with logs.progress(

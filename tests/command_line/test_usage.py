@@ -282,3 +282,13 @@ def test_no_command_is_proposed_where_none_is_near(name):
 def test_a_duration_without_a_unit_is_refused():
     message = "Invalid value for '--max-time': 90 needs a unit; write 90h, 90m or 90s."
     assert refusal("train base --max-time 90") == message
+
+
+def test_an_empty_path_is_not_the_folder():
+    for command_line in (
+        "translate ''",
+        "translate m --input ''",
+        "lexicon '' a b",
+        "train x --run-dir ''",
+    ):
+        assert refusal(command_line).endswith(": the path is empty; give a name.")

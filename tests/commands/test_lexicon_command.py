@@ -121,3 +121,15 @@ def test_a_damaged_lexicon_is_one_line(model):
         assert error.startswith(f"Error: {model / LEXICON} has ")
         assert error.endswith("it is damaged.\n")
         assert error.count("\n") == 1
+
+
+def test_a_lexicon_that_is_missing_or_damaged_is_made_again(model):
+    run("lexicon", model, *TEXTS)
+    content = (model / LEXICON).read_bytes()
+    for harm in (Path.unlink, lambda path: path.write_bytes(content[:-2])):
+        harm(model / LEXICON)
+        twice = run("lexicon", model, *TEXTS, status=1).stderr
+        assert twice == f"Error: {model / LEXICON} already exists; add --force to replace it.\n"
+        run("lexicon", model, *TEXTS, "--force")
+        assert (model / LEXICON).read_bytes() == content
+        assert verified(model).lexicon is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def _is_trained(experiment: Experiment) -> bool:
     status, checkpoints = read_status(experiment.run_dir), list_checkpoints(experiment.run_dir)
     if status is None or status.state != "finished" or not checkpoints:
         return False
-    if _manifest(checkpoints[-1].path, unneeded=TRAINING_STATE) is None:
+    if _manifest(checkpoints[-1].path, unneeded=[TRAINING_STATE]) is None:
         return False
     before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
     text = checkpoints[-1].manifest.get("prepared_files", {})
@@ -219,10 +220,10 @@ STAGES: dict[str, Stage[Experiment]] = {
 }
 
 
-def _manifest(folder: Path, unneeded: str | None = None) -> dict[str, Any] | None:
+def _manifest(folder: Path, unneeded: Collection[str] = ()) -> dict[str, Any] | None:
     """Return the manifest of ``folder``; None if it is damaged, or a file is missing or cut short.
 
-    The bytes of the files are not read, and one may be ``unneeded``.
+    The bytes of the files are not read, and those that are ``unneeded`` may be missing.
     """
     try:
         return verify(folder, unneeded, unread_prefix=ANY_FILE)
