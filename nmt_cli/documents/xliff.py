@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import NOT_TRANSLATED
@@ -22,7 +23,17 @@ from nmt_cli.translating.translation import Translation
 # What shows that a program translated it: in XLIFF 1.2 on the target, in XLIFF 2 on the segment.
 BY_PROGRAM = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}
 BY_PROGRAM_2 = {"state": "translated"}
+NONE = InlineText([])
 MATCHES = 'xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0"'
+
+
+def _alternatives(prefix: str, texts: Iterable[str], attribute: str = "") -> str:
+    """Return elements of XLIFF 1.2 with these texts; ``attribute`` names their sentence."""
+    return "".join(
+        f'<{prefix}alt-trans{attribute} origin="nmt-cli"><{prefix}target>{text}'
+        f"</{prefix}target></{prefix}alt-trans>"
+        for text in texts
+    )
 
 
 class _Unit(NamedTuple):
@@ -33,6 +44,9 @@ class _Unit(NamedTuple):
     source: Element
     target: Element | None
     text: InlineText
+    # Of XLIFF 1.2: the sentence (<mrk>) that is the text, and its place in the target.
+    sentence: Element | None = None
+    place: Element | None = None
 
 
 class XliffDocument:
@@ -53,12 +67,16 @@ class XliffDocument:
         """Return the file with a target for each translation, and the alternatives beside it."""
         raw = [token.raw for token in self._tokens]
         matches = defaultdict[int, list[str]](list)  # by the place of the unit
+        cut = defaultdict[int, list[tuple[_Unit, Translation]]](list)  # the same
         for number, (unit, translation) in enumerate(
             zip(self._units, translations, strict=True), 1
         ):
             if translation.error is not None:
                 continue
-            prefix = self._tokens[unit.source.begin].name.rpartition("source")[0]
+            if unit.sentence is not None:
+                cut[unit.element.begin].append((unit, translation))
+                continue
+            prefix = self._prefix(unit)
             others = [written_codes(unit.text, other.text) for other in translation.alternatives]
             if self._is_version_2:
                 shown = self._mark_segment(raw, unit, number if others else None)
@@ -71,11 +89,9 @@ class XliffDocument:
             self._write_target(raw, unit, prefix, written_codes(unit.text, translation.text))
             if not self._is_version_2:
                 last = (unit.target or self._last_of_source(unit)).end
-                raw[last] += "".join(
-                    f'<{prefix}alt-trans origin="nmt-cli"><{prefix}target>{other}'
-                    f"</{prefix}target></{prefix}alt-trans>"
-                    for other in others
-                )
+                raw[last] += _alternatives(prefix, others)
+        for pairs in cut.values():
+            self._write_sentences(raw, pairs)
         for unit in self._units:
             if every := matches.pop(unit.outer.begin, []):
                 self._write_matches(raw, unit.outer, "".join(every))
@@ -99,14 +115,81 @@ class XliffDocument:
         source, target = by_name.get("source"), by_name.get("target")
         if source is None:
             return
-        if target is not None and not again:
-            holders = (self._tokens[place] for place in (element.begin, target.begin))
-            is_open = any(each.attributes.get("state") in NOT_TRANSLATED for each in holders)
-            if not is_open and has_text(parts_of(self._xml.between(target))):
-                return
-        parts = parts_of(self._xml.between(source))
-        if has_text(parts):
-            yield _Unit(element, outer, source, target, InlineText(parts))
+        whole = by_name.get("seg-source")
+        if whole is not None and (sentences := list(self._sentences(whole))):
+            yield from self._of_sentences(
+                _Unit(element, outer, source, target, NONE), sentences, again
+            )
+            return
+        is_kept = target is not None and not again and not self._is_open(element, target)
+        if target is not None and is_kept and self._has_text(target):
+            return
+        if self._has_text(source):
+            yield _Unit(element, outer, source, target, self._text(source))
+
+    def _of_sentences(
+        self, unit: _Unit, sentences: Sequence[Element], again: bool
+    ) -> Iterator[_Unit]:
+        """Yield the sentences of a unit that are translated."""
+        target = unit.target
+        again = again or (target is not None and self._is_open(unit.element, target))
+        is_empty = target is None or not self._has_text(target)
+        inside = () if target is None else self._sentences(target)
+        places = {self._mid(each): each for each in inside}
+        if is_empty and not all(self._mid(each) in places for each in sentences):
+            places = {}  # the target is written anew
+        for each in filter(self._has_text, sentences):
+            place = places.get(self._mid(each))
+            if is_empty or (place is not None and (again or not self._has_text(place))):
+                yield unit._replace(text=self._text(each), sentence=each, place=place)
+
+    def _sentences(self, element: Element) -> Iterator[Element]:
+        """Yield the sentences in an element, in order."""
+        for each in element.inside:
+            is_sentence = self._tokens[each.begin].attributes.get("mtype") == "seg"
+            yield from [each] if is_sentence else self._sentences(each)
+
+    def _mid(self, sentence: Element) -> str | None:
+        return self._tokens[sentence.begin].attributes.get("mid")
+
+    def _text(self, element: Element) -> InlineText:
+        return InlineText(parts_of(self._xml.between(element)))
+
+    def _has_text(self, element: Element) -> bool:
+        return has_text(parts_of(self._xml.between(element)))
+
+    def _is_open(self, element: Element, target: Element) -> bool:
+        holders = (self._tokens[place] for place in (element.begin, target.begin))
+        return any(each.attributes.get("state") in NOT_TRANSLATED for each in holders)
+
+    def _write_sentences(self, raw: list[str], pairs: Sequence[tuple[_Unit, Translation]]) -> None:
+        """Write the translations of the sentences of a unit, and the alternatives beside them."""
+        unit, prefix = pairs[0][0], self._prefix(pairs[0][0])
+        texts, others = dict[int, str](), ""
+        for each, translation in pairs:
+            assert each.sentence is not None
+            text = texts[each.sentence.begin] = written_codes(each.text, translation.text)
+            if each.place is not None:
+                self._xml.fill(raw, each.place, raw[each.place.begin], text)
+            mid = f' mid="{escape(self._mid(each.sentence) or "")}"'
+            found = [written_codes(each.text, other.text) for other in translation.alternatives]
+            others += _alternatives(prefix, found, mid)
+        whole = self._last_of_source(unit)
+        if unit.place is None:
+            self._write_target(raw, unit, prefix, self._with_sentences(whole, texts))
+        raw[(unit.target or whole).end] += others
+
+    def _with_sentences(self, whole: Element, texts: Mapping[int, str]) -> str:
+        """Return what is in a source with other texts of its sentences; those without are empty."""
+        raw = [token.raw for token in self._tokens[whole.begin : whole.end]]
+        for each in self._sentences(whole):
+            if each.begin < each.end and self._has_text(each):
+                begin, end = each.begin + 1 - whole.begin, each.end - whole.begin
+                raw[begin:end] = [texts.get(each.begin, ""), *[""] * (end - begin - 1)]
+        return "".join(raw[1:])
+
+    def _prefix(self, unit: _Unit) -> str:
+        return self._tokens[unit.source.begin].name.rpartition("source")[0]
 
     def _mark_segment(self, raw: list[str], unit: _Unit, number: int | None) -> str:
         """Give a segment its state, and a ``number`` if it has no id; return its id."""

@@ -218,3 +218,52 @@ def test_any_damage_is_refused_or_harmless(seed):
         found = str(error).encode()
         assert b"\n" not in found
     assert found
+
+
+def cut(sentences: str, target: str = "") -> bytes:
+    """Return a file of a unit that is cut into sentences."""
+    unit = f"<source>one. two.</source><seg-source>{sentences}</seg-source>{target}"
+    body = f'<file><body><trans-unit id="1">{unit}</trans-unit></body></file>'
+    return f'<xliff version="1.2">{body}</xliff>'.encode()
+
+
+def mrk(number: int, text: str) -> str:
+    return (
+        f'<mrk mtype="seg" mid="{number}">{text}</mrk>'
+        if text
+        else f'<mrk mtype="seg" mid="{number}"/>'
+    )
+
+
+SECOND = "two <x id='9'/>."
+SENTENCES = f'<g id="a">{mrk(1, "one.")} {mrk(2, SECOND)}</g>{mrk(3, " ")}'
+DONE = SENTENCES.replace("one", "ONE").replace("two", "TWO")
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [
+        ("", f"<target {STATE}>{DONE}</target>"),
+        ("<target/>", f"<target {STATE}>{DONE}</target>"),
+        (f"<target>{mrk(1, '')}</target>", f"<target {STATE}>{DONE}</target>"),
+        (
+            f"<target>{mrk(1, '')} {mrk(2, 'zwei')}{mrk(3, '')}</target>",
+            f"<target>{mrk(1, 'ONE.')} {mrk(2, 'zwei')}{mrk(3, '')}</target>",
+        ),
+        (f"<target>{mrk(2, 'zwei')}</target>",) * 2,
+        ("<target>eins. zwei.</target>",) * 2,
+    ],
+)
+def test_sentences_are_translated_in_their_places(target, written):
+    data = cut(SENTENCES, target)
+    assert shouted(data, "xliff") == cut(SENTENCES, written)
+
+
+def test_a_sentence_that_fails_is_empty_and_alternatives_name_theirs():
+    document = read_document(cut(SENTENCES), "xliff")
+    assert texts_of(document) == ["one.", 'two <img id="1"/>.']
+    other = Translation("B", alternatives=(Alternative("C", 0.0, ()),))
+    found = document.filled([Translation("one.", error="it is bad"), other])
+    written = SENTENCES.replace("one.", "").replace(SECOND, "B")
+    alternative = '<alt-trans mid="2" origin="nmt-cli"><target>C</target></alt-trans>'
+    assert found == cut(SENTENCES, f"<target {STATE}>{written}</target>{alternative}")
