@@ -25,11 +25,13 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "odt": (".odt", ".ott"),
     "epub": (".epub",),
     "po": (".po", ".pot"),
-    "xliff": (".xlf", ".xliff"),
+    "xliff": (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"),
     "tmx": (".tmx",),
     "srt": (".srt",),
     "vtt": (".vtt",),
 }
+# Documents that are no lines of text, and that are not read.
+OTHERS = (".pdf", ".doc", ".rtf", ".xls", ".xlsx", ".ppt", ".ods", ".odp", ".pages", ".idml")
 NEED_LANGUAGES = ("tmx",)  # formats that may hold any number of languages
 BILINGUAL = ("po", "xliff", "tmx")  # formats with the translations beside their sources
 WITH_PLACEHOLDERS = (*BILINGUAL, "srt", "vtt")  # formats whose texts are protected
@@ -56,6 +58,11 @@ def chosen_format(
     if given is not None:
         return given
     found = None if source is None or markup is not None else format_of(source)
+    if source is not None and markup is None and source.suffix.lower() in OTHERS:
+        raise WrongUsageError(
+            f"{source}: documents of {source.suffix} cannot be translated; save it in another "
+            "format, such as .docx, or add --input-format text if it has lines of text."
+        )
     if found is None or source is None:
         return "text"
     wanted = None if output is None else format_of(output)

@@ -208,3 +208,14 @@ def test_the_model_of_a_memory_is_named_once(tmp_path):
     given = ["translate", folder, "--input", tmp_path / "a.tmx", "--device", "cpu"]
     done = CliRunner().invoke(cli.main, [*map(str, given)])
     assert done.stderr.count("Using ") == 1, done.stderr
+
+
+def test_documents_that_are_not_read_are_no_lines(shouting, tmp_path):
+    (tmp_path / "a.PDF").write_bytes(b"%PDF-1.4")
+    refused = run("--input", "a.PDF")
+    assert (refused.exit_code, shouting.texts) == (2, [])
+    assert refused.stderr == (
+        "Error: a.PDF: documents of .PDF cannot be translated; save it in another format, such as "
+        ".docx, or add --input-format text if it has lines of text.\n"
+    )
+    assert run("--input", "a.PDF", "--input-format", "text").stdout == "%PDF-1.4"

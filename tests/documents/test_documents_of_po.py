@@ -153,6 +153,7 @@ def test_a_text_of_which_a_line_failed_has_no_translation():
             b"{Content-Type: charset=cp037" + 'msgid "a"'.encode("cp037"),
             "line 1: the charset cp037 is not supported; convert the file to UTF-8",
         ),
+        (HEADER.encode("utf-16"), "line 1: it is UTF-16; convert the file to UTF-8"),
         (HEADER.encode() + b"# \xe9", "line 8: the line is not utf-8"),
     ],
 )

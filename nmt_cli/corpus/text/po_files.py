@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from nmt_cli.files.lines import BYTE_ORDER_MARK
-from nmt_cli.files.text_files import extends_ascii
+from nmt_cli.files.text_files import SAMPLE, encoding_of, extends_ascii
 
 NAMED_CHARSET = re.compile(rb'(Content-Type:[^"\n]*charset=)([\w.:-]+)')
 HEADER_FIELD = re.compile(r"^([\w-]+): *(.*)$", re.MULTILINE)
@@ -73,6 +73,8 @@ def po_charset(start: bytes) -> str:
 
     Raises PoError if it cannot be read.
     """
+    if (other := encoding_of(start[:SAMPLE])) is not None:
+        raise PoError(1, f"it is {other}; convert the file to UTF-8")
     match = NAMED_CHARSET.search(start)
     if match is None or match[2] == b"CHARSET":  # that of a template
         return "utf-8"
