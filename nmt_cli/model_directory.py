@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +48,7 @@ from nmt_cli.files.formats import INT8, PLAIN
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.proposals import command
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.model.stored_weights import StoredWeights, as_bytes
 from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
@@ -144,7 +146,8 @@ def find_model(path: Path) -> Model:
     restore_replaced(path)
     is_alone = not (path / CHECKPOINTS).is_dir() and not is_of_others(path)
     if is_alone and ((path / MANIFEST).exists() or (path / WEIGHTS).exists()):
-        model = Model(path, read_manifest(path))
+        with _advising(path):
+            model = Model(path, read_manifest(path))
         if str(model.manifest.get("kind")) not in MODEL_KINDS:
             raise UserError(what_to_give(path, "model"))
         return model
@@ -215,25 +218,39 @@ def verified(directory: Path, unneeded: Collection[str] = ()) -> Model:
     read and may be missing. Raises DamagedError if another file is missing or damaged, or if they
     do not fit together.
     """
-    model = Model(directory, verify(directory, unneeded={TRAINING_STATE, *unneeded}))
-    described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG
-    for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
-        if not any(name in model.manifest["files"] for name in names):
-            raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
-    settings, tokenizer = model.settings, model.tokenizer
-    if LEXICON not in unneeded:
-        _ = model.lexicon  # raises
-    if settings.vocabulary_size != tokenizer.size:
-        raise DamagedError(
-            f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} says "
-            f"{settings.vocabulary_size:,}."
-        )
-    if settings.architecture.source_vocabulary_size != tokenizer.source_size:
-        raise DamagedError(
-            f"{directory} is damaged: the source's own vocabulary has {tokenizer.source_size} "
-            f"pieces, {CONFIG} says {settings.architecture.source_vocabulary_size}."
-        )
-    return model
+    with _advising(directory):
+        model = Model(directory, verify(directory, unneeded={TRAINING_STATE, *unneeded}))
+        described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG
+        for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
+            if not any(name in model.manifest["files"] for name in names):
+                raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
+        settings, tokenizer = model.settings, model.tokenizer
+        if LEXICON not in unneeded:
+            _ = model.lexicon  # raises
+        if settings.vocabulary_size != tokenizer.size:
+            raise DamagedError(
+                f"{directory} is damaged: its tokenizer has {tokenizer.size:,} pieces, {CONFIG} "
+                f"says {settings.vocabulary_size:,}."
+            )
+        if settings.architecture.source_vocabulary_size != tokenizer.source_size:
+            raise DamagedError(
+                f"{directory} is damaged: the source's own vocabulary has {tokenizer.source_size} "
+                f"pieces, {CONFIG} says {settings.architecture.source_vocabulary_size}."
+            )
+        return model
+
+
+@contextmanager
+def _advising(directory: Path) -> Iterator[None]:
+    """Add to a DamagedError of a model what the user can do."""
+    try:
+        yield
+    except DamagedError as error:
+        again = command("nmt-cli", "lexicon", directory)
+        is_of_lexicon = str(error).startswith(f"{directory / LEXICON} ")
+        make = f"Make it again: {again} SOURCE TARGET --force"
+        advice = make if is_of_lexicon else "Copy the folder again, or use another model"
+        raise DamagedError(f"{error} {advice}.") from None
 
 
 def load_model(path: Path) -> LoadedModel:

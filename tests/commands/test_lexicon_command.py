@@ -119,7 +119,8 @@ def test_a_damaged_lexicon_is_one_line(model):
         (model / LEXICON).write_bytes(damaged)
         error = run("translate", model, text="a\n", status=1).stderr
         assert error.startswith(f"Error: {model / LEXICON} has ")
-        assert error.endswith("it is damaged.\n")
+        again = f"it is damaged. Make it again: nmt-cli lexicon {model} SOURCE TARGET --force.\n"
+        assert error.endswith(again)
         assert error.count("\n") == 1
 
 
