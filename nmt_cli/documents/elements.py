@@ -17,6 +17,7 @@ from nmt_cli.translating.request import LineError
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 DEEPEST = 256  # nested elements
+ATTRIBUTE = re.compile(r"""([^\s=<]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
 class Element(NamedTuple):
@@ -154,7 +155,7 @@ def written_codes(source: InlineText, text: str) -> str:
 def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
     """Return a start tag with these attributes."""
     for name, value in attributes.items():
-        found = re.search(rf"""(?<=\s){name}\s*=\s*("[^"]*"|'[^']*')""", tag)
+        found = next((each for each in ATTRIBUTE.finditer(tag) if each[1] == name), None)
         if found is None:
             place = len(tag.rstrip("/>").rstrip())
             tag = f'{tag[:place]} {name}="{value}"{tag[place:]}'

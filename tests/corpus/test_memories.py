@@ -229,6 +229,7 @@ UNDECLARED = '<!DOCTYPE tmx SYSTEM "tmx14.dtd">' + TMX.format("\n" + TU.format("
             PO.format("Klingon"),
             ":2: the charset Klingon is not supported; convert the file to UTF-8.",
         ),
+        (PO.format("UTF-16").encode("utf-16"), ":1: it is UTF-16; convert the file to UTF-8."),
         (PO.format("UTF-8").encode() + b"# \xe9", ":4: the line is not utf-8."),
     ],
 )
@@ -297,3 +298,12 @@ def test_its_sides_are_written_in_the_languages_of_a_recipe(tmp_path):
     data = DataConfig.model_construct(source_language="en", target_language="de", treebank=None)
     write_sides(ParallelFiles(memory=memory), data, source, target)
     assert (source.read_text(), target.read_text()) == ("one\n", "eins\n")
+
+
+def test_a_byte_order_mark_is_that_of_any_format(read):
+    for content in (
+        TMX.format(TU.format("a", "b")),
+        PO.format("UTF-8") + 'msgid "a"\nmsgstr "b"\n',
+    ):
+        assert read(f"\ufeff{content}") == [("a", "b")]
+        assert read(f"\ufeff \n{content}") == [("a", "b")]

@@ -6,6 +6,7 @@ import pytest
 from lxml import etree
 
 from nmt_cli.documents.document import DocumentError
+from nmt_cli.documents.elements import with_attributes
 from nmt_cli.documents.formats import read_document
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.translation import Alternative, Translation
@@ -267,3 +268,9 @@ def test_a_sentence_that_fails_is_empty_and_alternatives_name_theirs():
     written = SENTENCES.replace("one.", "").replace(SECOND, "B")
     alternative = '<alt-trans mid="2" origin="nmt-cli"><target>C</target></alt-trans>'
     assert found == cut(SENTENCES, f"<target {STATE}>{written}</target>{alternative}")
+
+
+def test_attributes_are_no_texts_of_others():
+    tag = """<target a='state="x"' xstate="y">"""
+    assert with_attributes(tag, {"state": "z"}) == tag[:-1] + ' state="z">'
+    assert with_attributes("<target\tstate = 'x'/>", {"state": "z"}) == '<target\tstate="z"/>'

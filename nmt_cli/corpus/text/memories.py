@@ -22,7 +22,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
 
 MOST_LEVELS = 256  # elements in each other
-XML_STARTS = (b"<", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<")
+XML_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\0\s]*<")  # also in UTF-16
 UNITS = {"tu", "trans-unit", "segment"}
 # The elements that hold a text, each within one element only: others hold alternatives and notes.
 TEXTS = {
@@ -123,7 +123,7 @@ def _row(pair: tuple[str, str]) -> bytes:
 
 def _units(path: Path, stream: BinaryIO, inline_tag: str | None) -> Iterator[Unit]:
     first = stream.read(READ_AT_ONCE)
-    if first.lstrip().startswith(XML_STARTS):
+    if XML_START.match(first):
         yield from _XmlUnits(path, inline_tag).read(first, stream)
         return
     lines = chain(io.BytesIO(first[: first.rfind(b"\n") + 1]), _rest(first, stream))
