@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import lzma
+import shutil
 import struct
 import zipfile
 import zlib
@@ -67,6 +68,8 @@ class Archive:
         """Return a member that is translated. Raises DocumentError if they are too large."""
         if name not in self.names:
             raise DocumentError(f"it has no {name}")
+        if not name.lower().endswith(OF_TEXTS):  # ``markup_bytes`` has not counted it
+            raise DocumentError(f"its text {name} ends in none of {', '.join(OF_TEXTS)}")
         self._read += self._zip.getinfo(name).file_size
         if self._read > MOST_MARKUP:
             raise DocumentError(f"its texts have more than {MOST_MARKUP >> 20} MB of markup")
@@ -88,9 +91,13 @@ class Archive:
         with zipfile.ZipFile(written, "w") as target:
             target.comment = self._zip.comment
             for member in self._zip.infolist():
-                content = changed.get(member.filename)
                 same = copy.copy(member)  # its name, date, compression and attributes
-                target.writestr(same, self._zip.read(member) if content is None else content)
+                content = changed.get(member.filename, b"" if member.is_dir() else None)
+                if content is not None:
+                    target.writestr(same, content)
+                    continue
+                with self._zip.open(member) as source, target.open(same, "w") as stream:
+                    shutil.copyfileobj(source, stream)  # it may be far larger than the archive
         return written.getvalue()
 
 

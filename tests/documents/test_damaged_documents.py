@@ -3,6 +3,7 @@
 import io
 import random
 import struct
+import tracemalloc
 import zipfile
 
 import pytest
@@ -165,3 +166,23 @@ def test_a_document_that_is_too_large(form, monkeypatch):
     monkeypatch.setattr(formats, "MOST_BYTES_OF", {"markdown": 9, "docx": 9})
     with pytest.raises(DocumentError, match="it has more than 0 MB; divide it"):
         read_document(WHOLE[form], form)
+
+
+def test_a_large_member_that_stays_is_not_held_in_memory():
+    data = member("word/media/large.bmp", bytes(40_000_000))
+    tracemalloc.start()
+    written = shouted(data, "docx")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8_000_000
+    assert unzipped(written)["word/media/large.bmp"] == bytes(40_000_000)
+
+
+def test_texts_of_a_book_end_in_what_is_counted():
+    members = unzipped(WHOLE["epub"])
+    package = members["OPS/book.opf"].replace(b"one%20chapter.xhtml", b"one.bin")
+    chapter = members.pop("OPS/text/one chapter.xhtml")
+    data = zipped({**members, "OPS/book.opf": package, "OPS/text/one.bin": chapter})
+    with pytest.raises(DocumentError, match=r"its text OPS/text/one\.bin ends in none of \.xml, "):
+        read_document(data, "epub")
+    assert archive.markup_bytes(WHOLE["epub"]) > archive.markup_bytes(data)
