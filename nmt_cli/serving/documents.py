@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,6 +29,7 @@ from nmt_cli.translating.translation import Translation
 
 KEPT_SECONDS = 600.0
 MOST_KEPT_BYTES = 1 << 28  # of all documents that wait
+MOST_READ_BYTES = 1 << 24  # of markup, in all documents that are being translated
 # Bytes. Office documents have less markup, and reading them takes 150 times their memory; that of
 # Markdown takes 700 times its memory, and it has little markup.
 MARKUP_OF_A_CHARACTER, MARKDOWN_OF_A_CHARACTER = 40, 10
@@ -99,6 +101,8 @@ class Documents:
     def __init__(self, service: Service) -> None:
         self._service, self._kept = service, dict[str, Kept]()
         self._tasks = set[asyncio.Task[None]]()
+        # Bytes of markup of each document that was read, until nobody needs it any more.
+        self._read = WeakKeyDictionary[Document, int]()
 
     async def asked(self, fields: Mapping[str, Any], *, source: str, target: str) -> Asked:
         """Return the document in the field ``file``; these fields name the languages.
@@ -111,7 +115,12 @@ class Documents:
         codes = str(fields.get(source) or "auto"), str(fields.get(target, ""))
         model = None if codes[0] == "auto" else self._service.model(*codes)
         languages = None if model is None else _languages(model, codes)
-        document = await self._service.aside(True, _read, upload, self._service, languages)
+        if self._read and sum(self._read.values()) + len(upload.data) > MOST_READ_BYTES:
+            raise RefusedError(503, "too many documents are being translated", retry_after=1)
+        document, num_bytes = await self._service.aside(
+            True, _read, upload, self._service, languages
+        )
+        self._read[document] = num_bytes
         if model is None:
             model = await self._service.aside(True, self._detected, document, codes[1])
         return Asked(upload, document, model)
@@ -193,8 +202,10 @@ def _languages(model: Model, codes: tuple[str, str]) -> tuple[str, str]:
     return source, target
 
 
-def _read(upload: Upload, service: Service, languages: tuple[str, str] | None) -> Document:
-    """Return the document that was sent, in these languages, if they are known.
+def _read(
+    upload: Upload, service: Service, languages: tuple[str, str] | None
+) -> tuple[Document, int]:
+    """Return the document that was sent, in these languages if they are known, and its size.
 
     Raises RefusedError if it cannot be translated.
     """
@@ -216,7 +227,7 @@ def _read(upload: Upload, service: Service, languages: tuple[str, str] | None) -
     except UserError as error:
         raise RefusedError(501, str(error)) from None
     service.limits.refuse_large([segment.text for segment in document.segments])
-    return document
+    return document, num_bytes
 
 
 def _lines(asked: Asked, patterns: Sequence[str]) -> tuple[list[Line], list[int]]:

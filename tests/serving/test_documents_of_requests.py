@@ -182,3 +182,18 @@ def test_a_memory_has_the_languages_of_the_request(service):
         answer = sent(service, "a.tmx", data, source=source, target=target)
         assert answer.status_code == 200, answer.text
         assert written in requests.get(answer.json()["translatedFileUrl"], timeout=30).text
+
+
+def test_few_large_documents_are_translated_at_once(monkeypatch):
+    monkeypatch.setattr(documents, "MOST_READ_BYTES", 30)
+    fields = {"source_lang": "EN", "target_lang": "DE", "path": "/v2/document"}
+    with running(here=Silent()) as service:
+        kept = sent(service, "a.html", b"<p>one" + b"<br>" * 9, **fields).json()
+        answer = sent(service, "a.html", b"<p>two", **fields)
+        assert answer.status_code == 503
+        assert answer.json() == {"message": "too many documents are being translated"}
+        url, key = f"{service.url}/v2/document/{kept['document_id']}", kept["document_key"]
+        while requests.post(url, json={"document_key": key}, timeout=30).json()["status"] != "done":
+            for batch in service.here.batches:
+                batch.done.get_loop().call_soon_threadsafe(batch.answer, 0, Translation("eins"))
+        assert sent(service, "a.html", b"<p>two", **fields).status_code == 200
