@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nmt_cli.corpus.text.language_codes import subtags_of
+from nmt_cli.corpus.text.language_codes import standard_code, subtags_of
 from nmt_cli.documents.archive import markup_bytes
 from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_document
@@ -196,7 +196,9 @@ class Documents:
 def _languages(model: Model, codes: tuple[str, str]) -> tuple[str, str]:
     """Return the languages of a request, with the codes of the model if they are the same."""
     source, target = (
-        wanted if subtags_of(wanted) != subtags_of(own) and CODE.fullmatch(wanted) else own
+        standard_code(wanted)
+        if subtags_of(wanted) != subtags_of(own) and CODE.fullmatch(wanted)
+        else own
         for wanted, own in zip(codes, (model.source, model.target), strict=True)
     )
     return source, target

@@ -8,6 +8,7 @@ import deepl
 import pytest
 import requests
 
+from nmt_cli.corpus.text.language_codes import standard_code
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving import documents
 from nmt_cli.translating.translation import Translation
@@ -176,7 +177,7 @@ def test_a_memory_has_the_languages_of_the_request(service):
     for (source, target), written in {
         ("en", "de"): ' xml:lang="de" creationtool="nmt-cli"><seg>not a<',
         ("EN", "DE"): ' xml:lang="de" creationtool="nmt-cli"><seg>not a<',
-        ("en-GB", "de-AT"): ' xml:lang="de-AT" creationtool="nmt-cli"><seg>not b<',
+        ("EN_gb", "DE-at"): ' xml:lang="de-AT" creationtool="nmt-cli"><seg>not b<',
         ("en-US", 'de-"'): ' xml:lang="de" creationtool="nmt-cli"><seg>not c<',
     }.items():
         answer = sent(service, "a.tmx", data, source=source, target=target)
@@ -197,3 +198,17 @@ def test_few_large_documents_are_translated_at_once(monkeypatch):
             for batch in service.here.batches:
                 batch.done.get_loop().call_soon_threadsafe(batch.answer, 0, Translation("eins"))
         assert sent(service, "a.html", b"<p>two", **fields).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("code", "standard"),
+    [
+        ("pb", "pt-BR"),
+        ("ZT", "zh-Hant"),
+        ("en_us", "en-US"),
+        ("no", "nb"),
+        ("sr-latn-rs", "sr-Latn-RS"),
+    ],
+)
+def test_codes_are_written_as_in_bcp_47(code, standard):
+    assert standard_code(code) == standard
