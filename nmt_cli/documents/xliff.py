@@ -132,15 +132,15 @@ class XliffDocument:
     ) -> Iterator[_Unit]:
         """Yield the sentences of a unit that are translated."""
         target = unit.target
-        again = again or (target is not None and self._is_open(unit.element, target))
-        is_empty = target is None or not self._has_text(target)
+        is_open = target is None or self._is_open(unit.element, target)
+        are_all = is_open or again or (target is not None and not self._has_text(target))
         inside = () if target is None else self._sentences(target)
         places = {self._mid(each): each for each in inside}
-        if is_empty and not all(self._mid(each) in places for each in sentences):
+        if are_all and not all(self._mid(each) in places for each in sentences):
             places = {}  # the target is written anew
         for each in filter(self._has_text, sentences):
             place = places.get(self._mid(each))
-            if is_empty or (place is not None and (again or not self._has_text(place))):
+            if are_all or (place is not None and not self._has_text(place)):
                 yield unit._replace(text=self._text(each), sentence=each, place=place)
 
     def _sentences(self, element: Element) -> Iterator[Element]:
@@ -171,9 +171,10 @@ class XliffDocument:
             text = texts[each.sentence.begin] = written_codes(each.text, translation.text)
             if each.place is not None:
                 self._xml.fill(raw, each.place, raw[each.place.begin], text)
-            mid = f' mid="{escape(self._mid(each.sentence) or "")}"'
+            mid = self._mid(each.sentence)
+            attribute = "" if mid is None else f' mid="{escape(mid)}"'
             found = [written_codes(each.text, other.text) for other in translation.alternatives]
-            others += _alternatives(prefix, found, mid)
+            others += _alternatives(prefix, found, attribute)
         whole = self._last_of_source(unit)
         if unit.place is None:
             self._write_target(raw, unit, prefix, self._with_sentences(whole, texts))

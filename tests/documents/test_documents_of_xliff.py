@@ -260,6 +260,19 @@ def test_sentences_are_translated_in_their_places(target, written):
     assert shouted(data, "xliff") == cut(SENTENCES, written)
 
 
+@pytest.mark.parametrize("target", ["eins. zwei.", mrk(2, "zwei"), f"{mrk(1, '')}{mrk(2, 'zwei')}"])
+def test_all_sentences_are_translated_again(target):
+    data = cut(SENTENCES, f"<target>{target}</target>")
+    for found, again in ((data, True), (data.replace(b"<target", b"<target state='new'"), False)):
+        document = read_document(found, "xliff", again=again)
+        assert texts_of(document) == [
+            "one.",
+            'two <img id="1"/>.',
+        ]
+        written = document.filled([Translation("A"), Translation("B")]).decode()
+        assert (">A<" in written, ">B<" in written, "zwei" in written) == (True, True, False)
+
+
 def test_a_sentence_that_fails_is_empty_and_alternatives_name_theirs():
     document = read_document(cut(SENTENCES), "xliff")
     assert texts_of(document) == ["one.", 'two <img id="1"/>.']
