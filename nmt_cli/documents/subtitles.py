@@ -21,7 +21,7 @@ from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
-TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})[,.](\d{1,3})"
+TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{2})[,.](\d{1,3})"
 TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 # Tags, times within a cue, positions, and characters that XML excludes.
@@ -29,7 +29,7 @@ CODE = re.compile(
     r"(</?[A-Za-z][^<>\n]*>|<\d[\d:.]*>|\{\\[^{}\n]*\}|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])"
 )
 NAME = re.compile(r"</?([A-Za-z]+)")
-REFERENCE = re.compile(r"(&#?\w+;)")
+REFERENCE = re.compile(r"(&#?\w{1,32};)")
 DASH = re.compile(r"\s*[-\u2010-\u2015]\s*\S")  # a second person speaks
 SENTENCE_END = re.compile(r"""[.!?…。！？؟।։።\u203c-\u2049]["'”’»)\]」』♪\s]*\Z""")
 LEAST_ENDS = 0.1  # of the cues; in fewer, nothing shows where sentences end, as in Thai

@@ -16,6 +16,7 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.model_directory import use_model
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.serving.languages import Detected, distance, fits
+from nmt_cli.translating.markup.tokens import LONG_REFERENCE
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")
@@ -92,7 +93,8 @@ class ServedGlossary(NamedTuple):
 
     def for_line(self, text: str, markup: str | None) -> Glossary | None:
         """Return the terms that a line needs: no process that translates has the others."""
-        if markup in {"html", "xml"}:  # a term may have tags in it
+        is_markup = markup in {"html", "xml"} and not LONG_REFERENCE.search(text)
+        if is_markup:  # a term may have tags in it
             text = f"{html.unescape(TAG.sub('', text))}\n{html.unescape(TAG.sub(' ', text))}"
         found = self.terms.found_in(text)
         return Glossary(found) if found else None

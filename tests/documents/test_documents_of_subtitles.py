@@ -183,3 +183,11 @@ def test_a_long_line_is_a_sentence_by_itself():
     lines = ["a dog", "b" * 400, "c cat."]
     data = "".join(cue.format(*each) for each in enumerate(lines)).encode()
     assert texts_of(read_document(data, "srt")) == lines
+
+
+def test_numbers_of_any_length():
+    digits = "9" * 5000
+    cue = f"00:01.000 --> 00:02.000\na &#{digits};\n"
+    assert texts_of(read_document(f"WEBVTT\n\n{cue}".encode(), "vtt")) == [f"a &amp;#{digits};"]
+    with pytest.raises(DocumentError, match="line 1 is no timing: '99999"):
+        read_document(f"{digits}:{cue}".encode(), "srt")

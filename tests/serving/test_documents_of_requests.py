@@ -11,9 +11,10 @@ import requests
 from nmt_cli.corpus.text.language_codes import standard_code
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving import documents
+from nmt_cli.serving.models import glossaries_of, models_of
 from nmt_cli.translating.translation import Translation
 from tests.documents.archives import docx, unzipped
-from tests.serving.conftest import LIMITS, Instant, Silent, running
+from tests.serving.conftest import ARGUMENTS, LIMITS, Instant, Silent, running
 
 TEXT = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
 FILE = docx(TEXT.format("ant bee") * 2)
@@ -212,3 +213,14 @@ def test_few_large_documents_are_translated_at_once(monkeypatch):
 )
 def test_codes_are_written_as_in_bcp_47(code, standard):
     assert standard_code(code) == standard
+
+
+def test_a_long_reference_beside_a_glossary(tmp_path):
+    (tmp_path / "animals.tsv").write_text("bee\tBiene\n")
+    glossaries = glossaries_of([str(tmp_path / "animals.tsv")], models_of(ARGUMENTS))
+    with running(here=Instant(), glossaries=glossaries) as service:
+        asked = {"text": [f"<p>a &#{'9' * 5000}; bee"], "source_lang": "EN", "target_lang": "DE"}
+        asked |= {"tag_handling": "html", "glossary_id": "animals"}
+        answer = requests.post(f"{service.url}/v2/translate", json=asked, timeout=30)
+        assert answer.status_code == 200, answer.text
+        assert service.here.batches[0].requests[0].glossary is not None

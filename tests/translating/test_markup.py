@@ -328,3 +328,10 @@ def test_characters_in_a_row_are_a_token():
     tokens = xml_tokens("a\nb\n&lt;c\r\nd<x/><x/>")
     assert [each.raw for each in tokens] == ["a\nb\n", "&lt;", "c", "\r\n", "d", "<x/>", "<x/>"]
     assert tokens[-1] is tokens[-2]
+
+
+@pytest.mark.parametrize("source", ["<p>a &#{}; b</p>", "<p title='&#{}'>a</p>", "a &#{}", "&#x{}"])
+def test_references_of_too_many_digits_are_refused(source):
+    assert blocks_of(source.format("9" * 999), "html")
+    with pytest.raises(LineError, match="it has a reference of 1,000 digits at character"):
+        blocks_of(source.replace("x", "").format("0" * 5000), "html")

@@ -19,6 +19,8 @@ from nmt_cli.translating.request import LineError
 
 # What html.unescape takes for a reference to a character, with or without its semicolon.
 REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+# Python reads no numbers of more than 4,300 digits, also not in a reference.
+LONG_REFERENCE = re.compile("&#[0-9]{1000}")
 # Elements whose content is text to the parsers of browsers, whatever it looks like.
 RAW_TEXT = {"script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"}
 ENDS_OF_TOKENS = {"<!--": ("-->", "--!>"), "<![CDATA[": ("]]>",), "<": (">",)}
@@ -53,6 +55,8 @@ def html_tokens(source: str) -> list[Token]:
 
     Raises LineError for what the parser of this version of Python cannot read.
     """
+    if (found := LONG_REFERENCE.search(source)) is not None:
+        raise LineError(f"it has a reference of 1,000 digits at character {found.start() + 1:,}")
     # What follows the last tag holds none. The parser would look for one again and again.
     source, rest = source[: source.rfind(">") + 1], source[source.rfind(">") + 1 :]
     reader = _HTMLReader(source)
