@@ -23,7 +23,7 @@ from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
 
-FOLDERS = ("texts", "teacher", "chosen", "filtered", "links", "table")
+FOLDERS = ("texts", "teacher", "chosen", "filtered", "links", "lexicon", "table")
 
 
 def run(

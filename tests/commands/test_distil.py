@@ -322,11 +322,12 @@ def test_the_run_of_another_training_is_refused_before_the_teacher_translates(fo
     assert not (TEACHER / "distillation/texts").exists()
 
 
-def test_folders_of_the_user_are_kept(folder):
-    shutil.rmtree(RUN / "student")
-    (RUN / "student").mkdir()
-    (RUN / "student/thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match="runs/student/student exists, and `nmt-cli distil` did"):
+@pytest.mark.parametrize("name", ["student", "distillation/lexicon", "distillation/table"])
+def test_folders_of_the_user_are_kept(folder, name):
+    shutil.rmtree(RUN / name, ignore_errors=True)
+    (RUN / name).mkdir(parents=True)
+    (RUN / name / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=f"runs/student/{name} exists, and `nmt-cli distil` did"):
         do()
 
 
