@@ -1,9 +1,11 @@
 """The section of a recipe on distillation: what a teacher translates for the student."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import Count, DataPath, Flag, Number, Section, Word
 
 MOST_TRANSLATIONS = 64
@@ -56,3 +58,9 @@ class DistillationConfig(Section):
     falls to 0. Their result ships if its BLEU in int8 on the validation set is higher; 0: none."""
     int8_learning_rate: Annotated[Number, Field(gt=0, le=100)] = 1e-4
     """Learning rate at the first of these steps."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield more targets than there are translations."""
+        if self.targets > self.n_best:
+            text = f"must be at most n_best {self.n_best}, but is {self.targets}"
+            yield Problem("targets", text, "n_best")

@@ -159,6 +159,11 @@ def test_paths_are_data_and_never_expanded():
             "rate becomes 0, but is 9,001",
         ),
         (
+            "distillation",
+            {"targets": 9},
+            "targets: must be at most n_best 8, but is 9",
+        ),
+        (
             "validation",
             {"bleu": "off", "best_by": "bleu"},
             "best_by: must be loss if bleu is off",
