@@ -12,7 +12,7 @@ from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.graphed.device_beams import best_continuations
 from nmt_cli.search.sentences import SearchSettings
 
-LARGEST_DIFFERENCE = 0.05  # of what is attended to, relative
+LARGEST_DIFFERENCE = 0.05  # of what is attended to, and of normalizers, relative
 LARGEST_BEAM = 32  # a program compares all candidates of a hypothesis with each other
 SLOTS, ROOM = 2, 4 * LARGEST_BEAM  # a multiple of 16, as the rooms of graphs are
 
@@ -70,9 +70,10 @@ def _why_not(
             attended = past.attended(0, *rows), memory.attended(0, rows[0].contiguous())
             logits = drawn(SLOTS * beam_size, vocabulary_size).float()
             best = best_continuations(logits, 2 * beam_size, settings, by_kernel=by_kernel)
-            found.append((torch.cat(attended).float(), best))
-        (expected, best_expected), (attended_by_kernel, best_by_kernel) = found
-        difference = (attended_by_kernel - expected).norm().item() / expected.norm().item()
+            numbers = *attended, best[2]
+            found.append((torch.cat([each.flatten().float() for each in numbers]), best))
+        (expected, best_expected), (found_by_kernel, best_by_kernel) = found
+        difference = (found_by_kernel - expected).norm().item() / expected.norm().item()
         are_equal = all(map(torch.equal, best_by_kernel[:2], best_expected[:2]))
     except Exception as error:  # of Triton, its compilers, the driver
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -80,4 +81,4 @@ def _why_not(
         return "they find other pieces"
     if difference <= LARGEST_DIFFERENCE:  # which NaN is not
         return None
-    return f"what is attended to differs by {difference:.1%}, more than {LARGEST_DIFFERENCE:.0%}"
+    return f"their results differ by {difference:.1%}, more than {LARGEST_DIFFERENCE:.0%}"

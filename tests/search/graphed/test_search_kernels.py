@@ -9,6 +9,7 @@ from nmt_cli.hardware.device import DTYPES
 from nmt_cli.search.graphed import kernels
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed.kernels import kernels_work
+from tests.fake_models import BOS
 from tests.kernels_in_triton import DEVICE, MARKS
 from tests.search.graphed.test_search_ahead import (
     VARIANTS,
@@ -49,7 +50,11 @@ def test_the_kernels_pass_their_trial(precision):
 def test_kernels_that_fail_or_compute_something_else_are_not_used(monkeypatch, caplog):
     attend, entries = beam_attention.attend_to_past, best_entries.best_entries
     monkeypatch.setattr(beam_attention, "attend_to_past", lambda *given: 2.0 * attend(*given))
-    assert "differs by" in why_not()
+    assert "differ by" in why_not()
+    monkeypatch.setattr(beam_attention, "attend_to_past", attend)
+    without = entries(torch.zeros(12, 37, device=DEVICE), 6, BOS)[2] * torch.nan
+    monkeypatch.setattr(best_entries, "best_entries", lambda *x: (*entries(*x)[:2], without[:6]))
+    assert "differ by nan%" in why_not()
     monkeypatch.setattr(best_entries, "best_entries", lambda x, n, _: entries(x, n, -1))
     assert why_not() == "they find other pieces"
     monkeypatch.setattr(best_entries, "best_entries", lambda *_: 1 // 0)
