@@ -187,7 +187,6 @@ def test_records_have_their_own_options(model):
         (["--required", ""], 2, "--required '' has a blank form; give a text."),
         (["--required", "cat ||| "], 2, "--required 'cat ||| ' has a blank form; give a text."),
         (["--banned", " "], 2, "--banned needs a text that is not blank."),
-        (["--glossary", ""], 2, "--glossary needs the name of a file."),
         (["--glossary", "-"], 2, "--glossary needs the name of a file."),
         (["--soft-glossary", "-"], 2, "--soft-glossary needs the name of a file."),
         (["--term-tags", "a", "b"], 2, "--term-tags has an effect only with --soft-glossary"),

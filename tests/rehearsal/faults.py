@@ -176,7 +176,7 @@ FAULTS = {
     ),
     "a tensor made on the CPU in a recording": Fault(
         "translate",
-        f"{BEAMS}._candidates",
+        f"{BEAMS}._allowed",
         "torch.full_like(values, -torch.inf)",
         "torch.full(values.shape, -torch.inf)",
         "devices of aten",
