@@ -40,8 +40,9 @@ class Corpora:
                 sizes = (range(len(line.split())) for line in text.splitlines())
                 links = [" ".join(f"{n}-{n}" for n in words) for words in sizes]
                 (folder / f"{name}.links").write_text("\n".join(links) + "\n")
-        text = RECIPE.format(folder=folder).replace("type: whitespace", tokenizer)
-        text = text.replace("max_length: 30", "max_length: 300").replace("120", "400")
+        text = RECIPE.replace("max_length: 30", "max_length: 300").replace("120", "400")
+        # Only then the folder, in which such numbers may be.
+        text = text.format(folder=folder).replace("type: whitespace", tokenizer)
         more = f"{{source: {folder}/more.en, target: {folder}/more.de}}"
         text = text.replace("}]", "}, " + more + "]")
         if has_links:
