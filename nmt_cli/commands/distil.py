@@ -15,15 +15,13 @@ from nmt_cli.commands.experiments.stages import take_through, wanted_stages
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_foreign, refuse_wrong_test
 from nmt_cli.files.file_names import FIGURES_FILE, RECIPE, STUDENT_TABLE
-from nmt_cli.files.folders import AVERAGED, DISTILLED, may_become
+from nmt_cli.files.folders import may_become
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import find_model
 from nmt_cli.recipe.changes import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
-
-FOLDERS = ("texts", "teacher", "chosen", "filtered", "links", "lexicon", "table")
 
 
 def run(
@@ -49,11 +47,8 @@ def run(
     file = read_recipe(recipe_name, options.overrides)
     each = Distillation(teachers, reverse_model, file, options, taught, arguments)
     refuse_foreign(each.run_dir, "--run-dir")
-    for folder, kind in [
-        (each.shipped, AVERAGED),
-        *((each.folder(name), DISTILLED) for name in FOLDERS),
-    ]:
-        if not may_become(folder, kind):
+    for folder_of, kind in filter(None, (stage.replaces for stage in STAGES.values())):
+        if not may_become(folder := folder_of(each), kind):
             raise UserError(
                 f"{folder} exists, and `nmt-cli distil` did not write it; move it away, or choose "
                 "another --run-dir."

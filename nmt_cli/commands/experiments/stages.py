@@ -36,6 +36,7 @@ class Stage(Generic[Subject]):
     make: Callable[[Subject, bool], None]
     why_left_out: Callable[[Subject], str | None] = never_left_out
     is_optional: bool = False
+    replaces: tuple[Callable[[Subject], Path], str] | None = None  # a folder, and its kind
 
 
 def wanted_stages(
@@ -172,4 +173,5 @@ def stage_of_folder(
         make,
         why_left_out,
         is_optional,
+        (folder_of, kind),
     )

@@ -271,7 +271,11 @@ def stage_of(
 
 STAGES: dict[str, Stage[Distillation]] = {
     "texts": stage_of("texts", texts_made_from, write_texts),
-    "teach": Stage(lambda each: was_made_from(each.folder("teacher"), taught_from(each)), _teach),
+    "teach": Stage(
+        lambda each: was_made_from(each.folder("teacher"), taught_from(each)),
+        _teach,
+        replaces=(lambda each: each.folder("teacher"), DISTILLED),
+    ),
     "choose": stage_of("chosen", chosen_from, _choose),
     "filter": stage_of(
         "filtered",
