@@ -74,6 +74,11 @@ def chosen_format(
     return found
 
 
+def most_bytes(form: str) -> int:
+    """Return how large a document of the format ``form`` may be."""
+    return MOST_BYTES_OF.get(form, MOST_BYTES)
+
+
 def read_document(
     data: bytes, form: str, *, again: bool = False, languages: tuple[str, str] | None = None
 ) -> Document:
@@ -89,7 +94,7 @@ def read_document(
     from nmt_cli.documents.epub import read_epub
     from nmt_cli.documents.markdown import read as read_markdown
 
-    if len(data) > (most := MOST_BYTES_OF.get(form, MOST_BYTES)):
+    if len(data) > (most := most_bytes(form)):
         raise DocumentError(f"it has more than {most >> 20:,} MB; divide it")
     readers: Mapping[str, Callable[[bytes], Document]] = {
         "html": markup.read_html,

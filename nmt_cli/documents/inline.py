@@ -86,7 +86,10 @@ class InlineText:
 
 
 def joined(parts: Iterable[Part], text_of: Callable[[Part], str]) -> str:
-    """Return ``parts`` as they are written: codes, of which OPEN has both ends, and texts."""
+    """Return the markup of ``parts``. The code of an OPEN part is a pair: its start and its end.
+
+    ``text_of`` returns how a text is written.
+    """
     written, ends = list[str](), list[str]()
     for part in parts:
         if part.kind is Kind.OPEN:

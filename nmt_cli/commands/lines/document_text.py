@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
-from nmt_cli.documents.formats import MOST_BYTES, MOST_BYTES_OF, read_document
+from nmt_cli.documents.formats import most_bytes, read_document
 from nmt_cli.files.lines import Line
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
@@ -51,7 +51,7 @@ def read_document_text(
     ``again`` is whether those with translations are segments, too, and ``languages`` are those of
     the model. Raises UserError if it cannot be read.
     """
-    most = MOST_BYTES_OF.get(form, MOST_BYTES)
+    most = most_bytes(form)
     if path is None or path == STANDARD_INPUT:
         name, data = "standard input", standard_input().read(most + 1)
     else:
