@@ -7,9 +7,10 @@ takes a step of base in 20 to 50 ms.
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,22 +80,22 @@ class ChangePool:
 
         That raises UserError if a process has died.
         """
-        try:
+        with self._naming_deaths():
             return partial(self._result, self._pool.submit(_changed, planned))
-        except BrokenProcessPool:
-            raise self._error() from None
 
     def _result(self, future: "Future[SentencePairs]") -> SentencePairs:
-        try:
+        with self._naming_deaths():
             return future.result()
-        except BrokenProcessPool:
-            raise self._error() from None
 
-    def _error(self) -> UserError:
-        return UserError(
-            f"one of {self.number} processes that augment or sample batches died, perhaps because "
-            "memory was full; free memory and run again with --resume."
-        )
+    @contextmanager
+    def _naming_deaths(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenProcessPool:
+            raise UserError(
+                f"one of {self.number} processes that augment or sample batches died, perhaps "
+                "because memory was full; free memory and run again with --resume."
+            ) from None
 
 
 def num_useful_processes(processes_of_machine: int) -> int:
