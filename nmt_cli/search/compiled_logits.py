@@ -72,11 +72,12 @@ class CompiledLogits:
         lists, number = self.lists, len(self._rows)
         if lists is None:
             return self._rows if self._layers is None else self._layers.logits(self._rows)
-        width = self._rows.shape[1] if self._layers is None else self._layers.vocabulary_size
-        values = self._rows if self._layers is None else np.empty((number, width), np.float32)
+        listed, values = self.listed, self._rows
+        if self._layers is not None:
+            values = np.empty((number, self._layers.vocabulary_size), np.float32)
         self._normalizers = np.empty(number, np.float32)
         self.kernels.functions.spread_listed(
-            *(lists.address, self.listed, len(lists), number // len(lists), width),
+            *(lists.address, listed, len(lists), number // len(lists), values.shape[1]),
             *(values, self._normalizers),
         )
         return values

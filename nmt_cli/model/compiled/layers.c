@@ -297,13 +297,16 @@ static long groups_of_vectors(long type, long I) { return (groups_of(type, I) + 
 /* the size, in bytes, of an output's weights for ``multiply_lists`` */
 long EXPORTED(size_of_weights)(long type, long I) { return groups_of_vectors(type, I) * GROUP; }
 
+/* group i of the ``steps`` groups of an output */
+INLINE const char *group_of(const Matrix *matrix, long steps, long o, long i) {
+    return matrix->blocks + ((o / BLOCK * steps + i) * BLOCK + o % BLOCK) * GROUP;
+}
+
 /* writes the weights of a matrix, those of one output after the other, into memory [O] that is 0 before */
 void EXPORTED(unpack)(const Matrix *matrix, char *weights) {
     long steps = groups_of(matrix->type, matrix->I), size = EXPORTED(size_of_weights)(matrix->type, matrix->I);
-    for (long o = 0; o < matrix->O; o++, weights += size) {
-        const char *groups = matrix->blocks + (o / BLOCK * steps * BLOCK + o % BLOCK) * GROUP;
-        for (long i = 0; i < steps; i++) memcpy(weights + i * GROUP, groups + i * BLOCK * GROUP, GROUP);
-    }
+    for (long o = 0; o < matrix->O; o++, weights += size)
+        for (long i = 0; i < steps; i++) memcpy(weights + i * GROUP, group_of(matrix, steps, o, i), GROUP);
 }
 
 #if !defined __AVX512VNNI__ && !defined __AVXVNNI__ && !defined __ARM_FEATURE_DOTPROD
@@ -563,11 +566,11 @@ INLINE void multiply_list(long type, const ListedProduct *product, long slot) {
             floats sums = ZERO;
             for (long i = 0; i < size; i += LANES * GROUP)
                 sums = add_products(type, sums, load((const float *)(row + i)), weights + i);
-            float found = type == INT8 ? 0.f : sum_of(sums);
+            float found;
             if (type == INT8) {
                 int32_t exact = (int32_t)(sum_of_integers((ints)sums) - matrix->sums[list[n]]);
                 found = (float)exact * matrix->scales[list[n]] * product->scales[slot * K + k];
-            }
+            } else found = sum_of(sums);
             output[k * length + n] = found + (matrix->bias ? matrix->bias[list[n]] : 0.f);
         }
     }
@@ -628,7 +631,7 @@ static void normalize(const Norm *norm, const float *a, const float *b, long R, 
 /* weight i of an output of a matrix in fp32 or bf16 */
 INLINE float weight_of(const Matrix *matrix, long o, long i) {
     long numbers = numbers_of_group(matrix->type), steps = groups_of(matrix->type, matrix->I);
-    const char *group = matrix->blocks + ((o / BLOCK * steps + i / numbers) * BLOCK + o % BLOCK) * GROUP;
+    const char *group = group_of(matrix, steps, o, i / numbers);
     uint32_t bits;
     float number;
     memcpy(&bits, group, GROUP);

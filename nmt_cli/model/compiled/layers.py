@@ -285,10 +285,10 @@ class CompiledLayers:
         return self._product("logits", self._packed.output, rows)
 
     def listed_logits(self, rows: Array, lists: OutputLists) -> Array:
-        """Return the logits of the tokens in a list for each slot [S] of rows [S*K, D].
+        """Return the logits of the tokens in the list of each slot, for rows [S*K, D].
 
-        They are [S, K * longest list], of which the first are [K, list] of a slot. The next call
-        overwrites them.
+        The array is [S, K * longest list]. A slot with a shorter list has its logits [K, list] at
+        the beginning, and the rest is not used. The next call overwrites them.
         """
         output, beam_size = self._packed.output, len(rows) // len(lists)
         weights = self._packed.unpack_output()
