@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -72,11 +72,15 @@ class Decoded(NamedTuple):
         return self.byte_order_mark + text.encode(self.encoding, "xmlcharrefreplace")
 
 
-def decoded(data: bytes, names_encoding: re.Pattern[bytes] | None = None) -> Decoded:
+def decoded(
+    data: bytes,
+    names_encoding: re.Pattern[bytes] | None = None,
+    meant: Mapping[str, str] = {},
+) -> Decoded:
     """Return the text of ``data``: in the encoding of its byte order mark, or in UTF-8.
 
-    A group of ``names_encoding`` is the name of another one. Raises DocumentError if the bytes are
-    in another encoding.
+    A group of ``names_encoding`` is the name of another one, or of the one that is ``meant`` by its
+    name in Python. Raises DocumentError if the bytes are in another encoding.
     """
     named = names_encoding and names_encoding.search(data[:SEARCHED])
     mark, encoding = b"", named[1].decode("latin-1") if named else "utf-8"
@@ -86,11 +90,10 @@ def decoded(data: bytes, names_encoding: re.Pattern[bytes] | None = None) -> Dec
             break
     if not mark and (other := encoding_of(data[:SAMPLE])) is not None:
         raise DocumentError(f"it is {other} without a byte order mark; convert it to UTF-8")
-    text, is_exact = "", False
     if mark or extends_ascii(encoding):
-        with suppress(ValueError):
-            text = data[len(mark) :].decode(encoding)
-            is_exact = why_not_unicode(text) is None and text.encode(encoding) == data[len(mark) :]
-    if not is_exact:
-        raise DocumentError(f"it is not in the encoding {encoding}; convert it to UTF-8")
-    return Decoded(text, mark, encoding)
+        for each in filter(None, (meant.get(codecs.lookup(encoding).name), encoding)):
+            with suppress(ValueError):
+                text = data[len(mark) :].decode(each)
+                if why_not_unicode(text) is None and text.encode(each) == data[len(mark) :]:
+                    return Decoded(text, mark, each)
+    raise DocumentError(f"it is not in the encoding {encoding}; convert it to UTF-8")

@@ -7,13 +7,19 @@ from collections.abc import Mapping, Sequence
 from html.entities import html5
 from typing import NamedTuple
 
-from nmt_cli.documents.document import DocumentError, decoded
+from nmt_cli.documents.document import Decoded, DocumentError, decoded
 from nmt_cli.translating.markup.blocks import Markup, blocks_of
 from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.translation import Translation
 
 IN_HTML = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 IN_XML = re.compile(rb"""\A<\?xml\s[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
+# HTML means other encodings by these names: https://encoding.spec.whatwg.org/#names-and-labels
+MEANT = {
+    **{"iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"},
+    **{"shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs"},
+    **{"gb2312": "gb18030", "gbk": "gb18030"},
+}
 # An entity that the document declares, or its DTD. A block alone must declare it again.
 ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)([^\s;&<#]+);")
 
@@ -94,9 +100,8 @@ def _source(segment: str) -> _Source:
 class MarkupDocument:
     """A document of HTML or XML."""
 
-    def __init__(self, data: bytes, markup: Markup, names_encoding: re.Pattern[bytes]) -> None:
-        self._decoded = decoded(data, names_encoding)
-        self._text = MarkupText(self._decoded.text, markup)
+    def __init__(self, found: Decoded, markup: Markup) -> None:
+        self._decoded, self._text = found, MarkupText(found.text, markup)
         self.segments: Sequence[Request] = self._text.segments
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
@@ -106,9 +111,9 @@ class MarkupDocument:
 
 def read_html(data: bytes) -> MarkupDocument:
     """Return a document of HTML. Raises DocumentError if it cannot be read."""
-    return MarkupDocument(data, "html", IN_HTML)
+    return MarkupDocument(decoded(data, IN_HTML, MEANT), "html")
 
 
 def read_xml(data: bytes) -> MarkupDocument:
     """Return a document of XML. Raises DocumentError if it is not well-formed."""
-    return MarkupDocument(data, "xml", IN_XML)
+    return MarkupDocument(decoded(data, IN_XML), "xml")

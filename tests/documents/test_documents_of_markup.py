@@ -56,6 +56,26 @@ def test_the_encoding_stays(encoding, head):
     assert shouted(data, "html") == f"{head}<p>A {text.upper()}</p>".encode(encoding)
 
 
+@pytest.mark.parametrize(
+    ("named", "bytes_of_it", "text"),
+    [  # from the tables at https://encoding.spec.whatwg.org
+        ("ISO-8859-1", b"\x80 \x93\xe9\x94", "€ “é”"),
+        ("latin1", b"\x81", "\x81"),
+        ("iso-8859-9", b"\x80 \xfd", "€ ı"),
+        ("tis-620", b"\x85\xa1", "…ก"),
+        ("Shift_JIS", b"\x87\x40", "①"),
+        ("euc-kr", b"\x8cc", "똠"),
+        ("gb2312", b"\xe9F", "镕"),
+    ],
+)
+def test_html_means_larger_encodings_by_some_names(named, bytes_of_it, text):
+    data = b"<meta charset=%s><p>x %s</p>" % (named.encode(), bytes_of_it)
+    document = read_document(data, "html")
+    assert texts_of(document) == [f"x {text}"]
+    assert document.filled([Translation(f"x {text}")]) == data
+    assert document.filled([Translation(f"y {text}")]) == data.replace(b"x ", b"y ")
+
+
 def test_characters_that_the_encoding_lacks_become_references():
     data = b'<?xml version="1.0" encoding="us-ascii"?><p>stra&#223;e</p>'
     assert copied(data, "xml") == data
