@@ -51,14 +51,15 @@ def models_of(arguments: Sequence[str]) -> list[Model]:
 
 def _model_of(argument: str) -> Model:
     path, languages = _with_languages(argument)
-    settings = use_model(path, lambda model: model.settings)
+    # What a run means is found, and logged, only here: the process that loads it gets the model.
+    found, settings = use_model(path, lambda model: (model.path, model.settings))
     source, target = languages or (settings.text.source_language, settings.text.target_language)
     if UNKNOWN_LANGUAGE in {source, target}:
         raise WrongUsageError(
             f"{path} does not name its languages; give them with it, such as {path}=en:de."
         )
     parses = settings.trees is not None
-    return Model(_name(path), path, source, target, settings.decoding.beam_size, parses)
+    return Model(_name(path), found, source, target, settings.decoding.beam_size, parses)
 
 
 def _with_languages(argument: str) -> tuple[Path, tuple[str, str] | None]:

@@ -93,7 +93,8 @@ def children(parent: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def command():
-    found = Command(str(REVERSING), "--workers=2", "--precision=fp32", "--device=cpu")
+    run = str(REVERSING.parent)
+    found = Command(run, "--workers=2", "--precision=fp32", "--device=cpu")
     found.url = found.wait_for(r"http://\S+").group()
     yield found
     found.close()
@@ -109,6 +110,10 @@ def translated(command, texts, source="en"):
 def metric(command, name):
     text = requests.get(f"{command.url}/metrics", timeout=30).text
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def test_the_model_of_a_run_is_named_once(command):
+    assert re.findall("Using (.*?),", command.log) == [str(REVERSING)]
 
 
 def test_lines_with_characters_that_nobody_sees_are_counted(command):
