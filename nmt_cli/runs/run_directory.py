@@ -193,6 +193,8 @@ def _accepted_changes(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> 
 
 def _refuse_foreign(run_dir: Path) -> None:
     """Raise UserError for a folder of another kind, or for files that no session has written."""
+    if not run_dir.resolve().name:
+        raise UserError(f"{run_dir} is the whole file system; choose another --run-dir.")
     if (run_dir / SESSIONS).exists() or any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
         return
     if found := not_a_run(run_dir):

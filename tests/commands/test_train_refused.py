@@ -104,6 +104,8 @@ def test_a_folder_that_is_no_run_is_named(run, toy, tmp_path):
     write(tmp_path / "runs" / "base" / "metrics.jsonl", "")
     with pytest.raises(UserError, match="runs holds runs; choose another --run-dir"):
         run(run_dir=tmp_path / "runs")
+    with pytest.raises(UserError, match=r"^/ is the whole file system; choose another --run-dir"):
+        run(run_dir=Path("/"))
 
 
 def test_a_process_that_trains_keeps_its_lock_when_another_is_refused(run, tmp_path):
