@@ -1,6 +1,9 @@
 """The programs' own libraries write the documents, and read what was translated."""
 
 import io
+import shutil
+import subprocess
+from xml.etree import ElementTree
 
 import docx
 import ebooklib
@@ -8,6 +11,7 @@ import odf.opendocument
 import odf.table
 import odf.text
 import pptx
+import pytest
 from ebooklib import epub
 from odf import teletype
 
@@ -87,6 +91,61 @@ def test_ebooklib():
     ]
     assert "<p>SOME <b>BOLD</b> WORDS &amp; MORE</p>" in text
     assert [each.title for each in found.toc] == ["ONE"]
+
+
+PAGE = """<meta charset="utf-8"><h1>A <i>big</i> heading</h1>
+<p>Some <b>bold</b> words and <a href="http://example.org/">a link</a>.<p>One line<br>another, 5 €
+<ul><li>one thing<li>another</ul><table><tr><td>a cell<td>a <u>second</u> one</table>
+<p dir="rtl">قطة <b>كبيرة</b> تنام<p>这只<b>大</b>猫在睡觉。<p>แมว<b>ตัวใหญ่</b>กำลังนอน
+<p>aşağı <b>büyük</b>"""
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory):
+    """Return a function by which LibreOffice converts a file."""
+    program = shutil.which("soffice") or pytest.skip("LibreOffice is not installed")
+    folder = tmp_path_factory.mktemp("office")
+
+    def converted(data: bytes, ending: str, to: str, *options: str) -> bytes:
+        (folder / f"a.{ending}").write_bytes(data)
+        command = [program, f"-env:UserInstallation=file://{folder}", "--headless", *options]
+        command += ["--convert-to", to, "--outdir", f"{folder}/out", f"{folder}/a.{ending}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        written = folder / "out" / f"a.{to.partition(':')[0]}"
+        assert written.exists(), done.stderr
+        return written.read_bytes()
+
+    return converted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("form", ["odt", "docx", "pptx"])
+def test_libreoffice(office, form):
+    if form == "pptx":
+        slides = pptx.Presentation()
+        for text in ("قطة كبيرة\nOne line\vanother, 5 €", "这只大猫在睡觉。"):
+            slide = slides.slides.add_slide(slides.slide_layouts[1])
+            slide.shapes.title.text = "A title"
+            slide.placeholders[1].text_frame.text = text
+            slide.notes_slide.notes_text_frame.text = "some notes"
+        data = office(office(_saved(slides), "pptx", "odp"), "odp", "pptx")
+    else:
+        data = office(PAGE.encode(), "html", "odt:writer8", "--infilter=HTML (StarWriter)")
+        data = office(data, "odt", "docx") if form == "docx" else data
+    assert copied(data, form) == data
+    flat = "fodp" if form == "pptx" else "fodt"
+    before, after = (
+        _texts(ElementTree.fromstring(office(each, form, flat)))
+        for each in (data, shouted(data, form))
+    )
+    assert len(before) > 80
+    assert after == before.upper()
+
+
+def _texts(document):
+    """Return the text of a flat file of OpenDocument, without the numbers of pages."""
+    return "".join(document.find("{*}body").itertext()).replace("<number>", "")
 
 
 def _saved(document):
