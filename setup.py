@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,6 +27,10 @@ MEMORY = ["rapidfuzz>=3.9"]
 PARSING = ["nltk>=3.8"]
 REPORT = ["matplotlib>=3.10"]
 TENSORBOARD = ["tensorboard>=2.18"]
+
+
+# Read, because a build does not import what it builds.
+(VERSION,) = re.findall('^__version__ = "(.+)"', Path("nmt_cli/__init__.py").read_text(), re.M)
 
 
 def listed(name: str, package: str = "") -> list[str]:
@@ -148,7 +153,7 @@ class PlatformWheel(bdist_wheel):
 
 setup(
     name="nmt-cli",
-    version="0.2.0",
+    version=VERSION,
     description="Train and run the Transformer of Attention Is All You Need from the command line",
     long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nmt_cli.translating.soft_glossary import SoftGlossary
     from nmt_cli.translating.translator import Translator
 
+__version__ = "0.2.0"  # setup.py reads it here
 MODULES = {
     "AnyOf": "nmt_cli.translating.request",
     "Constraints": "nmt_cli.translating.constraints",

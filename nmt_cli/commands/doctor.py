@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from nmt_cli import __version__
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load, set_num_threads
 from nmt_cli.hardware.system_facts import system_facts, version_of
@@ -43,7 +44,7 @@ def versions() -> str:
     """
     level = _library_facts()["translating.level"]
     return (
-        f"nmt-cli, version {version_of('nmt-cli') or 'unknown'} (library: {level or 'none'}, "
+        f"nmt-cli, version {__version__} (library: {level or 'none'}, "
         f"torch: {version_of('torch') or 'none'})"
     )
 
@@ -89,8 +90,6 @@ def _lacks_torch(facts: Facts) -> bool:
 
 
 def _on_builds(facts: Facts) -> Iterator[str]:
-    if facts["nmt-cli"] is None:
-        yield "nmt-cli is not installed as a package, so its version is unknown; pip install it."
     if problem := facts.get("torch.problem"):
         yield f"torch cannot be imported, without which nothing is trained: {problem}"
     if _lacks_torch(facts):

@@ -61,11 +61,7 @@ class Machine(NamedTuple):
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
         return {
-            "versions": {
-                # A program that runs from its source folder is not installed.
-                name: version_of(name) or "not installed"
-                for name in REPORTED_PACKAGES
-            },
+            "versions": {name: version_of(name) or "not installed" for name in REPORTED_PACKAGES},
             "python": platform.python_version(),
             "machine": platform.platform(),
             "device": str(self.device),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nmt_cli import __version__
 from nmt_cli.hardware.cpu import SYSTEM, cores, memory_limit, read_system_file
 from nmt_cli.hardware.thread_waiting import LONG_SPINNING, spins_long
 from nmt_cli.messages.figures import GIBIBYTE
@@ -62,7 +63,13 @@ def rounding_facts(num_threads: int, system: Path = SYSTEM) -> dict[str, Any]:
 
 
 def version_of(package: str) -> str | None:
-    """Return the version of an installed package; None if it is not installed."""
+    """Return the version of an installed package; None if it is not installed.
+
+    That of nmt-cli is that of this code: where its checkout was updated, the installation names an
+    older one.
+    """
+    if package == "nmt-cli":
+        return __version__
     from importlib import metadata  # takes as long as a third of numpy
 
     try:

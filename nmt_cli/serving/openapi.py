@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nmt_cli import __version__
 from nmt_cli.serving import deepl, libretranslate, operation, own_interface, page
 from nmt_cli.serving.documents import BINARY
 from nmt_cli.serving.endpoint import ERRORS, Endpoint
@@ -64,7 +64,7 @@ def document() -> dict[str, Any]:
             paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
-        "info": {"title": TITLE, "version": version("nmt-cli")},
+        "info": {"title": TITLE, "version": __version__},
         "servers": [{"url": "."}],
         "tags": [{"name": name, "description": each} for name, (each, _) in interfaces().items()],
         "paths": paths,

@@ -98,15 +98,13 @@ def test_a_package_that_is_not_installed_is_printed_as_none(monkeypatch):
     version = metadata.version
 
     def version_of_others(name):
-        if name in {"nmt-cli", "matplotlib"}:
+        if name == "matplotlib":
             raise metadata.PackageNotFoundError(name)
         return version(name)
 
     monkeypatch.setattr(metadata, "version", version_of_others)
     lines = run_doctor().splitlines()
-    assert "nmt-cli: none" in lines
     assert "packages.matplotlib: none" in lines
-    assert any(line.startswith("advice: nmt-cli is not installed") for line in lines)
 
 
 def test_a_broken_torch_is_a_fact_and_not_an_error(monkeypatch):
@@ -191,7 +189,6 @@ def test_a_healthy_machine_gets_no_advice(facts):
 @pytest.mark.parametrize(
     ("base", "changes", "said"),
     [
-        (HEALTHY, {"nmt-cli": None}, "not installed as a package"),
         (HEALTHY, {"torch.debug_build": True}, "debug build of torch"),
         (HEALTHY, {"python.debug_build": True}, "debug build of python"),
         (HEALTHY, {"torch.threads": 1, "environment.OMP_NUM_THREADS": "1"},
