@@ -46,15 +46,15 @@ def label_smoothed_cross_entropy(  # noqa: PLR0913
         rows, output_weight = rows.detach(), output_weight.detach()
     if rounded_weight is None:
         rounded_weight = output_weight.detach().to(rows.dtype)
-    is_real = None
+    is_padding = None
     if num_targets is not None:
-        is_real = torch.arange(len(targets), device=rows.device) < num_targets
+        is_padding = torch.arange(len(targets), device=rows.device) >= num_targets
         # Their logits are the bias then, and they add nothing to the gradient of the weight.
-        rows = rows.masked_fill(~is_real[:, None], 0.0)
+        rows = rows.masked_fill(is_padding[:, None], 0.0)
     return LossSums(
         *_FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             *(rows, output_weight, rounded_weight, output_bias, targets, smoothing),
-            *(is_by_kernel, is_real),
+            *(is_by_kernel, is_padding),
         )
     )
 
@@ -77,7 +77,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         is_by_kernel: bool,
-        is_real: Tensor | None,
+        is_padding: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         ctx.set_materialize_grads(False)  # of the nll, which has none
@@ -96,10 +96,10 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 logits += output_bias
             of_chunk = _by_kernel if is_by_kernel else _by_torch
             gradient, chunk_nll, chosen = of_chunk(logits, chunk_targets, smoothing)
-            if is_real is not None:
-                chunk_is_real = is_real[start : start + size]
+            if is_padding is not None:
+                of_padding = is_padding[start : start + size]
                 gradient, chunk_nll, chosen = _without_padding(
-                    chunk_is_real, gradient, chunk_nll, chosen, has_bias=output_bias is not None
+                    of_padding, gradient, chunk_nll, chosen, has_bias=output_bias is not None
                 )
             target_logits += chosen.sum(dtype=sum_dtype)
             nll += chunk_nll.sum(dtype=sum_dtype)
@@ -109,9 +109,12 @@ class _FusedCrossEntropy(torch.autograd.Function):
             _add_product(weight_gradient, gradient.T, chunk_rows)
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(0, dtype=sum_dtype)
-        count = len(targets) if is_real is None else is_real.sum(dtype=sum_dtype)
         row_sum = rows[: len(targets)].sum(0, dtype=sum_dtype)
         mean_weight = output_weight.mean(0, dtype=sum_dtype)  # D
+        sum_of_means = row_sum @ mean_weight
+        if output_bias is not None:
+            count = len(targets) if is_padding is None else (~is_padding).sum(dtype=sum_dtype)
+            sum_of_means += count * output_bias.mean(dtype=sum_dtype)
         if wants_gradient:
             rows_gradient[: len(targets)].sub_(mean_weight, alpha=smoothing)
             weight_gradient.sub_(row_sum, alpha=smoothing / len(weight))
@@ -119,9 +122,6 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 bias_gradient -= smoothing * count / len(weight)
             ctx.save_for_backward(rows_gradient, weight_gradient, bias_gradient)
         ctx.mark_non_differentiable(nll)
-        sum_of_means = row_sum @ mean_weight
-        if output_bias is not None:
-            sum_of_means += count * output_bias.mean(dtype=sum_dtype)
         return nll + smoothing * (target_logits - sum_of_means), nll
 
     @staticmethod
@@ -159,15 +159,15 @@ def _by_kernel(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tenso
 
 
 def _without_padding(
-    is_real: Tensor, gradient: Tensor, nll: Tensor, chosen: Tensor, *, has_bias: bool
+    is_padding: Tensor, gradient: Tensor, nll: Tensor, chosen: Tensor, *, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return these of a chunk's rows, with 0 for padding.
 
     Only the bias needs that in the gradient: elsewhere it is multiplied by rows that are 0.
     """
     if has_bias:
-        gradient.masked_fill_(~is_real[:, None], 0.0)
-    return gradient, nll.masked_fill(~is_real, 0.0), chosen.masked_fill(~is_real, 0.0)
+        gradient.masked_fill_(is_padding[:, None], 0.0)
+    return gradient, nll.masked_fill(is_padding, 0.0), chosen.masked_fill(is_padding, 0.0)
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

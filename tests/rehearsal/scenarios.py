@@ -298,7 +298,12 @@ def measure(
 
 
 def compute_base(
-    mode: FakeCuda, recipe: Recipe, corpus: PreparedCorpus, run_dir: Path
+    mode: FakeCuda,
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    *,
+    by_triton: bool = False,
 ) -> dict[str, Any]:
     """Compute the gradient of two micro-batches of the model base, which have the same room."""
     shape = SHAPES["base-25k"]
@@ -306,6 +311,10 @@ def compute_base(
         model = Transformer(model_config(shape), shape.vocabulary_size).to("cuda")
     machine = Machine(CUDA, "bf16", attention="varlen", launches="graph")
     objective = Objective(model, 1, 0.1, 1, machine).with_buffers().with_graphs()
+    if by_triton:
+        driver.bring_triton(mode)
+        for choice in (each for each in ways.CHOICES if ways.TRITON in each.ways):
+            objective = ways.computing(objective, choice, ways.TRITON)
     sides = (text.gather(np.arange(100)) for text in (corpus.source, corpus.target))
     batch = Batch(0, (SentencePairs(*sides),))
     for _ in range(2):

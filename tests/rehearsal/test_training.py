@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import sys
+from collections import Counter
 
 import pytest
 
@@ -67,6 +69,28 @@ def test_a_micro_batch_of_base_is_one_launch(rehearse):
     in_graph = [event for event in first if event.is_recorded]
     assert len(in_graph) == num_launches(first) - num_launches(again) - NUM_TENSORS + 2
     assert 500 < len(in_graph) <= 560
+
+
+def test_a_graph_of_base_by_our_kernels_has_a_third_fewer_than_were_launched(rehearse):
+    """A micro-batch of base was 724 launches before there were graphs and kernels of ours."""
+    report = rehearse("compute base", by_triton=True)
+    first, again = report.between("micro-batch begins", "micro-batch ends")
+    assert num_launches(again) + NUM_TENSORS - 1 < 20
+    in_graph = [event for event in first if event.is_recorded]
+    begin = next(i for i, event in enumerate(in_graph) if "loss.py" in event.where)
+    end = max(i for i, event in enumerate(in_graph) if "graphed_gradient.py" in event.where) + 1
+    parts = {"forward": in_graph[:begin], "loss": in_graph[begin:end], "backward": in_graph[end:]}
+    for part, events in parts.items():
+        for (where, what), number in Counter((e.where, e.what) for e in events).most_common():
+            sys.stdout.write(f"{part:8}  {number:3}  {what:28}  {where}\n")
+    found = {part: len(events) for part, events in parts.items()}
+    encoder, decoder = Counter(forward=7, backward=18), Counter(forward=12, backward=29)
+    assert found == {
+        "forward": 6 * (encoder["forward"] + decoder["forward"]) + 11,
+        "loss": 27,
+        "backward": 6 * (encoder["backward"] + decoder["backward"]) + 20,
+    }
+    assert len(in_graph) < 724 * 2 // 3
 
 
 def test_recurrent_units_do_not_let_the_cpu_wait(rehearse):
