@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from nmt_cli.files.atomic_files import verify
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
+from tests.commands.conftest import MKL
 from tests.forked_ranks import run_ranks
 from tests.saved_weights import read_weights
 from tests.trainers import new_trainer
@@ -116,22 +118,18 @@ def train_forked(toy, run_dir, *, resume=False):
 
 
 @pytest.mark.timeout(300)
-def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy, tmp_path):
-    run_dir = tmp_path / "run"
-    training = start("--devices=2", max_steps=MAX_STEPS - 1)
-    training.wait_for_step(20)
-    with pytest.raises(UserError, match=r"run is in use: process \d+ on .* trains in it since"):
-        train.run(str(toy.recipe_path), prepared=toy.prepared, run_dir=run_dir, resume=True)
-    training.process.terminate()
-    assert training.end() == 75
-    assert training.stderr().count("SIGTERM stopped training at step") == 1
-    assert "Error" not in training.stderr()  # it was saved
-    assert json.loads((run_dir / "status.json").read_text())["state"] == "interrupted"
+def test_two_processes_are_resumed_and_killed_and_resumed_to_the_same_end(start, toy, tmp_path):
+    run_dir, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
+    here = {"prepared": toy.prepared, "run_dir": run_dir, "max_tokens_per_device": 120, **MKL}
+    settings = [*SETTINGS, "training.max_steps=20"]
+    train.run(str(toy.recipe_path), overrides=settings, threads=1, **here)
+    shutil.copytree(run_dir, undisturbed)
 
     training = start("--devices=2", "--resume")
-    wait_until(lambda: "Training" in training.stderr())
+    training.wait_for_step(40)
     assert training.stderr().count("Recipe changed: training.max_steps ") == 1
-    training.wait_for_step(len(list_steps(run_dir)) + 20)
+    with pytest.raises(UserError, match=r"run is in use: process \d+ on .* trains in it since"):
+        train.run(str(toy.recipe_path), resume=True, **here)
     _, worker, _ = descendants(training.process.pid)
     os.kill(worker, signal.SIGKILL)
     training.wait_for_stderr("Resuming from", times=2)  # at the first restart
@@ -141,7 +139,7 @@ def test_two_processes_are_stopped_killed_and_resumed_to_the_same_end(start, toy
 
     found = train_forked(toy, run_dir, resume=True)
     assert list_steps(run_dir) == list(range(1, 151))
-    expected = train_forked(toy, tmp_path / "undisturbed")
+    expected = train_forked(toy, undisturbed, resume=True)
     assert all(torch.equal(found[name], weight) for name, weight in expected.items())
 
 
@@ -184,7 +182,9 @@ os.fsync = slow_fsync
 """
 
 
-def test_a_signal_to_the_whole_process_tree_waits_for_a_save_that_takes_long(start, tmp_path):
+def test_a_signal_is_passed_on_and_a_second_to_all_waits_for_a_save_that_takes_long(
+    start, tmp_path
+):
     sign, patient = tmp_path / "disk-is-slow", tmp_path / "site"
     patient.mkdir()
     (patient / "sitecustomize.py").write_text(SLOW_DISK.format(sign=str(sign)))
@@ -193,14 +193,19 @@ def test_a_signal_to_the_whole_process_tree_waits_for_a_save_that_takes_long(sta
     training = start("--devices=2", "--set=checkpoints.every_steps=999999", env=env)
     training.wait_for_step(5)
     sign.touch()
+    training.process.terminate()
+    wait_until(lambda: any((tmp_path / "run" / "checkpoints").glob("*")))  # a worker saves
     signalled_at = time.monotonic()
     for process in [training.process.pid, *descendants(training.process.pid)]:
         os.kill(process, signal.SIGTERM)
     assert training.end() == 75
     assert time.monotonic() - signalled_at > 1.5  # otherwise the save was not slow enough
+    assert training.stderr().count("SIGTERM stopped training at step") == 1
+    assert "Error" not in training.stderr()
     checkpoint = list_checkpoints(tmp_path / "run")[-1]
     assert f"step {checkpoint.step:,}; it was saved in" in training.stderr()
     assert verify(checkpoint.path)["kind"] == "safety"
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "interrupted"
 
 
 @pytest.mark.slow  # training/test_worker.py forks the workers
