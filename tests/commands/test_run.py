@@ -41,7 +41,7 @@ def finished(tmp_path_factory):
     write_experiment(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(charts, "DOTS_PER_INCH", 30)
+        patch.setattr(charts, "_as_png", lambda figure: b"drawn")
         do()
     return folder
 
@@ -51,7 +51,7 @@ def folder(finished, tmp_path, monkeypatch):
     """The working directory, with the finished experiment in it."""
     shutil.copytree(finished, tmp_path / "work")
     monkeypatch.chdir(tmp_path / "work")
-    monkeypatch.setattr(charts, "DOTS_PER_INCH", 30)  # is drawn sooner
+    monkeypatch.setattr(charts, "_as_png", lambda figure: b"drawn")
     logs.configure(quiet=False)
     return tmp_path / "work"
 

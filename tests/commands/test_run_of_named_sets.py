@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _in_the_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(charts, "DOTS_PER_INCH", 30)
+    monkeypatch.setattr(charts, "_as_png", lambda figure: b"drawn")
     logs.configure(quiet=False)
 
 
@@ -68,7 +68,7 @@ def printed(folder):
     lines: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(charts, "DOTS_PER_INCH", 30)
+        patch.setattr(charts, "_as_png", lambda figure: b"drawn")
         patch.setattr(StandardOutput, "write", lambda _, text: lines.append(text))
         do()
     return b"".join(lines).decode().splitlines()
