@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from hypothesis import settings
 
 from nmt_cli.messages import logs
 from tests.browser import CHROMIUM, Browser
@@ -67,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # exactly -m gpu, as in make gpu, sees one.
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    settings.register_profile("thorough", max_examples=300, deadline=None)
+    settings.register_profile("quick", max_examples=30, deadline=None)
+    settings.load_profile("quick" if config.option.markexpr else "thorough")
 
 
 @pytest.hookimpl(wrapper=True)

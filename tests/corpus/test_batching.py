@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus import batching
@@ -207,7 +207,6 @@ def test_a_pair_longer_than_a_step_is_refused():
         BatchPlan(lengths, lengths, tokens_per_step=20, seed=1)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=25),
     st.integers(40, 90),

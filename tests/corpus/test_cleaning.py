@@ -3,7 +3,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.text import cleaning
@@ -204,7 +204,6 @@ TEXTS = st.text(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=8), st.lists(st.tuples(TEXTS, TEXTS), max_size=8))
 def test_any_text_is_held_out_by_its_letters(held, training):
     training += [(source.upper() + "3.", target.title()) for source, target in held]

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.tokenizers.normalization import SIDES
@@ -46,7 +46,6 @@ def test_each_language_has_the_pieces_that_its_own_text_gives(separate, tmp_path
     assert loaded.pieces(range(400), "source") != loaded.pieces(range(400), "target")
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=8), st.sampled_from([*SPECIAL, *WORDS]))).map("".join))
 def test_any_text_of_two_vocabularies_comes_back(separate, text):
     ids = separate.encode(text, "target")

@@ -2,7 +2,7 @@ import gzip
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -38,7 +38,6 @@ def test_pairs_stay_beside_each_other(files):
     assert text.num_invalid == {"source": 1, "target": 0}
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(CHUNKS, CHUNKS), min_size=1, max_size=20))
 def test_nothing_within_lines_moves_them(tmp_path_factory, chunks):
     folder = tmp_path_factory.mktemp("pairs")

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.binarized import Sentences
@@ -132,7 +132,6 @@ texts = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(texts, min_size=5, max_size=15),
     st.sampled_from([0.1, STRENGTH]),

@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -76,7 +76,6 @@ def test_a_blank_row_is_a_pair_without_text(read):
     assert read("a\tb\n\n \nc\td\n")[0] == [("a", "b"), ("", ""), ("", ""), ("c", "d")]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
 def test_any_text_of_an_object_is_one_line(tmp_path_factory, pairs):
     path = tmp_path_factory.mktemp("rows") / "text.jsonl"

@@ -3,7 +3,7 @@ import unicodedata
 
 import pytest
 import sentencepiece
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
@@ -72,7 +72,6 @@ def bpe():
     return train(config())
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=8), st.sampled_from([*SPECIAL, *WORDS]))).map("".join))
 def test_any_text_comes_back_with_its_white_space_made_spaces(tokenizer, text):
     ids = tokenizer.encode(text)

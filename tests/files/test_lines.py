@@ -2,7 +2,7 @@ import io
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.files import lines
@@ -54,7 +54,6 @@ def split(data):
     return ended + ([(parts[-1], False)] if parts[-1] else [])
 
 
-@settings(max_examples=400, deadline=None)
 @given(TEXTS)
 def test_lines_are_the_bytes_between_line_feeds(data):
     found, expected = read(data), split(data)
@@ -70,7 +69,6 @@ def test_lines_are_the_bytes_between_line_feeds(data):
         assert "\n" not in line.text
 
 
-@settings(max_examples=400, deadline=None)
 @given(TEXTS, st.integers(1, 12))
 def test_texts_read_in_blocks_are_those_of_the_lines(data, block_size):
     with pytest.MonkeyPatch.context() as patch:

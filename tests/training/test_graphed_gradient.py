@@ -8,7 +8,7 @@ of the first micro-batch of a room.
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.batching import BatchPlan
@@ -166,7 +166,6 @@ def test_a_graph_that_cannot_be_recorded_is_named_once_and_training_goes_on(
 LENGTHS = st.lists(st.tuples(st.integers(1, 200), st.integers(1, 200)), min_size=1, max_size=60)
 
 
-@settings(max_examples=40)
 @given(LENGTHS, st.sampled_from([200, 10_000]))
 def test_a_room_holds_its_sentences_and_fillers_of_allowed_lengths(pairs, most_positions):
     source, target = (list(side) for side in zip(*pairs, strict=True))
