@@ -110,29 +110,25 @@ def test_attention_within_a_window_does_not_let_the_cpu_wait(changes, rehearse):
 
 def test_a_step_of_muon_does_not_let_the_cpu_wait(rehearse):
     training = {"optimizer": "muon", "weight_decay": 0.1}
-    report = rehearse("train", changes={"training": training, "validation": {"bleu": "off"}})
-    assert findings(report, budget=2 * STEP_BUDGET) == KNOWN_IN_STEP
-    assert report.result["step"] == STEPS
+    report = rehearse("train", changes={"training": training}, only_a_step=True)
+    assert not findings(report, budget=2 * STEP_BUDGET)
     steps = report.between("step begins", "step ends")
     assert {e.how for step in steps for e in step if e.what == "baddbmm"} == {"bfloat16"}
 
 
 def test_the_padded_groups_of_another_model_are_sent_with_its_batches(rehearse):
     """Varlen attention does not suit it."""
-    changes = {"model": OTHER_MODEL, "validation": {"bleu": "off"}}
-    report = rehearse("train", changes=changes)
+    report = rehearse("train", changes={"model": OTHER_MODEL}, only_a_step=True)
     assert (report.illegal, report.error) == ([], None)
-    assert report.result["step"] == STEPS
     steps = report.between("step begins", "step ends")
-    assert batches_sent(steps) == [1 + BATCHES_AHEAD, 1]
+    assert batches_sent(steps) == [1 + BATCHES_AHEAD]
     assert not any(map(is_sent_late, itertools.chain(*steps)))
     assert {way for step in steps for way in ways_of_attention(step)} == {PADDED}
 
 
 def test_a_graph_of_our_kernels_has_fewer_and_needs_no_waiting(rehearse):
-    changes = {"validation": {"bleu": "off"}}
-    plain = rehearse("train", changes=changes, only_a_step=True)
-    report = rehearse("train", changes=changes, only_a_step=True, by_triton=True)
+    plain = rehearse("train", only_a_step=True)
+    report = rehearse("train", only_a_step=True, by_triton=True)
     assert findings(report) == findings(plain) == set()
     step, plain_step = (each.between("step begins", "step ends")[0] for each in (report, plain))
     recorded, plainly = (sum(event.is_recorded for event in each) for each in (step, plain_step))
@@ -143,10 +139,10 @@ def test_a_graph_of_our_kernels_has_fewer_and_needs_no_waiting(rehearse):
 
 
 def test_a_guided_head_needs_no_waiting(rehearse):
-    report = rehearse("train", changes={"validation": {"bleu": "off"}}, is_guided=True)
-    assert findings(report, budget=2 * STEP_BUDGET) == KNOWN_IN_STEP
+    report = rehearse("train", is_guided=True, only_a_step=True)
+    assert not findings(report, budget=2 * STEP_BUDGET)
     steps = report.between("step begins", "step ends")
-    assert batches_sent(steps) == [1 + BATCHES_AHEAD, 1]
+    assert batches_sent(steps) == [1 + BATCHES_AHEAD]
     assert any("guided_alignment.py" in event.where for step in steps for event in step)
     assert {way for step in steps for way in ways_of_attention(step)} == {VARLEN}
 
@@ -181,7 +177,7 @@ def test_deterministic_training_takes_varlen_attention_without_measuring(rehears
 
 
 def test_products_of_fp32_stay_in_fp32(rehearse):
-    report = rehearse("train", precision="fp32", changes={"validation": {"bleu": "off"}})
+    report = rehearse("train", precision="fp32", only_a_step=True)
     assert (report.illegal, report.error) == ([], None)
     assert types_of_products(report) == {"float32"}
 
