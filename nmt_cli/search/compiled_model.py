@@ -13,12 +13,14 @@ from nmt_cli.model.compiled.layers import CompiledLayers, Sentences, Step
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.search import StepInput
-from nmt_cli.search.search_size import ROOM_STEP, room_for
+from nmt_cli.search.search_size import room_for
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
 # Sentences, until the gaps that those before have left in memory are returned to the kernel. They
-# would grow to a quarter of what is in use; filling them again takes less than 0.1 % of the time.
-ENCODED_UNTIL_RETURNED = 128
+# would grow to a quarter of what is in use; filling them again takes less than 1 % of the time.
+ENCODED_UNTIL_RETURNED = 32
+# Entries by which the room of a slot grows: with 16 a third of its memory would not be in use.
+SLOT_STEP = 8
 MOST_SPARE = 4  # times as much room as is needed stays; the library reads only what is used
 
 
@@ -54,8 +56,8 @@ class CompiledPast:
         self._layers, self._functions = layers, layers.functions
         self._entries: list[Array | None] = [None] * num_slots
         self.locations = layers.locations([None] * num_slots)  # S 2, for the library
-        self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, ROOM_STEP), np.bool_)
-        self._positions: NDArray[np.int64] = np.zeros((num_slots, ROOM_STEP), np.int64)
+        self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, SLOT_STEP), np.bool_)
+        self._positions: NDArray[np.int64] = np.zeros((num_slots, SLOT_STEP), np.int64)
         self._make_arrays()
 
     @property
@@ -68,7 +70,7 @@ class CompiledPast:
         self.is_past[slots] = False
         self.is_past[slots, :, 0] = True
         self._positions[slots, 0] = 0
-        room = room_for(1 + self.is_past.shape[1])  # that of a longer past is returned
+        room = room_for(1 + self.is_past.shape[1], SLOT_STEP)  # that of a longer past is returned
         for slot, start in zip(slots, starts, strict=True):
             entries = self._entries[slot]
             if entries is None or room != self.rooms[slot]:
@@ -93,12 +95,12 @@ class CompiledPast:
         for slot in np.flatnonzero((self._ends > self.rooms) & ~rests).tolist():
             old = self._entries[slot]
             assert old is not None, "the slot has a sentence"
-            room = room_for(int(self._ends[slot]))
+            room = room_for(int(self._ends[slot]), SLOT_STEP)
             self._layers.copy_entries(old, self._put(slot, self._layers.new_entries(room)))
         inherited = self._inherited
         room = inherited.shape[2]
-        if not end <= room <= MOST_SPARE * room_for(end):
-            room = room_for(end)
+        if not end <= room <= MOST_SPARE * room_for(end, SLOT_STEP):
+            room = room_for(end, SLOT_STEP)
             inherited = np.empty((*self.is_past.shape[:2], room), np.bool_)
         self._functions.inherit(ctypes.addressof(pointers), *of_step, room, inherited.ctypes.data)
         self._inherited, self.is_past = self.is_past, inherited

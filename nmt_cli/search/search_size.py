@@ -42,11 +42,11 @@ class SearchSize:
             self._least = least if self.max_tokens == highest else 1
 
 
-# The room for the past grows by 16 entries, or by an eighth if that is more.
+# The room for the past grows by a step, or by an eighth if that is more.
 ROOM_STEP, ROOM_GROWTH = 16, 1 / 8
 
 
-def room_for(num_entries: int) -> int:
+def room_for(num_entries: int, step: int = ROOM_STEP) -> int:
     """Return the room for ``num_entries`` of a past, and for some of the next steps."""
-    steps = max(1, round(num_entries * ROOM_GROWTH / ROOM_STEP))
-    return -(-num_entries // ROOM_STEP) * ROOM_STEP + (steps - 1) * ROOM_STEP
+    steps = max(1, round(num_entries * ROOM_GROWTH / step))
+    return -(-num_entries // step) * step + (steps - 1) * step

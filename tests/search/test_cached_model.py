@@ -207,7 +207,7 @@ def test_the_compiled_past_has_room_for_its_sentence_only(kernels):
     model = tiny_model()
     drive = Drive(model, num_slots=3, beam_size=2, cached=compiled(model, kernels))
     drive.start([0, 1, 2], [4, 100, 4])
-    assert drive.past.rooms.tolist() == [16, 16, 16]
+    assert drive.past.rooms.tolist() == [8, 8, 8]
     for step in range(70):
         drive.step(checked=step % 10 == 9)
         drive.grow(drive.random_parent)
@@ -216,9 +216,9 @@ def test_the_compiled_past_has_room_for_its_sentence_only(kernels):
     grown, as_long, short = drive.past.rooms.tolist()
     assert 70 < grown < 100
     assert 70 < as_long < 100
-    assert short <= 32
+    assert short <= 24
     drive.start([0], [30])  # what an earlier sentence has needed is not kept
-    assert drive.past.rooms.tolist() == [16, as_long, short]
+    assert drive.past.rooms.tolist() == [8, as_long, short]
     drive.step()
 
 
