@@ -1,4 +1,4 @@
-"""The parts of ``make gpu`` that measure; each is a function, and the argument names one."""
+"""The parts of ``make gpu`` that measure; each is a function, which the first argument names."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -179,18 +179,19 @@ def decoding() -> None:
             _say(f"base, beam 4, {name}: {tokens / seconds:,.0f} output tokens/s")
 
 
-def natural() -> None:
-    """Output tokens a second of a base that was trained, on text, beside CTranslate2.
+def natural(shape: str) -> None:
+    """Output tokens a second of a trained base or big, on text, beside CTranslate2.
 
     The steps that are launched together are varied. CTranslate2 gets the same pieces, where it is
-    installed; of its sizes of batches the fastest counts.
+    installed; of its sizes of batches the fastest counts. Outputs are as long as references if
+    training was long enough.
     """
     with tempfile.TemporaryDirectory() as name:
         folder, device = Path(name), "cuda" if torch.cuda.is_available() else "cpu"
         text = parallel_text(folder, None)
-        model = trained_model(folder, "base", SHAPES["base-25k"], text)
+        model = trained_model(folder, shape, SHAPES[f"{shape}-25k"], text)
         tokenizer = load_model(model).tokenizer
-        sample = sample_of(text, tokenizer, LINES, as_news=True).sample
+        sample, references, _ = sample_of(text, tokenizer, LINES, as_news=True)
         times = -(-LINES // len(sample.lines))
         lines, pieces = list(sample.lines) * times, list(sample.tokens) * times
         options: dict[str, Any] = {"beam_size": BEAM_SIZE, "length_penalty": LENGTH_PENALTY}
@@ -206,7 +207,7 @@ def natural() -> None:
         except ImportError:
             _say("CTranslate2 is not installed.")
         else:
-            write_test_text(folder / "text", model, text, "base", as_news=True)
+            write_test_text(folder / "text", model, text, shape, as_news=True)
             exported, all_pieces = folder / "text" / EXPORTED, tokenizer.pieces
             kind = "bfloat16" if device == "cuda" else "float32"  # as ours
             theirs = ctranslate2.Translator(str(exported), device=device, compute_type=kind)
@@ -220,8 +221,14 @@ def natural() -> None:
                 rates[f"CTranslate2, batches of {size}"] = _rate(found, started)
             equal = sum(list(a) == b for a, b in zip(outputs, found, strict=True))
             _say(f"{equal / len(found):.1%} of the translations are equal.")
+        lengths = _mean_length(outputs), _mean_length(tokenizer.encode_batch(references))
+        _say("A translation has {:.1f} tokens, a reference {:.1f}.".format(*lengths))
         for who, rate in rates.items():
-            _say(f"base, beam {BEAM_SIZE}, {len(lines):,} lines, {who}: {rate:,.0f} tokens/s")
+            _say(f"{shape}, beam {BEAM_SIZE}, {len(lines):,} lines, {who}: {rate:,.0f} tokens/s")
+
+
+def _mean_length(sentences: Sequence[Sized]) -> float:
+    return sum(map(len, sentences)) / len(sentences)
 
 
 def _rate(outputs: Sequence[Any], started: float) -> float:
@@ -295,5 +302,12 @@ def _toy(folder: Path) -> tuple[Recipe, PreparedCorpus]:
 if __name__ == "__main__":
     logs.configure(quiet=True)
     keep_freed_memory()
-    parts = (training, ways, decoding, natural, profile, killed_rank)
-    {part.__name__: part for part in parts}[sys.argv[1]]()
+    parts: tuple[Callable[..., None], ...] = (
+        training,
+        ways,
+        decoding,
+        natural,
+        profile,
+        killed_rank,
+    )
+    {part.__name__: part for part in parts}[sys.argv[1]](*sys.argv[2:])

@@ -31,11 +31,12 @@ PYTEST = ("-m", "pytest", "--config-file", os.devnull, "--rootdir", ".", "-q", "
 MEASURE = ("-m", "tests.gpu.measure")
 PARTS = (
     Part("Tests", (*PYTEST, "-m", "gpu", "tests/model", "tests/search", "tests/commands"), 90),
-    Part("Speed of training", (*MEASURE, "training"), 90),
+    Part("Speed of training", (*MEASURE, "training"), 60),
     Part("Ways of training", (*MEASURE, "ways"), 120),
-    Part("Speed of decoding", (*MEASURE, "decoding"), 90),
-    Part("Decoding of text", (*MEASURE, "natural"), 120),
-    Part("A killed NCCL rank", (*MEASURE, "killed_rank"), 60),
+    Part("Speed of decoding", (*MEASURE, "decoding"), 60),
+    Part("Decoding of text by base", (*MEASURE, "natural", "base"), 90),
+    Part("Decoding of text by big", (*MEASURE, "natural", "big"), 100),
+    Part("A killed NCCL rank", (*MEASURE, "killed_rank"), 50),
     Part("Profile of a step", (*MEASURE, "profile"), 30),
 )
 

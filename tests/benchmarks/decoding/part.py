@@ -49,9 +49,10 @@ class Training(NamedTuple):
 TRAININGS = {
     "S": Training(700, 4_096, 250, 2e-3, "post"),
     "base": Training(450, 2_048, 80, 1e-3, "pre"),
+    "big": Training(200, 8_192, 80, 5e-4, "pre"),  # on a GPU only
 }
 # Lines of captions; a line as long as news have it is made of several.
-LINES = {"S": 1_000, "base": 256}
+LINES = {"S": 1_000, "base": 256, "big": 256}
 CAPTIONS_OF_NEWS = (1, 2, 3, 4)
 # Rates of a turn differ by up to a quarter on machines that share their memory with others.
 ROUNDS = speed.Rounds(warm_up=1, counted=1, max_rounds=10, seconds=2_400)
