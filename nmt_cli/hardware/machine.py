@@ -35,7 +35,7 @@ REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", 
 
 
 Attention = Literal["varlen", "padded", "triton"]
-Launches = Literal["graph", "single"]
+Launches = Literal["graph", "single", "rooms"]
 Kernels = Literal["torch", "triton"]
 CHOSEN = ("attention", "launches", "residuals", "activation", "loss")
 
@@ -53,7 +53,8 @@ class Machine(NamedTuple):
     exchange: Precision = "fp32"  # of gradients between ranks
     # How a GPU computes these parts of a gradient, once training has chosen.
     attention: Attention | None = None
-    launches: Launches | None = None  # of a micro-batch: by one CUDA graph, or kernel by kernel
+    # Of a micro-batch: by one CUDA graph, kernel by kernel, or that in rooms, which are for graphs.
+    launches: Launches | None = None
     residuals: Kernels | None = None
     activation: Kernels | None = None
     loss: Kernels | None = None

@@ -6,7 +6,7 @@ Legend: T target tokens, D d_model.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -200,6 +200,13 @@ class Objective(NamedTuple):
             assert self.flat is not None
             graphed = GraphedGradient(self.model, self.flat, self.machine.device)
         return self._replace(graphed=graphed)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of the machine for a checkpoint, with what it cannot do."""
+        machine = self.machine
+        if self.graphed is not None and self.graphed.cannot_record:
+            machine = machine._replace(launches="rooms")
+        return machine.facts()
 
     def forget_graphs(self) -> None:
         """Give up the memory of CUDA graphs; they are recorded again when they are needed."""

@@ -5,8 +5,8 @@ launches all of them at once. It always computes on the same tensors, so micro-b
 to rooms (``model/packing.py``), and each room has graphs of its own, recorded at its first use.
 """
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -47,7 +47,7 @@ class GraphedGradient:
     def __init__(self, model: Transformer, flat: FlatGradient, device: torch.device) -> None:
         self._model, self._flat, self._recorder = model, flat, GraphRecorder(device)
         self._graphs = dict[tuple[Room, bool], _Graph]()  # the one used last comes last
-        self._cannot_record = False
+        self.cannot_record = False  # then kernels are launched one by one, with the same numbers
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)  # of loss and nll
         self._share = torch.ones_like(self._model.output_weight[0, 0], requires_grad=False)
 
@@ -88,9 +88,9 @@ class GraphedGradient:
     def _first(self, tensors: MicroBatch, losses: Losses) -> _Graph:
         """Compute the first micro-batch of a room; return the graph for those that follow."""
         own, arrivals = copied(tensors), self._flat.new_arrivals()
-        step = partial(self._compute, own, losses, arrivals, is_first=self._flat.is_empty)
+        step = functools.partial(self._compute, own, losses, arrivals, is_first=self._flat.is_empty)
         self._recorder.compute(step)
-        replay = step if self._cannot_record else self._recorded(step)
+        replay = step if self.cannot_record else self._recorded(step)
         return _Graph(list(tensors_in(own)), list(self._model.buffers()), arrivals, replay)
 
     def _compute(
@@ -114,10 +114,14 @@ class GraphedGradient:
             self._flat.drop_unfinished()
             if isinstance(error, FullMemoryError):
                 raise
-            self._cannot_record = True
-            reason = str(error).partition("\n")[0]
-            logs.warning(
-                f"Kernels are launched one by one, because a CUDA graph of a micro-batch could not "
-                f"be recorded: {reason}"
-            )
+            self.cannot_record = True
+            _warn_once(str(error).partition("\n")[0])
             return step
+
+
+@functools.cache  # before the first step, several ways to compute a gradient are tried
+def _warn_once(reason: str) -> None:
+    logs.warning(
+        "Kernels are launched one by one, because a CUDA graph of a micro-batch could not be "
+        f"recorded: {reason}"
+    )

@@ -238,7 +238,7 @@ class Saver:
             "recipe_sha256": recipe_hash(recipe),
             "prepared_files": self._training.corpus.manifest["files"],
             "initialized_from": self._state.origin,
-            **self._training.machine.facts(),
+            **self._training.objective.facts(),
             **self._training.cut.facts(),
         }
 

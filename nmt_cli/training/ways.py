@@ -49,7 +49,7 @@ class Choice(NamedTuple):
         others = "".join(
             f", {self.ways[other]} {1_000 * seconds[other]:.1f} ms"
             for other in seconds
-            if other != way
+            if other != way and math.isfinite(seconds[other])
         )
         return (
             f"{self.sentence} {self.ways[way]}: the gradient of a micro-batch of this text takes "
@@ -283,7 +283,10 @@ def _fastest(
 def seconds_of_gradient(
     objective: Objective, choice: Choice, ways: Sequence[str], pairs: Sequence[SentencePairs]
 ) -> dict[str, float]:
-    """Return the mean seconds of a gradient of one of the micro-batches ``pairs``, by each way."""
+    """Return the mean seconds of a gradient of one of the micro-batches ``pairs``, by each way.
+
+    Graphs that cannot be recorded take infinitely long.
+    """
     device = objective.machine.device
     seconds = dict.fromkeys(ways, 0.0)
     objectives = {way: computing(objective, choice, way) for way in ways}
@@ -302,6 +305,8 @@ def seconds_of_gradient(
             finish_work(device)
             if turn > 0:
                 seconds[way] += perf_counter() - started
-    for each in objectives.values():
+    for way, each in objectives.items():
+        if choice is LAUNCHES and each.graphed is not None and each.graphed.cannot_record:
+            seconds[way] = math.inf
         each.forget_graphs()
     return {way: total / (TURNS - 1) / len(pairs) for way, total in seconds.items()}

@@ -249,11 +249,13 @@ def choose_attention(
     *,
     costs: list[dict[str, float]],
     forgets: int = 0,
+    cannot_record: int = 0,
     is_deterministic: bool = False,
 ) -> dict[str, Any]:
     """Train a step in each of several sessions, in which kernels have these ``costs``.
 
-    The session ``forgets`` saves a checkpoint as older versions did, which does not name a way.
+    The session ``forgets`` saves a checkpoint as older versions did, which does not name a way. In
+    the session ``cannot_record`` there are no CUDA graphs.
     """
     lines: list[str] = []
     replaced: Any = ways
@@ -266,17 +268,26 @@ def choose_attention(
     def nameless(machine: Machine) -> dict[str, Any]:
         return facts(machine._replace(attention=None, launches=None))
 
+    def no_graph(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    cuda: Any = torch.cuda
+    graph = cuda.graph
     machine, cut = Machine(torch.device("cuda"), "bf16"), BatchCut(80)
     machine = machine._replace(is_deterministic=is_deterministic)
     recipe = changed(recipe, validation={"bleu": "off"}, checkpoints={"every_steps": 1})
     _marked(mode, Trainer, "_step", "step")
     for step, mode.costs in enumerate(costs, 1):
         machines.facts = nameless if step == forgets else facts
+        cuda.graph = no_graph if step == cannot_record else graph
         recipe = changed(recipe, training={"max_steps": step})
         training = prepare_training(recipe, corpus, run_dir, machine, cut, is_resumed=step > 1)
         Trainer(training).train(StopRequest())
     saved = list_checkpoints(run_dir)
-    return {"lines": lines, "attention": [each.manifest.get("attention") for each in saved]}
+    facts_of = {
+        name: [each.manifest.get(name) for each in saved] for name in ("attention", "launches")
+    }
+    return {"lines": lines, **facts_of}
 
 
 def measure(

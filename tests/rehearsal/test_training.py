@@ -173,7 +173,21 @@ def test_the_faster_attention_is_measured_once_in_a_run(rehearse):
 def test_deterministic_training_takes_varlen_attention_without_measuring(rehearse):
     slow = {VARLEN: 1.0, PADDED: 1e-6}
     report = rehearse("choose attention", costs=[slow], is_deterministic=True)
-    assert report.result == {"lines": [], "attention": ["varlen"]}
+    assert report.result == {"lines": [], "attention": ["varlen"], "launches": ["graph"]}
+
+
+@pytest.mark.parametrize(
+    ("is_deterministic", "recorded"),
+    [(True, "rooms"), pytest.param(False, "single", marks=pytest.mark.slow)],
+)
+def test_checkpoints_name_what_a_machine_without_graphs_does(is_deterministic, recorded, rehearse):
+    """What was measured is kept; rooms compute what graphs do, so these are tried again."""
+    report = rehearse(
+        "choose attention", costs=[{}, {}], cannot_record=1, is_deterministic=is_deterministic
+    )
+    found = report.result["launches"]
+    assert found == ([recorded, "graph"] if is_deterministic else [recorded, recorded])
+    assert not any("graph" in line for line in report.result["lines"])
 
 
 def test_products_of_fp32_stay_in_fp32(rehearse):

@@ -154,9 +154,11 @@ def test_a_graph_that_cannot_be_recorded_is_named_once_and_training_goes_on(
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
     monkeypatch.setattr(objective.graphed._recorder, "recorded", refuse)
+    assert objective.facts()["launches"] == "graph"
     for _ in range(2):
         _, found = gradient_of(objective, batch)
         assert torch.equal(found, expected)
+    assert objective.facts()["launches"] == "rooms"
     assert capsys.readouterr().err == (
         "Warning: Kernels are launched one by one, because a CUDA graph of a micro-batch could not "
         "be recorded: operation not permitted when stream is capturing\n"
