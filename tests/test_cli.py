@@ -105,7 +105,7 @@ OPTIONS = {
         "--max-lines",
         "--max-waiting-lines",
     }
-    | {"--protect", "--translate-everything", "--shortlist"},
+    | {"--protect", "--translate-everything", "--shortlist", "--memory", "--memory-similarity"},
     "lexicon": {"--frequent", "--targets", "--by-default", "--workers", "--force", "--quiet"},
     "rescore": DECODING_OPTIONS
     | {"--ensemble", "--output", "--force", "--format", "--length-penalty"},

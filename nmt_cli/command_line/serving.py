@@ -61,6 +61,21 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     "by default those of the first model; may be repeated.",
 )
 @click.option(
+    "--memory",
+    "memories",
+    multiple=True,
+    metavar="FILE",
+    help="Translation memory (TMX, XLIFF, PO): segments that it has get its translation; "
+    "FILE=en:de names the languages of models, by default those of the first; may be repeated.",
+)
+@click.option(
+    "--memory-similarity",
+    type=click.IntRange(1, 99),
+    metavar="PERCENT",
+    help="Least similarity of segments of a memory that answers of /v1/translate list.  "
+    "[default: only equal ones]",
+)
+@click.option(
     "--protect",
     multiple=True,
     metavar="PATTERN",

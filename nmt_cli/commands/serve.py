@@ -27,6 +27,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     host: str,
     port: int,
     glossaries: Sequence[str],
+    memories: Sequence[str],
+    memory_similarity: int | None,
     protect: Sequence[str],
     api_keys: Path | None,
     is_open: bool,
@@ -49,7 +51,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             "everybody may use this service."
         )
     with importing("serve", "serve answers HTTP"):
-        from nmt_cli.serving.models import Models, glossaries_of, models_of
+        from nmt_cli.serving.models import Models, glossaries_of, memories_of, models_of
         from nmt_cli.serving.patterns import patterns_of
         from nmt_cli.serving.requests import Limits
         from nmt_cli.serving.server import Options, listening_socket, serve
@@ -59,6 +61,11 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     limits = Limits(**{name: others.pop(f"max_{name}") for name in Limits._fields})
     keys = None if api_keys is None else _keys_in(api_keys)
     terms, patterns = glossaries_of(glossaries, found), patterns_of(protect)
+    if memory_similarity is not None and not memories:
+        raise WrongUsageError(
+            "--memory-similarity has an effect only with --memory; add --memory or omit it."
+        )
+    of_models = memories_of(memories, found, memory_similarity)
     chosen = Options(limits, terms, patterns, keys, origins, drain_seconds, log_text)
     gpus = num_gpus(device)
     number = workers or gpus or usable_cores()
@@ -76,7 +83,9 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                         "token_scores": True,
                         "device": device if gpus else "cpu",
                         "source_language": model.source,
-                        "constraints": Constraints(protect=always),
+                        "constraints": Constraints(
+                            protect=always, memory=of_models.get(model.name)
+                        ),
                     },
                     threads or (1 if number > 1 else None),
                     on_gpus=bool(gpus),

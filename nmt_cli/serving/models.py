@@ -17,6 +17,7 @@ from nmt_cli.model_directory import use_model
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.serving.languages import Detected, distance, fits
 from nmt_cli.translating.markup.tokens import LONG_REFERENCE
+from nmt_cli.translating.memory import TranslationMemory
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")
@@ -32,6 +33,10 @@ class Model(NamedTuple):
     target: str
     beam_size: int
     parses: bool  # it writes trees
+
+    def translates(self, source: str, target: str) -> bool:
+        """Return whether these are its languages."""
+        return fits(source, self.source) and fits(target, self.target)
 
 
 def models_of(arguments: Sequence[str]) -> list[Model]:
@@ -90,7 +95,7 @@ class ServedGlossary(NamedTuple):
 
     def fits(self, model: Model) -> bool:
         """Return whether it is for the languages of ``model``."""
-        return fits(self.source, model.source) and fits(self.target, model.target)
+        return model.translates(self.source, self.target)
 
     def for_line(self, text: str, markup: str | None) -> Glossary | None:
         """Return the terms that a line needs: no process that translates has the others."""
@@ -110,16 +115,42 @@ def glossaries_of(arguments: Sequence[str], models: Sequence[Model]) -> list[Ser
     """
     glossaries: dict[str, ServedGlossary] = {}
     for argument in arguments:
-        path, languages = _with_languages(argument)
-        source, target = languages or (models[0].source, models[0].target)
+        path, source, target = _for_languages(argument, models)
         now = datetime.now(timezone.utc)
         glossary = ServedGlossary(path.stem, source, target, Glossary.read(path), now)
         if path.stem in glossaries:
             raise WrongUsageError(f"two glossaries have the name {path.stem}; rename a file.")
-        if not any(map(glossary.fits, models)):
-            raise WrongUsageError(f"no model translates from {source} to {target}, as {path} does.")
         glossaries[path.stem] = glossary
     return list(glossaries.values())
+
+
+def memories_of(
+    arguments: Sequence[str], models: Sequence[Model], similar_from: int | None
+) -> dict[str, TranslationMemory]:
+    """Return the translation memory of each model that has one, by its name.
+
+    The arguments are like those of ``glossaries_of``; ``similar_from`` is as in
+    ``TranslationMemory``. Raises UserError if a file cannot be read, or if no model has its
+    languages.
+    """
+    files = [_for_languages(argument, models) for argument in arguments]
+    found = dict[str, TranslationMemory]()
+    for model in models:
+        paths = [path for path, source, target in files if model.translates(source, target)]
+        if paths:
+            languages = model.source, model.target
+            found[model.name] = TranslationMemory(
+                paths, languages=languages, similar_from=similar_from
+            )
+    return found
+
+
+def _for_languages(argument: str, models: Sequence[Model]) -> tuple[Path, str, str]:
+    path, languages = _with_languages(argument)
+    source, target = languages or (models[0].source, models[0].target)
+    if not any(model.translates(source, target) for model in models):
+        raise WrongUsageError(f"no model translates from {source} to {target}, as {path} does.")
+    return path, source, target
 
 
 class UnknownModelError(UserError):

@@ -243,6 +243,10 @@ def test_what_is_not_finished_when_the_service_ends_is_refused(seconds, num_sign
         (["--host=192.0.2.1", "--open"], 1, "cannot listen on 192.0.2.1, port 5000: "),
         (["--glossary=none.tsv"], 1, "none.tsv"),
         (["--glossary=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv"),
+        (["--memory=none.tmx"], 1, "none.tmx not found."),
+        (["--memory=terms.tsv=en:it"], 2, "no model translates from en to it, as terms.tsv does."),
+        (["--memory=terms.tsv"], 1, "terms.tsv:1: 'a\\tb' is no line of a PO file."),
+        (["--memory-similarity=80"], 2, "--memory-similarity has an effect only with --memory;"),
         (["--protect=(a"], 2, "--protect: '(a' is no regular expression: missing ), unterminated"),
         (["--protect=(?P<a>b)", "--protect=(?P<a>c)"], 2, "two patterns have the name a; rename"),
         (["--protect=(?P<common>b)"], 2, "two patterns have the name common; rename a group."),
@@ -303,10 +307,16 @@ PARTS = {
 }
 
 
-def test_a_model_has_the_languages_that_it_is_served_under():
+MEMORY = """<tmx><body><tu><tuv xml:lang="en"><seg>Ant.</seg></tuv>
+<tuv xml:lang="de"><seg>of the memory</seg></tuv></tu></body></tmx>"""
+
+
+def test_a_model_has_the_languages_that_it_is_served_under(tmp_path):
     """All interfaces cut by their rules; the first model names no languages, the second others."""
     models = f"{IMPORTED}=en:de", f"{REVERSING}=de:fr"
-    found = Command(*models, "--workers=1", "--precision=fp32", "--device=cpu")
+    (tmp_path / "a.tmx").write_text(MEMORY)
+    options = f"--memory={tmp_path / 'a.tmx'}", "--memory-similarity=50"
+    found = Command(*models, *options, "--workers=1", "--precision=fp32", "--device=cpu")
     try:
         found.url = found.wait_for(r"http://\S+").group()
 
@@ -327,6 +337,11 @@ def test_a_model_has_the_languages_that_it_is_served_under():
             others = [own[0]["text"], deepl["translations"][0]["text"]]
             assert [libre, *others] == [whole] * 3
         assert joined != whole  # the rules of English would give something else
+        assert translated(found, ["Ant."]) == ["of the memory"] != translated(found, ["Ant."], "de")
+        (near,) = post("/v1/translate", text="Art.", source="en")["translations"]
+        assert near["memory"] == [
+            {"source": "Ant.", "target": "of the memory", "similarity": 75},
+        ]
         attention = {"text": "ant", "translation": "bee", "model": "imported_separate"}
         page = requests.post(f"{found.url}/v1/attention", data=attention, timeout=60).text
         assert all(f'lang="{code}"' in page for code in ("en", "de"))
