@@ -202,7 +202,7 @@ class Objective(NamedTuple):
         return self._replace(graphed=graphed)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the machine for a checkpoint, with what it cannot do."""
+        """Return the facts for a checkpoint: launches are "rooms" if graphs cannot be recorded."""
         machine = self.machine
         if self.graphed is not None and self.graphed.cannot_record:
             machine = machine._replace(launches="rooms")
