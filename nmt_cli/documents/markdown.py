@@ -28,15 +28,22 @@ if TYPE_CHECKING:
 
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^(?:\1|\.\.\.)[ \t]*\r?$", re.DOTALL | re.M)
 LINE_END = re.compile(r"\r\n?|\n")
-# What paragraphs begin with that is no text: labels of footnotes, boxes to tick, notes of MkDocs.
-BEFORE_TEXT = re.compile(r'\[\^[^\]\s]+\]:[ \t]*|\[[ xX]\][ \t]+|(?:!!!|\?\?\?\+?|:::)[^"]*"?')
-# In text: footnotes, templates, attributes, addresses, and characters that XML excludes.
+# What paragraphs begin with that is no text: labels of footnotes, boxes to tick.
+BEFORE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*|\[[ xX]\][ \t]+")
+# Lines of boxes and tabs of MkDocs, which may have a title; ends of boxes of other programs.
+BOX = re.compile(r'(?:(?:!!!|\?\?\?\+?) [\w \t-]*|===[+!]? )(?:"(.+)")?$|:::')
+# A line within a paragraph that stays one: a definition, attributes.
+OWN_LINE = re.compile(r":[ \t]+|(?=\{[:.#])")
+# As Pandoc and GitHub have formulas: "$5 and $6" is none.
+FORMULA = re.compile(r"\$\$.+?\$\$|\$(?![\s$])(?:[^$\\]|\\.)*(?<!\s)\$(?!\d)", re.DOTALL)
+# In text: footnotes, templates, attributes, addresses, :emoji:, and characters that XML excludes.
 KEPT = re.compile(
     r"\[\^[^\[\]\s]+\]|\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\{[#.:][^{}]*\}"
     r"|https?://[^\s<>]*[^\s<>.,;:!?)*_]"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
+    r"|(?<!\w):[a-z][\w+-]*:(?!\w)|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]"
 )
 DELIMITERS = ("emphasis", "strikethrough")
+HTML_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 # A text must not become the mark of a list, a heading or a quotation.
 MARK = re.compile(r"(\d{1,9})[.)](?=\s|$)|(?:#{1,6}|[>+-])(?=\s|$)")
@@ -44,6 +51,7 @@ MARK = re.compile(r"(\d{1,9})[.)](?=\s|$)|(?:#{1,6}|[>+-])(?=\s|$)")
 
 SPECIAL = "\\`*_[<|"  # escaped in translations of texts without them
 BREAK = "\\\n"
+MOST_FORMULA_LINES = 100  # the time to look for the ends of some is quadratic
 MOST_TOKENS = 1 << 20  # of a document with tables; a short one may have cells without number
 MOST_BRACKETS = 2_000  # of a block; the time for them is quadratic, and no text has so many
 
@@ -99,7 +107,11 @@ def _parser() -> MarkdownIt:
     rules = parser.inline.ruler
     for name, rule in zip(rules.get_active_rules(), rules.getRules(""), strict=True):
         rules.at(name, _placing(name, rule))
+    parser.inline.ruler.before("escape", "formula", _formula)
     parser.block.ruler.at("table", _limited_table, {"alt": ["paragraph", "reference"]})
+    for name, lines in (("formulas", _formulas), ("box", _box)):
+        others = ["paragraph", "reference", "blockquote", "list"]  # which these may end
+        parser.block.ruler.before("fence", name, lines, {"alt": others})
     return parser
 
 
@@ -114,6 +126,61 @@ def _limited_table(state: StateBlock, start: int, end: int, silent: bool) -> boo
     if found and len(state.tokens) > MOST_TOKENS:
         raise DocumentError("its tables have too many cells; divide it")
     return found
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    """Parse a formula in a text."""
+    found = FORMULA.match(state.src, state.pos) if state.src[state.pos] == "$" else None
+    if found is None:
+        return False
+    if not silent:
+        state.push("formula", "", 0).meta["place"] = found.span()
+    state.pos = found.end()
+    return True
+
+
+def _line(state: StateBlock, number: int) -> str:
+    """Return a line without its indent; an empty one if it is code."""
+    begin = state.bMarks[number] + state.tShift[number]
+    return "" if state.is_code_block(number) else state.src[begin : state.eMarks[number]].rstrip()
+
+
+def _formulas(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse lines from one that begins with $$ to one that ends with it; they have no text."""
+    first = _line(state, start)
+    if not first.startswith("$$"):
+        return False
+    is_whole = len(first) > 3 and first.endswith("$$")
+    numbers = (
+        range(start, start + 1)
+        if is_whole
+        else range(start + 1, min(end, start + MOST_FORMULA_LINES))
+    )
+    last = next((n for n in numbers if _line(state, n).endswith("$$")), None)
+    if last is not None and not silent:
+        state.line = last + 1
+    return last is not None
+
+
+def _box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a line that begins or ends a box, and what is in it by its indent."""
+    found = BOX.match(_line(state, start))
+    if found is None or silent:
+        return found is not None
+    state.push("box", "", 1)
+    if found[1]:
+        title = state.push("inline", "", 0)
+        title.content, title.map, title.children = found[1], [start, start + 1], []
+    state.line, indent = start + 1, state.blkIndent + 4
+    if not found[0].startswith(":::"):
+        last = state.line
+        while last < end and (state.isEmpty(last) or state.sCount[last] >= indent):
+            last += 1
+        state.blkIndent, before, state.lineMax, whole = indent, state.blkIndent, last, state.lineMax
+        state.md.block.tokenize(state, start + 1, last)
+        state.blkIndent, state.lineMax, state.line = before, whole, last
+    state.push("box", "", -1)
+    return True
 
 
 def _placing(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
@@ -187,10 +254,10 @@ def _segments(block: _Block, parser: MarkdownIt, environment: dict[str, Any]) ->
     begin = mark.end() if mark else 0
     parts, depth = list[Part](), 0
     found = list(_parts(block.text, begin, parser, environment))
-    last = len(block.text), len(block.text), Part(Kind.POINT, code=BREAK)
+    last = len(block.text), len(block.text), Part(Kind.BREAK)
     for place, end, part in [*found, last]:
         depth += (part.kind is Kind.OPEN) - (part.kind is Kind.CLOSE)
-        if part.code != BREAK or depth:
+        if part.kind is not Kind.BREAK or depth:
             parts.append(part)
             continue
         if has_text(parts):
@@ -218,7 +285,10 @@ def _parts(
         is_break = token is not None and token.type in {"softbreak", "hardbreak"}
         between = text[place:first].rstrip() if is_break else text[place:first]
         found += _kept(between, place)
-        if token is not None:
+        if is_break and (mark := OWN_LINE.match(text, end)):
+            end = mark.end()
+            found.append((first, end, Part(Kind.BREAK, code=text[first:end])))
+        elif token is not None:
             found.append((first, end, _part(text[first:end], token)))
         place = end
     yield from _paired(found)
@@ -257,7 +327,9 @@ def _part(raw: str, token: Token) -> Part:
     if token.type == "softbreak":
         return text_part(" ")
     if token.type == "hardbreak":
-        return Part(Kind.POINT, code=BREAK)
+        return Part(Kind.BREAK, code=BREAK)
+    if token.type == "html_inline" and HTML_BREAK.fullmatch(raw):
+        return Part(Kind.BREAK, code=raw)
     if token.type == "text_special":
         return Part(Kind.TEXT, token.content, raw)
     if token.nesting == 0 or token.meta.get("is_kept"):

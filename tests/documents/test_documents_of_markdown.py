@@ -1,5 +1,6 @@
 """Documents of Markdown: the texts of blocks are translated, and their marks stay."""
 
+import re
 import sys
 
 import pytest
@@ -126,10 +127,49 @@ def test_translations_get_no_marks_by_chance(source, translation, written):
     assert document.filled([Translation(translation)]) == written.encode()
 
 
+@pytest.mark.parametrize(
+    ("source", "loud"),
+    [
+        ('one\n!!! note "two"\n    three\n\n    - four\n\nfive', None),
+        ('- one\n\n    ??? tip\n        two\n\n=== "three"\n    four', None),
+        ("::: warning\none\n:::\ntwo", "::: warning\nONE\n:::\nTWO"),
+        ("one $x_1 + \\a$ and $$b$$, $5 or $6", "ONE $x_1 + \\a$ AND $$b$$, $5 OR $6"),
+        ("> $$\n> \\a\n> + b\n> $$\n> one", "> $$\n> \\a\n> + b\n> $$\n> ONE"),
+        ("$$ a $$\n\none $$", "$$ a $$\n\nONE $$"),
+        ("|one<br>two|*three<BR/> four*|\n|-|-|", "|ONE<br>TWO|*THREE<BR/> FOUR*|\n|-|-|"),
+        ("one\n: two\n: three\n{: .kept}", "ONE\n: TWO\n: THREE\n{: .kept}"),
+        ("one :kept: at 12:30:45 a:b:c", "ONE :kept: AT 12:30:45 A:B:C"),
+    ],
+)
+def test_marks_of_other_programs_stay(source, loud):
+    if loud is None:
+        loud = re.sub("one|two|three|four|five", lambda found: found[0].upper(), source)
+    for line_end in ("\n", "\r\n"):
+        data, expected = (each.replace("\n", line_end).encode() for each in (source, loud))
+        assert copied(data, "markdown") == data
+        assert shouted(data, "markdown") == expected
+
+
 def test_long_and_nested_text_takes_no_long_time():
-    for part in ("[", "*a ", "`", "<b>", "> ", "![", "\\", "_a*b", "[a](", "| a "):
+    for part in (
+        "[",
+        "*a ",
+        "`",
+        "<b>",
+        "> ",
+        "![",
+        "\\",
+        "_a*b",
+        "[a](",
+        "| a ",
+        "$",
+        "$a ",
+        "$\\$",
+    ):
         data = (part * 2_000).encode()
         assert copied(data, "markdown") == data
+    boxes = "".join(f"{'    ' * depth}!!! a\n" for depth in range(500)).encode()
+    assert copied(boxes, "markdown") == boxes
 
 
 @pytest.mark.timeout(30)  # a quadratic time is far longer
