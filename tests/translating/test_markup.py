@@ -86,6 +86,10 @@ def by_hand(texts, *, links):
         ("one <a><img></a> two", [0, 1], "ONE <a><img></a> TWO"),
         ("a &lt;<b>x</b>", [1, 2, 0], "&lt; <b>X</b> A"),
         ("&nbsp;one <b>two</b>\n", [0, 1], "&nbsp;ONE <b>TWO</b>\n"),
+        ("one<i> </i>two<b>\n</b>three", [0, 1, 2], "ONE<i> </i>TWO<b>\n</b>THREE"),
+        ("<a>one</a><i>&nbsp;</i><b>two</b>", [1, 0], "<b>TWO</b> <a>ONE</a><i>&nbsp;</i>"),
+        ("<u>one<i> </i></u>two<i> </i>", [0, 1], "<u>ONE<i> </i></u>TWO<i> </i>"),
+        ("<i> </i>one<u><i> </i></u> two", [1, 0], "<i> </i>TWO ONE<u><i> </i></u>"),
     ],
 )
 def test_tags_follow_their_words(source, links, expected):

@@ -91,6 +91,7 @@ class Inline:
     end_tag: str = ""
     children: list[Inline] = field(default_factory=list)
     is_visible: bool = False  # on a page; only set for what holds no text
+    has_space: bool = False  # it holds no text, but the white space between two words
 
 
 class Block:
@@ -139,8 +140,12 @@ class Block:
                 self._texts.append(meaning)
                 self._length += len(meaning)
         elif isinstance(node, Token) or not node.has_text:
-            raw, length = _raw(node), self._length
-            inline = Inline(raw, length, parent, length, is_visible=_is_visible(node))
+            inline = Inline(_raw(node), self._length, parent, is_visible=_is_visible(node))
+            if self._texts and not self._texts[-1][-1:].isspace() and _has_space(node):
+                inline.has_space = True
+                self._texts.append(" ")
+                self._length += 1
+            inline.end = self._length
             parent.children.append(inline)
         else:
             inline = Inline(node.start.raw, self._length, parent, end_tag=node.end)
@@ -304,6 +309,13 @@ def _has_text(node: Element | Token) -> bool:
     if isinstance(node, Element):
         return node.has_text
     return not all(is_blank(meaning) for _, meaning in node.parts)
+
+
+def _has_space(node: Element | Token) -> bool:
+    """Return whether ``node``, in which there is no text, has white space of the text around it."""
+    if isinstance(node, Token):
+        return node.kind is Kind.TEXT
+    return not node.is_kept and any(map(_has_space, node.children))
 
 
 def _is_visible(node: Element | Token) -> bool:

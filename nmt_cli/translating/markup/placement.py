@@ -107,7 +107,7 @@ def _cells(block: Block, segments: Segments, outputs: Sequence[Output]) -> Itera
 
 
 def _mark(inline: Inline, innermost: list[Inline]) -> None:
-    for child in inline.children:
+    for child in (each for each in inline.children if not each.has_space):
         innermost[child.begin : child.end] = [child] * (child.end - child.begin)
         _mark(child, innermost)
 
@@ -136,7 +136,7 @@ class _Writer:
         begin, end = self._without_spaces(node)
         intervals = list[_Interval]()
         if words:
-            parts = [each for each in node.children if each.begin < each.end]
+            parts = [e for e in node.children if e.begin < e.end and not e.has_space]
             if len(parts) == 1 and parts[0].begin <= begin and parts[0].end >= end:
                 intervals = [_Interval(words[0][0], words[-1][0] + 1, parts[0])]
             else:
@@ -204,7 +204,7 @@ class _Writer:
             num_before = bisect_right(ends, (child.begin, len(self._cells)))
             following = begins[bisect_left(begins, (child.begin, 0)) :][:1]
             gap = ends[num_before - 1][1] if num_before else following[0][1] if following else last
-            if child.begin <= begin or child.end >= end:
+            if not child.has_space and (child.begin <= begin or child.end >= end):
                 gap = first if child.begin <= begin else last
             inside = intervals[bisect_left(places, gap) - 1] if intervals else None
             if inside is not None and inside.first < gap < inside.last:
@@ -215,6 +215,8 @@ class _Writer:
 
     def _point(self, point: Inline, place: int) -> Iterator[str]:
         """Yield a child without words; a visible one has spaces around it as in the source."""
+        if point.has_space and place < len(self._cells) and self._is_space(place):
+            self._cells[place] = _Cell("")
         begins, ends = point.begin, point.end
         is_after_space = self._text[max(0, begins - 1) : begins].isspace()
         is_before_space = self._text[ends : ends + 1].isspace()
