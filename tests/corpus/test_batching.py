@@ -186,9 +186,9 @@ def test_planning_takes_few_bytes_for_each_pair_of_an_epoch(corpora, most, monke
     They are counted as growth, without the parts. Other threads of the test process may allocate a
     little at the same time.
     """
-    monkeypatch.setattr(batching, "PAIRS_AT_ONCE", 1 << 15)
+    monkeypatch.setattr(batching, "PAIRS_AT_ONCE", 1 << 14)
     peaks, sizes = [], []
-    for size in (400_000, 1_200_000):
+    for size in (200_000, 600_000):
         lengths = np.random.default_rng(1).integers(4, 90, size).astype(np.uint16)
         parts = [(int(part * size), weight) for part, weight in corpora or [(1, 1.0)]]
         tracemalloc.start()

@@ -115,11 +115,11 @@ def replayed(monkeypatch):
 def test_finds_what_the_other_search_finds(config, beam_size, n_best):
     model = sharp_model(**config)
     settings = settings_of(beam_size, n_best, token_scores=beam_size == 4)
-    sentences = sentences_of(random.Random(beam_size), 30)
-    expected = plain_search(model, sentences, 30, settings)
+    sentences = sentences_of(random.Random(beam_size), 16)
+    expected = plain_search(model, sentences, 16, settings)
     lengths = {len(h.tokens) for found in expected for h in found.hypotheses}
     assert len(lengths) > 5
-    for num_slots in (5, 40):
+    for num_slots in [5] if config else [5, 40]:
         assert_same(search_ahead(model, sentences, num_slots, settings), expected)
 
 
@@ -153,7 +153,7 @@ def test_a_sentence_that_leaves_changes_nothing_for_the_others(replayed, monkeyp
     assert 2 in copied or number > 4  # then another sentence gets its slot at once
 
 
-@pytest.mark.parametrize("config", VARIANTS[1::2])
+@pytest.mark.parametrize("config", VARIANTS[3::2])
 def test_a_recorded_step_is_repeated_for_whatever_its_tensors_hold(config, replayed):
     model = sharp_model(**config)
     settings = settings_of(3)
@@ -169,7 +169,7 @@ def test_graphs_are_used_again_in_later_searches(replayed):
     model = sharp_model()
     settings = settings_of(2)
     graphed = GraphedTransformer(model, settings)
-    sentences = sentences_of(random.Random(1), 30)
+    sentences = sentences_of(random.Random(1), 16)
     for _ in range(2):  # in the first one, the caches grow
         expected = search_ahead(model, sentences, 8, settings, graphed)
         graphed.reset(0, 1)
@@ -319,14 +319,14 @@ def test_what_is_not_a_number_fails_its_own_sentence_only(seed):
 
 def test_bf16(replayed):
     model, settings = sharp_model().to(torch.bfloat16), settings_of(4)
-    sentences = sentences_of(random.Random(7), 30)
+    sentences = sentences_of(random.Random(7), 16)
     expected = plain_search(model, sentences, 8, settings)
     found = search_ahead(model, sentences, 8, settings)
     same = [
         a.hypotheses[0].tokens == b.hypotheses[0].tokens
         for a, b in zip(found, expected, strict=True)
     ]
-    assert sum(same) >= 27
+    assert sum(same) >= 14
 
 
 def test_one_mark_may_be_start_and_end(replayed):
@@ -338,7 +338,7 @@ def test_one_mark_may_be_start_and_end(replayed):
 
 def test_other_numbers_of_steps_at_once_find_the_same(monkeypatch):
     model, settings = sharp_model(), settings_of(3)
-    sentences = sentences_of(random.Random(6), 30)
+    sentences = sentences_of(random.Random(6), 16)
     expected = plain_search(model, sentences, 8, settings)
     for number in (1, 2, 7):
         monkeypatch.setattr(search_module, "STEPS_AT_ONCE", number)
@@ -391,7 +391,7 @@ def test_few_rows_are_computed_for_sentences_that_are_done():
             rows.append(number * self._current().shape.num_slots)
             return super().steps(number, num_places, num_positions)
 
-    sentences = sentences_of(random.Random(1), 400, 8, 30)
+    sentences = sentences_of(random.Random(1), 200, 8, 30)
     found = search_ahead(model, sentences, 16, settings, Counting(model, settings))
     needed = sum(max(len(each.tokens) for each in f.hypotheses) for f in found if f.hypotheses)
     assert needed / sum(rows) > 0.6
