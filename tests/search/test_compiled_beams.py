@@ -182,7 +182,8 @@ def test_new_entries_take_the_first_places_that_are_in_no_past(kernels, seed):
         for slot in range(number):
             of_slot = [{0}] * BEAM if is_begun[slot] else expected[slot]
             kept = [of_slot[parent] for parent in parents[slot]]
-            free = [place for place in range(500) if place not in set().union(*kept)]
+            taken = set().union(*kept)
+            free = [place for place in range(500) if place not in taken]
             if not rests[slot]:
                 assert past.places[slot].tolist() == free[:BEAM]
                 expected[slot] = [own | {place} for own, place in zip(kept, free, strict=False)]

@@ -233,7 +233,7 @@ def random_sentences(toy, rng, count):
 def test_every_output_of_random_logits_is_a_tree(name, spacing, beam_size):
     toy = Toy(name, spacing)
     rng = random.Random(beam_size)
-    sentences = random_sentences(toy, rng, 10)
+    sentences = random_sentences(toy, rng, 6)
     logits = random_table(len(toy.tokens))
     chosen = settings(beam_size, n_best=beam_size)
     together = toy.search(logits, sentences, chosen, num_slots=4)
