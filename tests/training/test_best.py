@@ -10,6 +10,7 @@ from nmt_cli.corpus.references import Fitting
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.training import validation
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.trainers import changed, new_trainer
@@ -35,6 +36,7 @@ def train(toy, tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(Validator, "validate", pretended)
+            patch.setattr(validation, "_translated", lambda _, lines: [text for _, text in lines])
             trainer.train(StopRequest())
         best = best_checkpoint(list_checkpoints(tmp_path))
         assert best is not None
