@@ -139,12 +139,17 @@ def averages_and_norms(run_dir):
 
 @pytest.mark.parametrize(
     ("precision", "sizes"),
-    [("fp32", (2, 4, 8)), ("bf16", (2, 4)), pytest.param("bf16", (8,), marks=pytest.mark.slow)],
+    [
+        ("fp32", (2, 4)),
+        ("bf16", (4,)),
+        pytest.param("fp32", (8,), marks=pytest.mark.slow),
+        pytest.param("bf16", (2, 8), marks=pytest.mark.slow),
+    ],
 )
 def test_ranks_train_as_one_in_many_buckets(toy, tmp_path, monkeypatch, precision, sizes):
-    """With clipping, a moving average and, but for eight ranks, several micro-batches on each."""
+    """With clipping, a moving average and, for the fewer ranks, several micro-batches on each."""
     small_buckets(monkeypatch)
-    cut = BatchCut(60, 8)
+    cut = BatchCut(60, max(sizes))
     alone, expected, _ = train(toy, tmp_path / "1", ALONE, cut=cut, precision=precision)
     averages, norms = averages_and_norms(tmp_path / "1")
     assert min(norms) > 0.5
