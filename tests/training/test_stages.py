@@ -288,7 +288,7 @@ def test_a_batch_without_a_finite_gradient_is_no_step_of_a_stage(
     assert (progress.stage, progress.stage_step, progress.stage_batch) == (2, last + 1, last + 2)
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("num_ranks", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_ranks_change_stages_together_and_train_as_one(mixed, tmp_path, num_ranks):
     recipe = mixed.recipe("model.dropout=0")
 
