@@ -89,7 +89,9 @@ def test_the_same_micro_batches_have_the_same_dropout_on_any_ranks(toy, folder):
     assert otherwise != pytest.approx(alone, abs=1e-3)
 
 
-@pytest.mark.parametrize("num_ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "num_ranks", [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (2, 4))]
+)
 def test_a_resumed_run_of_several_ranks_is_bit_equal(toy, folder, num_ranks):
     recipe = recipe_of(toy, dropout=0.2)
     whole, parts = folder("whole"), folder("parts")
