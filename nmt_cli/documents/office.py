@@ -78,6 +78,7 @@ ODF = Layout(
     | _names("text", "reference-ref bookmark-ref note-ref expression variable-get user-field-get")
     | _names("draw", "frame a custom-shape g rect line"),
     kept=_names("text", "tracked-changes"),
+    space="text:s",
     ranges={
         "text:bookmark-start": ("text:bookmark-end", "text:name"),
         "text:reference-mark-start": ("text:reference-mark-end", "text:name"),

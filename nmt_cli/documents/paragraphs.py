@@ -55,6 +55,7 @@ class Layout(NamedTuple):
     properties: str = ""
     ignored: re.Pattern[str] = re.compile("$^")  # in properties: what is no format
     characters: Mapping[str, str] = {}  # elements that are a character of the text
+    space: str = ""  # an element of spaces
     dropped: frozenset[str] = frozenset()  # elements that are about the words of the source
     # Fields: the marks of their begin, middle and end, their codes, and those that are an element.
     field_mark: str = ""
@@ -212,6 +213,9 @@ def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:
     if name in layout.breaks:
         return Piece(Part(Kind.BREAK, code=raw))
     piece = point(raw, is_visible=name in layout.visible)
+    if name == layout.space:
+        number = next((v for k, v in element.start.attributes.items() if k.endswith(":c")), None)
+        return piece._replace(mark="space", name=number or "1")
     for kind, (end, attribute) in layout.ranges.items():
         if name in {kind, end}:
             identity = f"{kind} {element.start.attributes.get(attribute)}"

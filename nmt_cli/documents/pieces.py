@@ -40,8 +40,8 @@ class Piece(NamedTuple):
 
     part: Part
     format: Format = NO_FORMAT
-    mark: str = ""  # of a field or a range: what it is
-    name: str = ""  # of a range
+    mark: str = ""  # of a field or a range: what it is; "space": it is spaces
+    name: str = ""  # of a range; the number of spaces
 
 
 def point(raw: Raw, *, is_visible: bool = True) -> Piece:
@@ -50,9 +50,17 @@ def point(raw: Raw, *, is_visible: bool = True) -> Piece:
 
 
 def collapsed(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield pieces in which white space that follows other white space is left out."""
-    is_after_space = False
+    """Yield pieces in which white space that follows other white space is left out.
+
+    An element of spaces gets a space before it if there is none; one space alone becomes that.
+    """
+    is_after_space = True  # at the begin of a paragraph
     for piece in pieces:
+        if piece.mark == "space" and not is_after_space:
+            yield Piece(text_part(" "))
+            is_after_space = True
+            if piece.name == "1":
+                continue
         if piece.part.kind is not Kind.TEXT:
             yield piece
             continue

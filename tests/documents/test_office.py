@@ -176,6 +176,7 @@ def test_slides():
 def test_texts_of_opendocument():
     body = (
         "<text:tracked-changes><text:p>lost</text:p></text:tracked-changes>"
+        '<text:p><text:s/>four<text:s text:c="2"/>five <text:s/>six<text:s/>two</text:p>'
         '<text:h text:outline-level="1">A <text:span text:style-name="T1">big</text:span>\n heading'
         "</text:h><text:p>one<text:tab/>two<text:note><text:note-citation>1</text:note-citation>"
         "<text:note-body><text:p>a note</text:p></text:note-body></text:note> three</text:p>"
@@ -184,6 +185,7 @@ def test_texts_of_opendocument():
     )
     data = odt(body)
     assert texts_of(read_document(data, "odt")) == [
+        'four <wbr id="1"/>five <wbr id="2"/>six two',
         'A <span id="1">big</span> heading',
         "one",
         'two<img id="1"/> three',
@@ -193,7 +195,8 @@ def test_texts_of_opendocument():
     ]
     assert copied(data, "odt") == data
     loud = body.replace("\n ", " ")
-    for text in ("big", "heading", "one", "two", "three", "a note", "why"):
+    loud = loud.replace("four<text:s", "four <text:s").replace("six<text:s/>", "six ")
+    for text in ("four", "five", "six", "big", "heading", "one", "two", "three", "a note", "why"):
         loud = loud.replace(text, text.upper())
     loud = loud.replace(">x <", ">X <").replace(">y<", ">Y<").replace("&amp; z", "&amp; Z")
     assert loud in unzipped(shouted(data, "odt"))["content.xml"].decode()
