@@ -21,7 +21,7 @@ from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
-TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{2})[,.](\d{1,3})"
+TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 # Tags, times within a cue, positions, and characters that XML excludes.

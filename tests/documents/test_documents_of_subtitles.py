@@ -191,3 +191,9 @@ def test_numbers_of_any_length():
     assert texts_of(read_document(f"WEBVTT\n\n{cue}".encode(), "vtt")) == [f"a &amp;#{digits};"]
     with pytest.raises(DocumentError, match="line 1 is no timing: '99999"):
         read_document(f"{digits}:{cue}".encode(), "srt")
+
+
+def test_times_may_have_single_digits():
+    data = b"1\n0:0:3,5 --> 0:0:4,0\na cat\n"
+    assert copied(data, "srt") == data
+    assert shouted(data, "srt") == data.replace(b"a cat", b"A CAT")
