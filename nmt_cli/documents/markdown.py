@@ -35,7 +35,7 @@ BOX = re.compile(r'(?:(?:!!!|\?\?\?\+?) [\w \t-]*|===[+!]? )(?:"(.+)")?$|:::')
 # A line within a paragraph that stays one: a definition, attributes.
 OWN_LINE = re.compile(r":[ \t]+|(?=\{[:.#])")
 # As Pandoc and GitHub have formulas: "$5 and $6" is none.
-FORMULA = re.compile(r"\$\$.+?\$\$|\$(?![\s$])(?:[^$\\]|\\.)*(?<!\s)\$(?!\d)", re.DOTALL)
+FORMULA = re.compile(r"\$\$.+?\$\$|\$(?![\s$])[^$\\]*(?:\\.[^$\\]*)*(?<!\s)\$(?!\d)", re.DOTALL)
 # In text: footnotes, templates, attributes, addresses, :emoji:, and characters that XML excludes.
 KEPT = re.compile(
     r"\[\^[^\[\]\s]+\]|\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}|\{[#.:][^{}]*\}"
