@@ -212,8 +212,7 @@ def train(
         tried.LENGTHS = tried.LENGTHS[:1]
     cut = BatchCut(80, ranks)  # two micro-batches a step
     if only_a_step:
-        unprobed: Any = starting
-        unprobed.fit_to_memory = lambda cut, *_: cut
+        _take_cut_unprobed()
     training = prepare_training(recipe, corpus, run_dir, machine, cut)
     if only_a_step:
         training.state.model.train()
@@ -241,6 +240,12 @@ def _take_ways_untimed(wanted: str = "") -> None:
     untimed._fastest = lambda _, __, suited, *___: wanted if wanted in suited else suited[0]
 
 
+def _take_cut_unprobed() -> None:
+    """Let micro-batches be as large as is asked for, without a trial of the memory."""
+    unprobed: Any = starting
+    unprobed.fit_to_memory = lambda cut, *_: cut
+
+
 def choose_attention(
     mode: FakeCuda,
     recipe: Recipe,
@@ -262,6 +267,7 @@ def choose_attention(
     replaced.perf_counter = lambda: mode.seconds
     replaced.logs = SimpleNamespace(info=lines.append)
     replaced.NUM_BATCHES = replaced.TURNS = 2
+    _take_cut_unprobed()
     machines: Any = Machine
     facts = Machine.facts
 
@@ -350,6 +356,7 @@ def lose_a_rank(
     recipe = changed(recipe, checkpoints={"every_steps": 9}, validation={"every_steps": 9})
     _stub_collectives(mode, 2, dies_in_step=step)
     _take_ways_untimed()
+    _take_cut_unprobed()
     machine = Machine(torch.device("cuda"), "bf16", Ranks(0, 2))
     training = prepare_training(recipe, corpus, run_dir, machine, BatchCut(80, 2))
     optimizer: Any = Adam

@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 import torch
-from torch.utils import cpp_extension
 
 SOURCE = Path(__file__).with_name("shim.cpp")
 COMPILERS = ("g++", "clang++", "c++")
@@ -42,6 +41,8 @@ def built_shim(compiler: str) -> str:
 
 
 def _command(compiler: str) -> list[str]:
+    from torch.utils import cpp_extension  # imports setuptools
+
     libraries = cpp_extension.TORCH_LIB_PATH
     return [
         *(compiler, "-O0", "-shared", "-fPIC", "-std=c++20", str(SOURCE)),
