@@ -79,6 +79,6 @@ class Lexicon:
     def candidates(self, sources: Iterable[int], further: Sequence[int] = ()) -> Indices:
         """Return the pieces that may translate any of ``sources``, and ``further``, ascending."""
         is_candidate = self._is_frequent.copy()
-        is_candidate[np.array(further, np.int64)] = True
-        is_candidate[np.concatenate([self.frequent, *map(self.targets_of, set(sources))])] = True
+        lists = map(self.targets_of, set(sources))
+        is_candidate[np.concatenate([np.array(further, np.int64), *lists])] = True
         return is_candidate.nonzero()[0]

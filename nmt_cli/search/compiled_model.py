@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nmt_cli.hardware.memory import return_freed_memory
 from nmt_cli.model.compiled.kernels import Array, fields
-from nmt_cli.model.compiled.layers import CompiledLayers, Sentences, Step
+from nmt_cli.model.compiled.layers import CompiledLayers, Sentences, Step, locations_of_parts
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.search import StepInput
@@ -17,8 +17,8 @@ from nmt_cli.search.search_size import room_for
 
 ENCODED_TOKENS = 512  # at once: what the layers compute of them stays in a CPU's cache
 # Sentences, until the gaps that those before have left in memory are returned to the kernel. They
-# would grow to a quarter of what is in use; filling them again takes less than 1 % of the time.
-ENCODED_UNTIL_RETURNED = 32
+# would grow to a quarter of what is in use; filling them again takes less than 0.1 % of the time.
+ENCODED_UNTIL_RETURNED = 128
 # Entries by which the room of a slot grows: with 16 a third of its memory would not be in use.
 SLOT_STEP = 8
 MOST_SPARE = 4  # times as much room as is needed stays; the library reads only what is used
@@ -162,8 +162,7 @@ class CompiledStates:
         num_slots, beam_size = states.shape[:2]
         self.places = np.zeros((num_slots, beam_size), np.int64)  # a state needs none
         self.is_past: NDArray[np.bool_] = np.ones((num_slots, beam_size, 1), np.bool_)
-        addresses = states.ctypes.data + states.strides[0] * np.arange(num_slots)
-        self.locations: Array = np.stack([addresses, np.ones_like(addresses)], axis=1)
+        self.locations: Array = locations_of_parts(states)
 
 
 class CompiledTransformer:

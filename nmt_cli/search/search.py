@@ -342,7 +342,7 @@ class Search(BeamSearch[StepModel]):
             return done
         positions = np.where(takes_part, beams.lengths, 0)
         logits = self._model.step(StepInput(beams.tokens, beams.parents, positions))
-        sentences = [cast(Sentence, self._sentences[slot]) for slot in slots.tolist()]
+        sentences = cast(list[Sentence], [self._sentences[slot] for slot in slots.tolist()])
         _limit(logits, sentences)
         # Whether rules or a choice decide what may follow in any of the sentences.
         are_restricted = self._all_are_restricted or any(each.has_rules for each in sentences)

@@ -111,6 +111,12 @@ class OutputLists:
         return len(self._facts[0])
 
 
+def locations_of_parts(array: Array) -> Array:
+    """Return the address of each part of ``array`` [any, ...], and its room: that for one entry."""
+    addresses = array.ctypes.data + array.strides[0] * np.arange(len(array))
+    return np.stack([addresses, np.ones_like(addresses)], axis=1)
+
+
 class _Embedder:
     """An embedding, with vectors for as many positions as were needed."""
 
@@ -226,11 +232,8 @@ class CompiledLayers:
 
     def locations(self, entries: Sequence[Array | None]) -> Array:
         """Return the address and the room [any, 2] of each; 0 where there are none."""
-        found = np.zeros((len(entries), 2), np.int64)
-        for place, each in zip(found, entries, strict=True):
-            if each is not None:
-                place[:] = each.ctypes.data, self.room_of(each)
-        return found
+        of_each = [(0, 0) if e is None else (e.ctypes.data, self.room_of(e)) for e in entries]
+        return np.array(of_each, np.int64).reshape(-1, 2)
 
     def copy_entries(self, old: Array, new: Array) -> None:
         """Copy all entries of ``old`` to the first places of ``new``."""
@@ -255,7 +258,7 @@ class CompiledLayers:
             np.full((number, 1), token),
             zeros,
             zeros,
-            self.locations(list(starts)),
+            locations_of_parts(starts),
             self.locations(memories),
             np.ones((number, 1, 1), np.bool_),
         )
