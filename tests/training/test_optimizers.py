@@ -50,7 +50,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(toy, tmp_path, training)
         assert all(torch.equal(optimizers[0].state[found][n], m) for n, m in moments.items())
 
 
-@pytest.mark.parametrize("model", [{}, {"decoder": "ssru"}])
+@pytest.mark.parametrize("model", [{}, {"decoder": "ssru", "attention_window": 1}])
 def test_two_ranks_train_by_muon_as_one_also_when_they_resume(toy, tmp_path, model):
     def work(ranks):
         whole = trained(toy, tmp_path / "whole", MUON, model, ranks=ranks)
