@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 SHORTEST_COUNTED = 32
 SHORTEST_OF_LIBRARY = 16  # a slot has room for its own sentence only
 # Tokens of all hypotheses: 2,048 rows of 32 pieces keep a GPU busy. On a CPU each process takes
-# memory for its rows, and every step reads all weights: with 320 rows of 16 pieces a sentence takes
-# 5 % more time than with 512. In bf16 and int8, whose weights are read sooner, it does with 192.
-MOST_TOKENS = {"cpu": 5_120, "cuda": 1 << 16}
-MOST_TOKENS_OF_SMALL_WEIGHTS = 3_072  # on a CPU, in bf16 and int8
+# memory for its rows, and every step reads all weights: with 300 rows of 16 pieces a sentence takes
+# 5 % more time than with 512. In bf16 and int8, whose weights are read sooner, it does with 180.
+MOST_TOKENS = {"cpu": 4_800, "cuda": 1 << 16}
+MOST_TOKENS_OF_SMALL_WEIGHTS = 2_880  # on a CPU, in bf16 and int8
 # Numbers in keys and values, which are in fp32 on a CPU. With a wide model fewer rows keep a CPU as
 # busy, and more of them only take memory: base needs this for 4,096 tokens.
 CACHED_ON_CPU = 24 << 20

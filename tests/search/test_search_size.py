@@ -33,8 +33,8 @@ def test_wide_models_search_what_takes_96_mebibytes(name):
 
 def test_narrow_models_search_no_more_rows_than_keep_a_cpu_busy():
     quickstart = config_of("quickstart")
-    assert default_max_tokens(quickstart, "cpu", "fp32") == 5_120
-    assert default_max_tokens(quickstart, "cpu", "int8") == 3_072
+    assert default_max_tokens(quickstart, "cpu", "fp32") == 4_800
+    assert default_max_tokens(quickstart, "cpu", "int8") == 2_880
 
 
 def test_a_gpu_gets_the_same_for_all_models():
