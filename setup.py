@@ -30,7 +30,9 @@ TENSORBOARD = ["tensorboard>=2.18"]
 
 
 # Read, because a build does not import what it builds.
-(VERSION,) = re.findall('^__version__ = "(.+)"', Path("nmt_cli/__init__.py").read_text(), re.M)
+(VERSION,) = re.findall(
+    '^__version__ = "(.+)"', Path("nmt_cli/__init__.py").read_text("utf-8"), re.M
+)
 
 
 def listed(name: str, package: str = "") -> list[str]:
@@ -178,7 +180,7 @@ setup(
     },
     ext_modules=[
         Extension(
-            "nmt_cli.model.compiled.library",
+            ".".join([*SOURCES.parts, "library"]),
             sources=[],
             depends=sorted(map(str, [*SOURCES.glob("*.c"), *SOURCES.glob("*.h")])),
             optional=True,  # a machine without a compiler installs nmt-cli, too

@@ -6,12 +6,12 @@ in ``ENDINGS`` and in ``read_document``.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from nmt_cli.launch.python_process import collecting_no_garbage
 from nmt_cli.messages.errors import WrongUsageError
 
 if TYPE_CHECKING:
@@ -111,11 +111,5 @@ def read_document(
         "srt": subtitles.read_srt,
         "vtt": subtitles.read_vtt,
     }
-    # Reading makes many objects that stay: the collector would take a quarter of the time.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collecting_no_garbage():  # which would take a quarter of the time
         return readers[form](data)
-    finally:
-        if was_enabled:
-            gc.enable()

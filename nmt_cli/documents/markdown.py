@@ -150,13 +150,11 @@ def _formulas(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     first = _line(state, start)
     if not first.startswith("$$"):
         return False
-    is_whole = len(first) > 3 and first.endswith("$$")
-    numbers = (
-        range(start, start + 1)
-        if is_whole
-        else range(start + 1, min(end, start + MOST_FORMULA_LINES))
-    )
-    last = next((n for n in numbers if _line(state, n).endswith("$$")), None)
+    if len(first) > 3 and first.endswith("$$"):
+        last: int | None = start
+    else:
+        others = range(start + 1, min(end, start + MOST_FORMULA_LINES))
+        last = next((n for n in others if _line(state, n).endswith("$$")), None)
     if last is not None and not silent:
         state.line = last + 1
     return last is not None
