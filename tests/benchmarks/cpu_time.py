@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def with_children(process: int) -> Iterator[int]:
-    """Yield a process, its children and theirs."""
+    """Yield a process, its children and theirs; some may have ended since."""
     yield process
     for path in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in path.read_text().split():
-            yield from with_children(int(child))
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            for child in path.read_text().split():
+                yield from with_children(int(child))
 
 
 def cpu_seconds(process: int) -> float:

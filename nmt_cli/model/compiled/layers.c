@@ -20,7 +20,9 @@
 
 #define BLOCK (2 * LANES) /* outputs of a matrix that are computed together */
 /* rows that read a block together: two vectors of sums for each must fit into the registers */
-#if defined __AVX512F__ || defined __aarch64__
+#if defined __AVX512F__
+#define ROWS_AT_ONCE 12
+#elif defined __aarch64__
 #define ROWS_AT_ONCE 8
 #else
 #define ROWS_AT_ONCE 4
@@ -33,6 +35,7 @@
 #define ROWS_OF_TILE 0
 #define GROUPS_OF_TILE 1
 #endif
+#define GROUPS_AHEAD 8        /* of a block, that are fetched into the first cache before their turn */
 #define GROUPS_AT_ONCE 64     /* of an output, that are packed together */
 #define QUERIES_AT_ONCE 4     /* that read keys and values together */
 #define MOST_ROWS (ROWS_OF_TILE ? 2 * ROWS_OF_TILE : ROWS_AT_ONCE)
@@ -357,7 +360,9 @@ INLINE void multiply_block(long type, const char *rows, const char *block, long 
                            floats *sums) {
     floats low[ROWS_AT_ONCE], high[ROWS_AT_ONCE];
     for (int r = 0; r < count; r++) low[r] = high[r] = ZERO;
-    for (long i = 0; i < steps; i++, block += BLOCK * GROUP)
+    for (long i = 0; i < steps; i++, block += BLOCK * GROUP) {
+        __builtin_prefetch(block + GROUPS_AHEAD * BLOCK * GROUP);
+        __builtin_prefetch(block + (GROUPS_AHEAD * BLOCK + LANES) * GROUP);
         for (int r = 0; r < count; r++) {
             int32_t group;
             memcpy(&group, rows + (r * steps + i) * GROUP, GROUP);
@@ -365,6 +370,7 @@ INLINE void multiply_block(long type, const char *rows, const char *block, long 
             low[r] = add_products(type, low[r], same, block);
             high[r] = add_products(type, high[r], same, block + LANES * GROUP);
         }
+    }
     for (int r = 0; r < count; r++) sums[2 * r] = low[r], sums[2 * r + 1] = high[r];
 }
 
