@@ -5,48 +5,28 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line import completion
-from nmt_cli.command_line.options import (
-    PATH,
-    allow_change_option,
-    cli_command,
-    device_option,
-    ensemble_option,
-    format_option,
-    fp32_products_option,
-    init_from_option,
-    max_time_option,
-    needless_resume_option,
-    overrides_option,
-    parsed_by,
-    precision_option,
-    quiet_option,
-    run_dir_option,
-    stage_options,
-    threads_option,
-    training_machine_options,
-    workers_option,
-)
+from nmt_cli.command_line import completion, options
+from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.commands.experiments.stage_names import STAGE_NAMES, STAGES_OF_DISTIL
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("recipe", shell_complete=completion.recipes)
-@overrides_option
-@stage_options(STAGE_NAMES)
+@options.overrides
+@options.stages(STAGE_NAMES)
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")
-@run_dir_option
-@needless_resume_option("run")
-@allow_change_option
-@workers_option
-@training_machine_options
-@init_from_option
-@max_time_option
-@quiet_option
-def run(recipe: str, **options: Any) -> None:
+@options.run_dir
+@options.needless_resume("run")
+@options.allow_change
+@options.workers
+@options.training_machine
+@options.init_from
+@options.max_time
+@options.quiet
+def run(recipe: str, **given: Any) -> None:
     """Run the experiment of RECIPE: preprocess, train, average, translate, score, report.
 
     A stage whose inputs and settings have not changed is skipped, and an interrupted training goes
@@ -54,20 +34,20 @@ def run(recipe: str, **options: Any) -> None:
     """
     from nmt_cli.commands import run as command
 
-    command.run(recipe, quiet=logs.are_quiet(), **options)
+    command.run(recipe, quiet=logs.are_quiet(), **given)
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("teacher", type=PATH, shell_complete=completion.runs)
 @click.argument("recipe", shell_complete=completion.recipes)
-@ensemble_option
+@options.ensemble
 @click.option(
     "--reverse-model",
     type=PATH,
     metavar="MODEL",
     help="A model of the other direction: leave out the pairs whose source it finds least likely.",
 )
-@overrides_option
+@options.overrides
 @click.option(
     "--n-best",
     type=click.IntRange(1, 64),
@@ -79,22 +59,22 @@ def run(recipe: str, **options: Any) -> None:
     help="Folder of what TEACHER translates; students of one teacher and text can share it.  "
     "[default: distillation in the run directory]",
 )
-@stage_options(STAGES_OF_DISTIL)
-@run_dir_option
-@needless_resume_option("distil", "Messages")
-@allow_change_option
-@workers_option
-@training_machine_options
-@max_time_option
-@format_option
-@quiet_option
+@options.stages(STAGES_OF_DISTIL)
+@options.run_dir
+@options.needless_resume("distil", "Messages")
+@options.allow_change
+@options.workers
+@options.training_machine
+@options.max_time
+@options.output_format
+@options.quiet
 def distil(
     teacher: Path,
     recipe: str,
     ensemble: tuple[Path, ...],
     n_best: int | None,
     overrides: tuple[str, ...],
-    **options: Any,
+    **given: Any,
 ) -> None:
     """Train a small student, of RECIPE, on what the large model TEACHER translates.
 
@@ -114,19 +94,19 @@ def distil(
         overrides=overrides,
         arguments=words_of_this_command(),
         quiet=logs.are_quiet(),
-        **options,
+        **given,
     )
 
 
-@cli_command()
+@options.cli_command()
 @click.argument(
     "recipes", metavar="RECIPE...", nargs=-1, required=True, shell_complete=completion.recipes
 )
-@overrides_option
+@options.overrides
 @click.option(
     "--seeds",
     metavar="LIST",
-    callback=parsed_by(parse_number_list),
+    callback=options.parsed_by(parse_number_list),
     help="Train each recipe with each of these seeds, such as 1,2.  [default: the recipe's]",
 )
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")
@@ -136,14 +116,14 @@ def distil(
     type=click.IntRange(1, 1024),
     help="How many trainings at the same time.  [default: one for each GPU, or one]",
 )
-@device_option
-@precision_option
-@fp32_products_option
-@threads_option
-@needless_resume_option("compare")
-@format_option
-@quiet_option
-def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **options: Any) -> None:
+@options.device
+@options.precision
+@options.fp32_products
+@options.threads
+@options.needless_resume("compare")
+@options.output_format
+@options.quiet
+def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **given: Any) -> None:
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
     A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is
@@ -154,4 +134,4 @@ def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **options
     from nmt_cli.commands import compare as command
 
     listed = [seed for part in seeds or () for seed in part]
-    command.run(recipes, seeds=listed, quiet=logs.are_quiet(), **options)
+    command.run(recipes, seeds=listed, quiet=logs.are_quiet(), **given)

@@ -6,18 +6,11 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line import completion
-from nmt_cli.command_line.options import (
-    PATH,
-    cli_command,
-    force_option,
-    parsed_by,
-    quiet_option,
-    threads_option,
-)
+from nmt_cli.command_line import completion, options
+from nmt_cli.command_line.options import PATH
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.option(
     "--format",
@@ -49,21 +42,21 @@ from nmt_cli.command_line.options import (
     type=PATH,
     help="Text to take these sentences from.  [default: drawn from the vocabulary]",
 )
-@force_option
-@threads_option
-@quiet_option
-def export(model: Path, **options: Any) -> None:
+@options.force
+@options.threads
+@options.quiet
+def export(model: Path, **given: Any) -> None:
     """Write MODEL for another program, and verify that it computes the same there.
 
     MODEL is a model directory, a checkpoint or a run directory. The folder has a README.md that
     says how to use it and what differs. Needs the other program: the Python
     package ctranslate2 or transformers.
     """
-    if options["sentences"] is not None and not options["verify"]:
+    if given["sentences"] is not None and not given["verify"]:
         raise click.UsageError("--sentences is for a check, and --verify 0 leaves it out.")
     from nmt_cli.commands import export as command
 
-    command.run(model, **options)
+    command.run(model, **given)
 
 
 def language(text: str) -> str:
@@ -75,7 +68,7 @@ def language(text: str) -> str:
     return text
 
 
-@cli_command("import")
+@options.cli_command("import")
 @click.argument("path", type=PATH)
 @click.option(
     "--from",
@@ -89,13 +82,13 @@ def language(text: str) -> str:
 @click.option("--output", type=PATH, required=True, help="Model directory to write.")
 @click.option(
     "--source-language",
-    callback=parsed_by(language),
+    callback=options.parsed_by(language),
     help="Code of the language translated from, such as en; und means unknown.  [default: that of "
     "the model's files, or und]",
 )
 @click.option(
     "--target-language",
-    callback=parsed_by(language),
+    callback=options.parsed_by(language),
     help="Code of the language translated into.  [default: likewise]",
 )
 @click.option(
@@ -106,9 +99,9 @@ def language(text: str) -> str:
 )
 @click.option("--sentencepiece", type=PATH, help="SentencePiece model of both languages.")
 @click.option("--target-sentencepiece", type=PATH, help="The target's, if it has its own.")
-@force_option
-@quiet_option
-def import_model(path: Path, **options: Any) -> None:
+@options.force
+@options.quiet
+def import_model(path: Path, **given: Any) -> None:
     """Convert the model of another program at PATH to a model directory.
 
     The result translates, and computes what the other program computes. All reasons why a model
@@ -117,5 +110,5 @@ def import_model(path: Path, **options: Any) -> None:
     from nmt_cli.commands import import_model as command
     from nmt_cli.interchange.files import TextFiles
 
-    files = TextFiles(*(options.pop(name) for name in TextFiles._fields))
-    command.run(path, files=files, **options)
+    files = TextFiles(*(given.pop(name) for name in TextFiles._fields))
+    command.run(path, files=files, **given)

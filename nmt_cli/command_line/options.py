@@ -51,7 +51,7 @@ class _NamedPath(click.Path):
 
 
 PATH = _NamedPath(path_type=Path)
-overrides_option = click.option(
+overrides = click.option(
     "--set",
     "overrides",
     multiple=True,
@@ -59,57 +59,55 @@ overrides_option = click.option(
     shell_complete=completion.keys,
     help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
 )
-ensemble_option = click.option(
+ensemble = click.option(
     "--ensemble",
     type=PATH,
     multiple=True,
     metavar="MODEL",
     help="Another model of the same vocabulary, used together with MODEL; may be repeated.",
 )
-quiet_option = click.option(
+quiet = click.option(
     "--quiet",
     is_flag=True,
     expose_value=False,
     callback=lambda _, __, is_quiet: logs.configure(quiet=is_quiet),
     help="Show only warnings and errors.",
 )
-force_option = click.option("--force", is_flag=True, help="Replace what already exists.")
-format_option = click.option(
+force = click.option("--force", is_flag=True, help="Replace what already exists.")
+output_format = click.option(
     "--format",
     "output_format",
     type=click.Choice(["text", "json"]),
     default="text",
     help="json has all figures unrounded.",
 )
-device_option = click.option("--device", default=AUTO, help="auto, cpu, cuda or cuda:N.")
-precision_option = click.option(
+device = click.option("--device", default=AUTO, help="auto, cpu, cuda or cuda:N.")
+precision = click.option(
     "--precision",
     type=click.Choice([AUTO, "fp32", "bf16"]),
     default=AUTO,
     help="auto is bf16 if the device computes it fast.",
 )
-decoding_precision_option = click.option(
+decoding_precision = click.option(
     "--precision",
     type=click.Choice([AUTO, "fp32", "bf16", "int8"]),
     default=AUTO,
     help="auto is bf16 if the device computes it fast; int8 rounds more, on a CPU.",
 )
-fp32_products_option = click.option(
+fp32_products = click.option(
     "--fp32-products",
     type=click.Choice([AUTO, "mkl", "onednn"]),
     default=AUTO,
     help="Library that multiplies fp32 matrices on a CPU; auto is the faster one of the same "
     "precision.",
 )
-threads_option = click.option(
+threads = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
 )
-run_dir_option = click.option(
-    "--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]"
-)
+run_dir = click.option("--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]")
 
 
-def needless_resume_option(
+def needless_resume(
     command: str, messages: str = "Messages about training"
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the option --resume of a ``command`` that always resumes."""
@@ -121,42 +119,42 @@ def needless_resume_option(
     )
 
 
-allow_change_option = click.option(
+allow_change = click.option(
     "--allow-change",
     "allowed_changes",
     multiple=True,
     metavar="KEY",
     help="Resume although this key of the recipe changed, such as training.clip_norm.",
 )
-length_penalty_option = click.option(
+length_penalty = click.option(
     "--length-penalty",
     type=number(LENGTH_PENALTY),
     help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
 )
-translate_everything_option = click.option(
+translate_everything = click.option(
     "--translate-everything",
     is_flag=True,
     help="Also translate texts without letters, such as 12:30, and the marks of lists, such as 1. "
     "or -, before a sentence.  [default: they stay as they are]",
 )
-shortlist_option = click.option(
+shortlist = click.option(
     "--shortlist/--no-shortlist",
     default=None,
     help="Choose pieces only from those that translate the pieces of the line by the model's "
     "lexicon; on a CPU this takes less time.  [default: on a CPU as the model was trained]",
 )
-init_from_option = click.option(
+init_from = click.option(
     "--init-from",
     type=PATH,
     help="Start from the weights of this model; see docs/tutorials/fine-tuning.md.",
 )
-max_time_option = click.option(
+max_time = click.option(
     "--max-time",
     metavar="DURATION",
     callback=parsed_by(parse_duration),
     help="Save and end before this much time has passed, such as 3h30m or 90s.",
 )
-workers_option = click.option(
+workers = click.option(
     "--workers", type=click.IntRange(min=1), help="Processes.  [default: one per core]"
 )
 
@@ -182,7 +180,7 @@ def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
     return add
 
 
-def stage_options(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def stages(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the options of a command that makes the stages ``names``, one after the other."""
     stage, anew = click.Choice(names), "Make this stage and all after it anew, training included."
     return together(
@@ -191,11 +189,11 @@ def stage_options(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callab
     )
 
 
-training_machine_options = together(
-    device_option,
-    precision_option,
-    fp32_products_option,
-    threads_option,
+training_machine = together(
+    device,
+    precision,
+    fp32_products,
+    threads,
     click.option(
         "--max-tokens-per-device",
         type=click.IntRange(min=2),

@@ -14,15 +14,7 @@ import click
 from nmt_cli.command_line.options import PATH, number, together, whole_number
 from nmt_cli.documents.formats import ENDINGS, chosen_format
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.search_ranges import (
-    MAX_LENGTH,
-    MIN_LENGTH,
-    NO_REPEAT_NGRAM,
-    SEED,
-    TEMPERATURE,
-    TOP_K,
-    TOP_P,
-)
+from nmt_cli.recipe import search_ranges
 
 output_options = together(
     click.option(
@@ -48,46 +40,47 @@ output_options = together(
     ),
     click.option(
         "--temperature",
-        type=number(TEMPERATURE),
+        type=number(search_ranges.TEMPERATURE),
         help="With --sample: below 1, probable pieces are drawn more often than the model says; "
         "above 1, less often.  "
-        f"[default: {TEMPERATURE.default:g}]",
+        f"[default: {search_ranges.TEMPERATURE.default:g}]",
     ),
     click.option(
         "--sample-top-k",
         "top_k",
-        type=whole_number(TOP_K),
+        type=whole_number(search_ranges.TOP_K),
         metavar="K",
         help="Draw only from the K most probable pieces.  [default: all]",
     ),
     click.option(
         "--sample-top-p",
         "top_p",
-        type=number(TOP_P),
+        type=number(search_ranges.TOP_P),
         metavar="P",
         help="Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
-        f"[default: {TOP_P.default:g}]",
+        f"[default: {search_ranges.TOP_P.default:g}]",
     ),
     click.option(
         "--seed",
-        type=whole_number(SEED),
-        help=f"With --sample: equal seeds draw equal translations.  [default: {SEED.default}]",
+        type=whole_number(search_ranges.SEED),
+        help="With --sample: equal seeds draw equal translations.  "
+        f"[default: {search_ranges.SEED.default}]",
     ),
     click.option(
         "--min-length",
-        type=whole_number(MIN_LENGTH),
+        type=whole_number(search_ranges.MIN_LENGTH),
         metavar="N",
         help="Fewest pieces of an output.",
     ),
     click.option(
         "--max-length",
-        type=whole_number(MAX_LENGTH),
+        type=whole_number(search_ranges.MAX_LENGTH),
         metavar="N",
         help="Most pieces of an output; the recipe's max_extra_length limits it too.",
     ),
     click.option(
         "--no-repeat-ngram",
-        type=whole_number(NO_REPEAT_NGRAM),
+        type=whole_number(search_ranges.NO_REPEAT_NGRAM),
         metavar="N",
         help="Never repeat a sequence of N pieces.",
     ),

@@ -5,20 +5,13 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line import completion
-from nmt_cli.command_line.options import (
-    cli_command,
-    cli_group,
-    format_option,
-    overrides_option,
-    parsed_by,
-)
+from nmt_cli.command_line import completion, options
 
 LENGTHS = re.compile(r"(\d{1,9})(?:,(\d{1,9}))?", re.ASCII)
 LONGEST = 1_000_000  # tokens; the largest data.max_length
 
 
-@cli_group()
+@options.cli_group()
 def recipes() -> None:
     """List, show, explain and check recipes."""
 
@@ -33,7 +26,7 @@ def list_recipes() -> None:
 
 @recipes.command()
 @click.argument("recipe", shell_complete=completion.recipes)
-@overrides_option
+@options.overrides
 @click.option("--comments", is_flag=True, help="Explain each key: meaning, range and default.")
 def show(recipe: str, overrides: tuple[str, ...], comments: bool) -> None:
     """Print RECIPE resolved: with its parent, overrides and every default."""
@@ -61,7 +54,7 @@ def schema() -> None:
 
 @recipes.command()
 @click.argument("recipe", shell_complete=completion.recipes)
-@overrides_option
+@options.overrides
 def check(recipe: str, overrides: tuple[str, ...]) -> None:
     """Check RECIPE, the files it names and the folders that commands would write."""
     from nmt_cli.commands import recipes as command
@@ -81,11 +74,11 @@ def parse_lengths(text: str) -> tuple[int, int]:
     return lengths
 
 
-@cli_command()
+@options.cli_command()
 @click.argument(
     "recipe_or_model", metavar="RECIPE|MODEL", shell_complete=completion.recipes_and_runs
 )
-@overrides_option
+@options.overrides
 @click.option(
     "--vocabulary-size",
     type=click.IntRange(4, 1_000_000),
@@ -94,7 +87,7 @@ def parse_lengths(text: str) -> tuple[int, int]:
 @click.option(
     "--lengths",
     metavar="N[,N]",
-    callback=parsed_by(parse_lengths),
+    callback=options.parsed_by(parse_lengths),
     help="Tokens of a source and a target sentence.  [default: the means of the prepared text, "
     "or an assumption if there is none]",
 )
@@ -108,8 +101,8 @@ def parse_lengths(text: str) -> tuple[int, int]:
     type=click.FloatRange(min=0, min_open=True),
     help="Speed of this machine, as train prints it, to estimate the time.",
 )
-@format_option
-def inspect(recipe_or_model: str, **options: Any) -> None:
+@options.output_format
+def inspect(recipe_or_model: str, **given: Any) -> None:
     """Print what a model consists of and what its training costs: parameters, FLOPs, memory, time.
 
     MODEL is a model directory, a checkpoint or a run directory. Nothing is trained or loaded: all
@@ -117,11 +110,11 @@ def inspect(recipe_or_model: str, **options: Any) -> None:
     """
     from nmt_cli.commands import inspect as command
 
-    command.run(recipe_or_model, **options)
+    command.run(recipe_or_model, **given)
 
 
-@cli_command()
-@format_option
+@options.cli_command()
+@options.output_format
 def doctor(output_format: str) -> None:
     """Print versions, devices, cores, memory and disks, and what would be slow.
 

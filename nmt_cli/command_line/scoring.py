@@ -5,13 +5,14 @@ from typing import Any, get_args
 
 import click
 
-from nmt_cli.command_line.options import PATH, cli_command, format_option, quiet_option
+from nmt_cli.command_line import options
+from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.usage import refuse_options_except
 from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED
 from nmt_cli.metrics.tokenization import Tokenization
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("hypotheses", type=PATH)
 @click.argument("references", type=PATH, nargs=-1, required=True)
 @click.option(
@@ -32,7 +33,7 @@ from nmt_cli.metrics.tokenization import Tokenization
     "ko-mecab, char or 13a, as the script of the references asks for]",
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
-@format_option
+@options.output_format
 @click.option(
     "--paper",
     metavar="[en-de|en-fr]",
@@ -101,8 +102,8 @@ from nmt_cli.metrics.tokenization import Tokenization
     type=click.IntRange(1, 2**32 - 1),
     help=f"Equal seeds draw equal samples.  [default: {SEED}]",
 )
-@quiet_option
-def score(hypotheses: Path, references: tuple[Path, ...], **options: Any) -> None:
+@options.quiet
+def score(hypotheses: Path, references: tuple[Path, ...], **given: Any) -> None:
     """Print BLEU and chrF of HYPOTHESES against one or several REFERENCES; - is stdin.
 
     With --metric parseval, print the bracket scores of the parses in HYPOTHESES against the gold
@@ -111,22 +112,22 @@ def score(hypotheses: Path, references: tuple[Path, ...], **options: Any) -> Non
     With --metric aer, print the alignment error rate of the links in HYPOTHESES, such as 0-0 2-1,
     against the gold links in REFERENCES, one file; there 2p1 is a link that is possible only.
     """
-    metric, parameters = options.pop("metric"), options.pop("parameters")
+    metric, parameters = given.pop("metric"), given.pop("parameters")
     if metric == "parseval":
         applicable = ("metric", "parameters", "output_format", "quiet")
         refuse_options_except(*applicable, choice="--metric parseval")
         from nmt_cli.commands import score_trees
 
-        score_trees.run(hypotheses, references, parameters, options["output_format"])
+        score_trees.run(hypotheses, references, parameters, given["output_format"])
         return
     if metric == "aer":
         refuse_options_except("metric", "output_format", "quiet", choice="--metric aer")
         from nmt_cli.commands import score_alignments
 
-        score_alignments.run(hypotheses, references, options["output_format"])
+        score_alignments.run(hypotheses, references, given["output_format"])
         return
     if parameters is not None:
         raise click.UsageError("--parameters needs --metric parseval.")
     from nmt_cli.commands import score as command
 
-    command.run(hypotheses, references, **options)
+    command.run(hypotheses, references, **given)

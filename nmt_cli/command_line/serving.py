@@ -4,23 +4,12 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line import completion
-from nmt_cli.command_line.options import (
-    PATH,
-    cli_command,
-    decoding_precision_option,
-    device_option,
-    length_penalty_option,
-    quiet_option,
-    shortlist_option,
-    threads_option,
-    translate_everything_option,
-    whole_number,
-)
+from nmt_cli.command_line import completion, options
+from nmt_cli.command_line.options import PATH
 from nmt_cli.recipe.search_ranges import BEAM_SIZE
 
 
-@cli_command()
+@options.cli_command()
 @click.argument(
     "models", metavar="MODEL...", nargs=-1, required=True, shell_complete=completion.runs
 )
@@ -32,15 +21,15 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 )
 @click.option(
     "--beam-size",
-    type=whole_number(BEAM_SIZE),
+    type=options.whole_number(BEAM_SIZE),
     help="Most hypotheses that a request may ask for, and the default.  [default: the recipe's]",
 )
-@length_penalty_option
-@translate_everything_option
-@shortlist_option
-@device_option
-@decoding_precision_option
-@threads_option
+@options.length_penalty
+@options.translate_everything
+@options.shortlist
+@options.device
+@options.decoding_precision
+@options.threads
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
@@ -139,8 +128,8 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     help="After SIGTERM, finish for so long what was accepted.",
 )
 @click.option("--log-text", is_flag=True, help="Log every line and its translation.")
-@quiet_option
-def serve(models: tuple[str, ...], **options: Any) -> None:
+@options.quiet
+def serve(models: tuple[str, ...], **given: Any) -> None:
     """Translate what comes by HTTP, with one or several models.
 
     MODEL is a model directory, a checkpoint or a run directory; MODEL=en:de names the languages of
@@ -148,4 +137,4 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     """
     from nmt_cli.commands import serve as command
 
-    command.run(models, **options)
+    command.run(models, **given)

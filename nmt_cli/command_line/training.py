@@ -6,25 +6,12 @@ from typing import Any
 import click
 
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
-from nmt_cli.command_line import completion
-from nmt_cli.command_line.options import (
-    PATH,
-    allow_change_option,
-    cli_command,
-    cli_group,
-    force_option,
-    init_from_option,
-    max_time_option,
-    overrides_option,
-    quiet_option,
-    run_dir_option,
-    training_machine_options,
-    workers_option,
-)
+from nmt_cli.command_line import completion, options
+from nmt_cli.command_line.options import PATH
 from nmt_cli.messages import logs
 
 
-@cli_group()
+@options.cli_group()
 def data() -> None:
     """Get public data: that of the shipped recipes, and corpora of OPUS."""
 
@@ -42,9 +29,9 @@ def data() -> None:
     help="Directory of the archives.  [default: downloads beside --output]",
 )
 @click.option("--treebank", type=PATH, help="Your copy of the Penn Treebank; for wsj.")
-@force_option
-@quiet_option
-def get(name: str, **options: Any) -> None:
+@options.force
+@options.quiet
+def get(name: str, **given: Any) -> None:
     """Get the data set NAME: wmt14-en-de, wmt14-en-fr, wsj or a corpus of OPUS.
 
     opus:CORPUS/en-de stands for the newest version of a corpus at opus.nlpl.eu, such as
@@ -54,29 +41,29 @@ def get(name: str, **options: Any) -> None:
     """
     from nmt_cli.commands import data_get as command
 
-    command.run(name, **options)
+    command.run(name, **given)
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("recipe", shell_complete=completion.recipes)
-@overrides_option
+@options.overrides
 @click.option(
     "--prepared",
     "output",
     type=PATH,
     help="Directory to write.  [default: prepared/NAME of the recipe]",
 )
-@workers_option
-@force_option
-@quiet_option
-def preprocess(**options: Any) -> None:
+@options.workers
+@options.force
+@options.quiet
+def preprocess(**given: Any) -> None:
     """Turn the raw parallel text of RECIPE into a subword model and binary token files."""
     from nmt_cli.commands import preprocess as command
 
-    command.run(**options)
+    command.run(**given)
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @click.option(
@@ -91,10 +78,10 @@ def preprocess(**options: Any) -> None:
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
-@workers_option
-@force_option
-@quiet_option
-def align(**options: Any) -> None:
+@options.workers
+@options.force
+@options.quiet
+def align(**given: Any) -> None:
     """Align the words of each line of SOURCE with those of its translation in TARGET.
 
     Words are what white space separates. Each line of the output has the links of a line as pairs
@@ -102,17 +89,17 @@ def align(**options: Any) -> None:
     """
     from nmt_cli.commands import align as command
 
-    command.run(**options)
+    command.run(**given)
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("recipe", shell_complete=completion.recipes)
-@overrides_option
+@options.overrides
 @click.option("--prepared", type=PATH, help="What preprocess wrote.  [default: prepared/NAME]")
-@run_dir_option
+@options.run_dir
 @click.option("--resume", is_flag=True, help="Continue from the newest checkpoint of the run.")
-@allow_change_option
-@training_machine_options
+@options.allow_change
+@options.training_machine
 @click.option(
     "--nnodes",
     type=click.IntRange(1, 4096),
@@ -125,18 +112,18 @@ def align(**options: Any) -> None:
     help="Address on one of the machines, to which all connect; the same on each.",
 )
 @click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
-@init_from_option
+@options.init_from
 @click.option("--in-run", is_flag=True, hidden=True, help="Propose no next command; run goes on.")
-@max_time_option
-@quiet_option
-def train(recipe: str, **options: Any) -> None:
+@options.max_time
+@options.quiet
+def train(recipe: str, **given: Any) -> None:
     """Train the model of RECIPE from what preprocess wrote."""
     from nmt_cli.commands import train as command
 
-    command.run(recipe, quiet=logs.are_quiet(), **options)
+    command.run(recipe, quiet=logs.are_quiet(), **given)
 
 
-@cli_command("average-checkpoints")
+@options.cli_command("average-checkpoints")
 @click.argument("run", type=PATH, shell_complete=completion.runs)
 @click.option(
     "--last",
@@ -157,18 +144,18 @@ def train(recipe: str, **options: Any) -> None:
     default="fp32",
     help="Precision of the weights in the file; int8 takes a quarter of the space, and rounds.",
 )
-@force_option
-@quiet_option
-def average_checkpoints(run: Path, **options: Any) -> None:
+@options.force
+@options.quiet
+def average_checkpoints(run: Path, **given: Any) -> None:
     """Average the weights of the last checkpoints of RUN into one model."""
-    if options["last"] is not None and options["checkpoints"]:
+    if given["last"] is not None and given["checkpoints"]:
         raise click.UsageError("give --last or --checkpoints, not both.")
     from nmt_cli.commands import average_checkpoints as command
 
-    command.run(run, **options)
+    command.run(run, **given)
 
 
-@cli_command()
+@options.cli_command()
 @click.argument(
     "runs", metavar="RUN...", type=PATH, nargs=-1, required=True, shell_complete=completion.runs
 )
@@ -178,9 +165,9 @@ def average_checkpoints(run: Path, **options: Any) -> None:
     help="Directory to write, or only the page if it ends in .html.  "
     "[default: RUN/report for one run, report for several]",
 )
-@force_option
-@quiet_option
-def report(runs: tuple[Path, ...], **options: Any) -> None:
+@options.force
+@options.quiet
+def report(runs: tuple[Path, ...], **given: Any) -> None:
     """Draw loss, perplexity, BLEU or F1, learning rate and speed of runs, side by side.
 
     Writes PNG files, and index.html, a page that contains all of them and opens anywhere. A run may
@@ -188,4 +175,4 @@ def report(runs: tuple[Path, ...], **options: Any) -> None:
     """
     from nmt_cli.commands import report as command
 
-    command.run(runs, **options)
+    command.run(runs, **given)

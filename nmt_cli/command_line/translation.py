@@ -6,42 +6,18 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line import completion
-from nmt_cli.command_line.options import (
-    PATH,
-    cli_command,
-    decoding_precision_option,
-    device_option,
-    ensemble_option,
-    force_option,
-    length_penalty_option,
-    number,
-    parsed_by,
-    quiet_option,
-    shortlist_option,
-    threads_option,
-    translate_everything_option,
-    whole_number,
-    workers_option,
-)
+from nmt_cli.command_line import completion, options
+from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
 from nmt_cli.messages.figures import parse_number_list
-from nmt_cli.recipe.search_ranges import (
-    BEAM_SIZE,
-    DEFAULT_TOKENIZE,
-    DEFAULT_TOO_LONG,
-    N_BEST,
-    NUM_FREQUENT,
-    NUM_TARGETS,
-    RESCORING_PENALTY,
-)
+from nmt_cli.recipe import search_ranges
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
-@ensemble_option
+@options.ensemble
 @click.option(
     "--input",
     "input_path",
@@ -51,11 +27,11 @@ from nmt_cli.recipe.search_ranges import (
 @click.option(
     "--shard",
     metavar="I/N",
-    callback=parsed_by(parse_shard),
+    callback=options.parsed_by(parse_shard),
     help="Translate only the I-th of N parts of --input; cat joins the outputs.",
 )
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
-@force_option
+@options.force
 @click.option(
     "--retranslate",
     is_flag=True,
@@ -97,14 +73,14 @@ from nmt_cli.recipe.search_ranges import (
 )
 @click.option(
     "--beam-size",
-    type=whole_number(BEAM_SIZE),
+    type=options.whole_number(search_ranges.BEAM_SIZE),
     help="Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]",
 )
-@length_penalty_option
+@options.length_penalty
 @click.option(
     "--n-best",
-    type=whole_number(N_BEST),
-    default=N_BEST.default,
+    type=options.whole_number(search_ranges.N_BEST),
+    default=search_ranges.N_BEST.default,
     help="How many translations of each line; more than one need a --format other than text, or "
     "--choose mbr.",
 )
@@ -126,18 +102,18 @@ from nmt_cli.recipe.search_ranges import (
     help="Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
     "inline tags around their words.",
 )
-@translate_everything_option
-@shortlist_option
+@options.translate_everything
+@options.shortlist
 @click.option(
     "--too-long",
     type=click.Choice(["split", "truncate", "error"]),
-    default=DEFAULT_TOO_LONG,
+    default=search_ranges.DEFAULT_TOO_LONG,
     help="What to do with lines of more pieces than the recipe's max_length.",
 )
 @click.option(
     "--tokenize",
     type=click.Choice(["none", "penn"]),
-    default=DEFAULT_TOKENIZE,
+    default=search_ranges.DEFAULT_TOKENIZE,
     help="Only for a model that parses: none takes words with spaces between them; penn cuts raw "
     "English text, a sentence a line, as the Penn Treebank does.",
 )
@@ -148,14 +124,14 @@ from nmt_cli.recipe.search_ranges import (
     "as in the recipe]",
 )
 @click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
-@device_option
-@decoding_precision_option
+@options.device
+@options.decoding_precision
 @click.option(
     "--no-cuda-graphs",
     is_flag=True,
     help="On a GPU, do not repeat steps of the search as CUDA graphs; to avoid a fault in them.",
 )
-@threads_option
+@options.threads
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
@@ -171,8 +147,8 @@ from nmt_cli.recipe.search_ranges import (
     help="Most tokens of all hypotheses in the search at one time.  [default: what keeps the "
     "device busy]",
 )
-@quiet_option
-def translate(model: Path, **options: Any) -> None:
+@options.quiet
+def translate(model: Path, **given: Any) -> None:
     """Translate lines from stdin to stdout with MODEL, one line for each line.
 
     A model that was trained on a treebank writes a tree for each line.
@@ -182,16 +158,16 @@ def translate(model: Path, **options: Any) -> None:
     """
     from nmt_cli.commands import translate as command
 
-    sys.exit(command.run(model, arguments=words_of_this_command(), **grouped(options)))
+    sys.exit(command.run(model, arguments=words_of_this_command(), **grouped(given)))
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
-@ensemble_option
+@options.ensemble
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
-@force_option
+@options.force
 @click.option(
     "--format",
     "output_format",
@@ -201,21 +177,21 @@ def translate(model: Path, **options: Any) -> None:
 )
 @click.option(
     "--length-penalty",
-    type=number(RESCORING_PENALTY),
-    default=RESCORING_PENALTY.default,
+    type=options.number(search_ranges.RESCORING_PENALTY),
+    default=search_ranges.RESCORING_PENALTY.default,
     help="Divide by the length penalty of a search, such as the recipe's 0.6.",
 )
-@device_option
-@decoding_precision_option
-@threads_option
+@options.device
+@options.decoding_precision
+@options.threads
 @click.option(
     "--max-tokens-per-device",
     type=click.IntRange(min=1),
     help="Most tokens of the pairs that are computed together.  [default: what keeps the device "
     "busy]",
 )
-@quiet_option
-def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
+@options.quiet
+def rescore(model: Path, source: Path, target: Path, **given: Any) -> None:
     """Print the log-probability that MODEL gives each line of TARGET as translation of SOURCE.
 
     Line n of TARGET translates line n of SOURCE; one of them may be -, stdin. The last line on
@@ -223,10 +199,10 @@ def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
     """
     from nmt_cli.commands import rescore as command
 
-    sys.exit(command.run(model, source, target, **options))
+    sys.exit(command.run(model, source, target, **given))
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
@@ -234,14 +210,14 @@ def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
     "--frequent",
     "num_frequent",
     type=click.IntRange(0, 10_000),
-    default=NUM_FREQUENT,
+    default=search_ranges.NUM_FREQUENT,
     help="Pieces that every translation may have: the most frequent of TARGET.",
 )
 @click.option(
     "--targets",
     "num_targets",
     type=click.IntRange(1, 1_000),
-    default=NUM_TARGETS,
+    default=search_ranges.NUM_TARGETS,
     help="Pieces for each piece of the source: those that translate it most probably.",
 )
 @click.option(
@@ -250,10 +226,10 @@ def rescore(model: Path, source: Path, target: Path, **options: Any) -> None:
     is_flag=True,
     help="On a CPU, translate with a shortlist unless --no-shortlist is given.",
 )
-@workers_option
-@force_option
-@quiet_option
-def lexicon(model: Path, source: Path, target: Path, **options: Any) -> None:
+@options.workers
+@options.force
+@options.quiet
+def lexicon(model: Path, source: Path, target: Path, **given: Any) -> None:
     """Write a lexicon beside MODEL, for translate --shortlist.
 
     Line n of TARGET translates line n of SOURCE; take the text that MODEL was trained on, or for a
@@ -261,10 +237,10 @@ def lexicon(model: Path, source: Path, target: Path, **options: Any) -> None:
     """
     from nmt_cli.commands import lexicon as command
 
-    command.run(model, source, target, **options)
+    command.run(model, source, target, **given)
 
 
-@cli_command()
+@options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
 @click.argument("source")
 @click.argument("target", required=False)
@@ -286,20 +262,20 @@ def lexicon(model: Path, source: Path, target: Path, **options: Any) -> None:
 @click.option(
     "--layers",
     metavar="LIST",
-    callback=parsed_by(parse_number_list),
+    callback=options.parsed_by(parse_number_list),
     help="Such as 1,3-5.  [default: all; in a PNG file the last]",
 )
 @click.option(
     "--heads",
     metavar="LIST",
-    callback=parsed_by(parse_number_list),
+    callback=options.parsed_by(parse_number_list),
     help="Such as 1,3-5.  [default: all]",
 )
-@force_option
-@device_option
-@threads_option
-@quiet_option
-def attention(model: Path, source: str, target: str | None, **options: Any) -> None:
+@options.force
+@options.device
+@options.threads
+@options.quiet
+def attention(model: Path, source: str, target: str | None, **given: Any) -> None:
     """Draw what the pieces of SOURCE and TARGET attend to in MODEL, as in the paper's figures.
 
     SOURCE is a sentence and TARGET its translation; without TARGET, MODEL translates the sentence.
@@ -307,4 +283,4 @@ def attention(model: Path, source: str, target: str | None, **options: Any) -> N
     """
     from nmt_cli.commands import attention as command
 
-    command.run(model, source, target, **options)
+    command.run(model, source, target, **given)
