@@ -1,7 +1,5 @@
 """``nmt-cli attention``: shows what attends to what in one sentence and its translation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path

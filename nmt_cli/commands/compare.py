@@ -5,8 +5,6 @@ time, and one failure does not end the others. What is finished is skipped, and 
 goes on, because ``run`` does so.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

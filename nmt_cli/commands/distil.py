@@ -1,7 +1,5 @@
 """``nmt-cli distil``: a small student learns from what a large teacher translates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

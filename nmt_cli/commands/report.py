@@ -1,7 +1,5 @@
 """``nmt-cli report``: draws the figures of one run or several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``nmt-cli rescore``: the log-probability of given translations, a number for each line."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence

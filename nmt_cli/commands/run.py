@@ -1,7 +1,5 @@
 """``nmt-cli run``: a whole experiment, from raw text to scores and a report."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``nmt-cli score``: BLEU, chrF and more of translations against references."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Compares systems for ``nmt-cli score --compare``: a table, sentences, and figures for JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """``nmt-cli serve``: translates what comes by HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 from collections.abc import Sequence

@@ -1,13 +1,11 @@
 """``nmt-cli translate``: translates lines of text; each line gives one line, in order."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from nmt_cli.commands.lines.document_text import DocumentText, read_document_text
 from nmt_cli.commands.lines.line_windows import (
@@ -59,10 +57,8 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.translating.options import TranslatorOptions
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-
-if TYPE_CHECKING:
-    from nmt_cli.translating.request import Request
 
 
 def run(  # noqa: PLR0913 - the options of the command are its parameters

@@ -1,7 +1,5 @@
 """torchrun as a child process: one command starts and stops the workers of a node."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -4,8 +4,6 @@ A process that torchrun started is a worker, whether ``node_workers`` or the use
 worker is recognized by the environment variables that torchrun sets.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import NamedTuple

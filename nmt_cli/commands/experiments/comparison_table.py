@@ -1,7 +1,5 @@
 """The table of ``nmt-cli compare``: the figures of each recipe beside those of the paper."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import mean

@@ -8,8 +8,6 @@ measure                     RUN/distillation/table    if of these models and tes
 report                      RUN/report
 """
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

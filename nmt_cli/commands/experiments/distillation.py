@@ -14,8 +14,6 @@ RUN/distillation/table      the figures of teacher and student
 RUN/distillation/NAME.yaml  the recipe of the student's training
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

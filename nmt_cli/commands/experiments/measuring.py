@@ -1,7 +1,5 @@
 """Measures teacher and student: quality on the test sets, size and speed on a CPU."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

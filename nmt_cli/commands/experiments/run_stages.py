@@ -8,8 +8,6 @@ score       runs/NAME/scores     if made from this translation and this referenc
 report      runs/NAME/report     if younger than all it shows
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """The scores of the translated test sets of an experiment, and what they depend on."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

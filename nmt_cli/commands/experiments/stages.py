@@ -1,7 +1,5 @@
 """Takes an experiment through its stages: what is up to date is skipped, the rest is made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the teacher translates: each different line once, and what augmentation makes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice

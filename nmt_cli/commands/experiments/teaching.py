@@ -7,8 +7,6 @@ filter     distillation/filtered  the best of them by the model of the other dir
 align      distillation/links     the links of their words
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ So they go the way of all lines: in windows, through one process or many, and to
 output that ``--resume`` continues. At the end, the document is made of that output.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """What happened to the lines of a text that is translated, or to the segments of a document."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The other output formats are tsv, and those of Moses and fairseq.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence

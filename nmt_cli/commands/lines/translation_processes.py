@@ -3,8 +3,6 @@
 A command whose workers translate imports no torch: the process that starts them does, meanwhile.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select
