@@ -3,14 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nmt_cli.corpus.text.glossary import Glossary
-    from nmt_cli.search.sampling import Sampling
-    from nmt_cli.translating.constraints import Constraints
-    from nmt_cli.translating.request import AnyOf, Request
-    from nmt_cli.translating.rescorer import Rescorer
-    from nmt_cli.translating.soft_glossary import SoftGlossary
-    from nmt_cli.translating.translator import Translator
+if TYPE_CHECKING:  # "as" makes them public names for type checkers
+    from nmt_cli.corpus.text.glossary import Glossary as Glossary
+    from nmt_cli.search.sampling import Sampling as Sampling
+    from nmt_cli.translating.constraints import Constraints as Constraints
+    from nmt_cli.translating.memory import TranslationMemory as TranslationMemory
+    from nmt_cli.translating.request import AnyOf as AnyOf
+    from nmt_cli.translating.request import Request as Request
+    from nmt_cli.translating.rescorer import Rescorer as Rescorer
+    from nmt_cli.translating.soft_glossary import SoftGlossary as SoftGlossary
+    from nmt_cli.translating.translator import Translator as Translator
 
 __version__ = "0.2.0"  # setup.py reads it here
 MODULES = {
@@ -24,16 +26,7 @@ MODULES = {
     "TranslationMemory": "nmt_cli.translating.memory",
     "Translator": "nmt_cli.translating.translator",
 }
-__all__ = [
-    "AnyOf",
-    "Constraints",
-    "Glossary",
-    "Request",
-    "Rescorer",
-    "Sampling",
-    "SoftGlossary",
-    "Translator",
-]
+__all__ = list(MODULES)
 
 
 def __getattr__(name: str) -> object:

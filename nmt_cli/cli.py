@@ -17,13 +17,7 @@ from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.output_streams import CLOSED_STDOUT
 from nmt_cli.hardware.thread_waiting import spin_long
 from nmt_cli.launch.worker import this_worker
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import (
-    STATUS_INTERRUPTED,
-    InterruptedTrainingError,
-    UserError,
-    reporting_full_memory,
-)
+from nmt_cli.messages import errors, logs
 
 STATUS_OUTPUT_FAILED = 74
 STATUS_READER_GONE = 141
@@ -42,12 +36,12 @@ class ErrorsInOneLine(HelpfulGroup):
             _prepare_streams_and_signals()
             logs.configure(quiet=False)
             spin_long()
-            with reporting_full_memory():
+            with errors.reporting_full_memory():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status
-        except InterruptedTrainingError as error:
+        except errors.InterruptedTrainingError as error:
             _end(str(error), error.exit_status)  # not an error, because the user asked for it
-        except UserError as error:
+        except errors.UserError as error:
             _fail(str(error), error.exit_status)
         except BrokenPipeError:
             # The reader of stdout is gone, and Python must not try to flush it again at exit.
@@ -60,7 +54,7 @@ class ErrorsInOneLine(HelpfulGroup):
             status = STATUS_OUTPUT_FAILED if is_failed_write(error) else 1
             _fail(f"{place}{error.strerror}.", status)
         except KeyboardInterrupt:
-            _fail("interrupted.", STATUS_INTERRUPTED)
+            _fail("interrupted.", errors.STATUS_INTERRUPTED)
         return result
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt_cli.commands.lines.line_windows import STALL_SECONDS, windows
+from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.opened_texts import opened_stream, opened_text, refuse_to_replace
 from nmt_cli.commands.lines.pipes import name_of_input, refuse_stdin_twice
 from nmt_cli.commands.lines.translation_formats import shown_pieces
@@ -140,17 +140,14 @@ FORMATS: dict[str, Formatter] = {"text": as_score, "tsv": as_tsv, "jsonl": as_js
 def pair_windows(
     texts: tuple[BinaryIO | ShardText, BinaryIO | ShardText],
     paths: tuple[Path, Path],
-    expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
+    expect: Callable[[int, bool], None],
 ) -> Iterator[list[tuple[Line, Line]]]:
     """Yield the pairs in order; at most one window of each text is in memory, and one read ahead.
 
     A window ends when one of the texts stalls. ``expect`` is as with ``windows``. Raises UserError,
     after the pairs, if one of the texts has more lines, or if it cannot be read.
     """
-    readers = [
-        windows(text, stall_seconds=0.0 if text.isatty() else STALL_SECONDS, expect=expect)
-        for text in texts
-    ]
+    readers = [windows(text, expect=expect) for text in texts]
     lines: list[list[Line]] = [[], []]
     num_pairs = 0
     while True:

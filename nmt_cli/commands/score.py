@@ -15,15 +15,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import slips
-from nmt_cli.metrics.bleu import (
-    PAPER_PAIRS,
-    bleu_scorer,
-    chrf_scorer,
-    looks_in_pieces,
-    looks_tokenized,
-    paper_bleu_scorer,
-    ter_scorer,
-)
+from nmt_cli.metrics import bleu
 from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
 from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization
 
@@ -140,12 +132,16 @@ def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Sco
             f"{references[0].name} has no spaces between words, and TER counts what is between "
             "spaces as words, so its figure says little; omit --ter."
         )
-    scorers: list[Scorer] = [bleu_scorer(options.tokenize or fitting, lowercase=options.lowercase)]
+    scorers: list[Scorer] = [
+        bleu.bleu_scorer(options.tokenize or fitting, lowercase=options.lowercase)
+    ]
     if options.paper is not None:
-        scorers.append(paper_bleu_scorer(PAPER_PAIRS[options.paper]))
-    scorers.append(chrf_scorer(lowercase=options.lowercase, word_order=options.chrf_word_order))
+        scorers.append(bleu.paper_bleu_scorer(bleu.PAPER_PAIRS[options.paper]))
+    scorers.append(
+        bleu.chrf_scorer(lowercase=options.lowercase, word_order=options.chrf_word_order)
+    )
     if options.ter:
-        scorers.append(ter_scorer())
+        scorers.append(bleu.ter_scorer())
     return [replace(each, of_documents=options.documents is not None) for each in scorers]
 
 
@@ -153,12 +149,12 @@ def _check_paper(options: ScoreOptions) -> None:
     paper = options.paper
     if paper is None:
         return
-    if paper not in PAPER_PAIRS:
-        meant = slips(paper, PAPER_PAIRS)
+    if paper not in bleu.PAPER_PAIRS:
+        meant = slips(paper, bleu.PAPER_PAIRS)
         hint = f"Did you mean {meant[0]}?" if meant else "Leave --paper out for other pairs."
         raise WrongUsageError(
             f"--paper {paper}: the paper's BLEU is defined for its language pairs only, "
-            f"{' and '.join(PAPER_PAIRS)}. {hint}"
+            f"{' and '.join(bleu.PAPER_PAIRS)}. {hint}"
         )
     if options.tokenize == "none":
         raise WrongUsageError(
@@ -270,9 +266,9 @@ def _warn_of_odd_segments(segments: Segments, options: ScoreOptions) -> None:
         advice = "Detokenize it; --paper would tokenize it again."
     texts = [segments.hypotheses, *segments.references, *segments.compared]
     for name, lines in texts:
-        if looks_in_pieces(lines):
+        if bleu.looks_in_pieces(lines):
             logs.warning(f"{name} looks as if it were still in pieces; join them before scoring.")
-        elif looks_tokenized(lines) and options.tokenize != "none":
+        elif bleu.looks_tokenized(lines) and options.tokenize != "none":
             logs.warning(
                 f"{name} looks tokenized; BLEU is comparable on detokenized text only. {advice}"
             )

@@ -8,14 +8,8 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, aligned, counted
 from nmt_cli.messages.logs import printable, progress
 from nmt_cli.messages.proposals import any_of
+from nmt_cli.metrics import significance
 from nmt_cli.metrics.scorer import SIGNIFICANCE_LEVEL, Method, Resampling, Scorer
-from nmt_cli.metrics.significance import (
-    MetricFigures,
-    SystemFigures,
-    Verdict,
-    memory_needed,
-    paired_test,
-)
 
 FEW_SEGMENTS = 100  # with fewer, resampling finds differences that are chance, and misses others
 SMALLEST_SHOWN = 0.0001
@@ -24,7 +18,7 @@ TESTS: dict[Method, str] = {
     "bootstrap": "Paired bootstrap",
     "randomization": "Paired approximate randomization",
 }
-SENTENCES: dict[Verdict, str] = {
+SENTENCES: dict[significance.Verdict, str] = {
     "better": "{system} is significantly better than {baseline} in {metrics}.",
     "worse": "{system} is significantly worse than {baseline} in {metrics}.",
     "not significant": "{system} and {baseline} do not differ significantly in {metrics}.",
@@ -44,7 +38,7 @@ class Comparison(NamedTuple):
     systems: Sequence[NamedText]
     references: Sequence[Sequence[str]]
     scorers: Sequence[Scorer]
-    outcomes: Sequence[MetricFigures]  # one for each scorer
+    outcomes: Sequence[significance.MetricFigures]  # one for each scorer
     resampling: Resampling
 
     def as_table(self) -> str:
@@ -120,7 +114,7 @@ def compare(
     """
     num_segments = len(systems[0].lines)
     word_order = max(getattr(scorer.metric, "word_order", 0) for scorer in scorers)
-    needed = memory_needed(resampling, num_segments, word_order)
+    needed = significance.memory_needed(resampling, num_segments, word_order)
     if needed > MOST_MEMORY:
         raise UserError(
             f"{resampling.num_samples:,} samples of {num_segments:,} segments need about "
@@ -135,12 +129,12 @@ def compare(
     outcomes = []
     with progress("Comparing", "metrics", len(scorers)) as done:
         for scorer in scorers:
-            outcomes.append(paired_test(scorer, systems, references, resampling))
+            outcomes.append(significance.paired_test(scorer, systems, references, resampling))
             done.advance()
     return Comparison(systems, references, scorers, outcomes, resampling)
 
 
-def _cells(figures: SystemFigures) -> tuple[str, str]:
+def _cells(figures: significance.SystemFigures) -> tuple[str, str]:
     confidence = "" if figures.confidence is None else f" ± {figures.confidence:.2f}"
     return f"{figures.score:.2f}{confidence}", _p_value(figures.p_value)
 

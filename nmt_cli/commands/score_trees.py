@@ -11,16 +11,7 @@ from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.parsing.parseval import (
-    Brackets,
-    CorpusScore,
-    SentenceScore,
-    Status,
-    UnreadableTreeError,
-    read_brackets,
-    score_corpus,
-    score_sentence,
-)
+from nmt_cli.parsing import parseval
 from nmt_cli.parsing.parseval_parameters import Parameters, default_parameters, read_parameters
 
 MOST_WARNINGS = 5
@@ -46,12 +37,12 @@ def run(
     ours, theirs = read_compared(predicted, golds, "tree", "a tree of the same sentence")
     trees = [_gold_tree(text, rules, golds[0], line) for line, text in enumerate(theirs, 1)]
     sentences = [
-        score_sentence(_predicted_tree(text, rules), tree, rules)
+        parseval.score_sentence(_predicted_tree(text, rules), tree, rules)
         for text, tree in zip(ours, trees, strict=True)
     ]
     _report_errors(sentences, predicted, rules, parameters)
     short = [sentence for sentence in sentences if sentence.length <= rules.cutoff_length]
-    scores, scores_of_short = score_corpus(sentences), score_corpus(short)
+    scores, scores_of_short = parseval.score_corpus(sentences), parseval.score_corpus(short)
     if output_format == "json":
         figures = {
             "parameters": "default" if parameters is None else str(parameters),
@@ -72,31 +63,34 @@ def _parameters(path: Path | None) -> Parameters:
         return read_parameters(LineTexts(stream), str(path))
 
 
-def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> Brackets:
+def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> parseval.Brackets:
     try:
-        return read_brackets(text, rules)
-    except UnreadableTreeError as error:
+        return parseval.read_brackets(text, rules)
+    except parseval.UnreadableTreeError as error:
         raise UserError(
             f"{name_of_input(path)}:{line}: {error}; each line of the gold trees must be a tree."
         ) from None
 
 
-def _predicted_tree(text: str, rules: Parameters) -> Brackets | str:
+def _predicted_tree(text: str, rules: Parameters) -> parseval.Brackets | str:
     """Return the tree, or why it cannot be read."""
     try:
-        return read_brackets(text, rules)
-    except UnreadableTreeError as error:
+        return parseval.read_brackets(text, rules)
+    except parseval.UnreadableTreeError as error:
         return str(error)
 
 
 def _report_errors(
-    sentences: Sequence[SentenceScore], path: Path, rules: Parameters, parameters: Path | None
+    sentences: Sequence[parseval.SentenceScore],
+    path: Path,
+    rules: Parameters,
+    parameters: Path | None,
 ) -> None:
     """Warn of sentences with errors. Raises UserError if there are more than allowed."""
     errors = [
         f"{name_of_input(path)}:{line}: {sentence.problem}"
         for line, sentence in enumerate(sentences, 1)
-        if sentence.status == Status.ERROR
+        if sentence.status == parseval.Status.ERROR
     ]
     if len(errors) > rules.max_errors:
         raise UserError(
@@ -110,7 +104,7 @@ def _report_errors(
         logs.warning(f"There are errors in {more}.")
 
 
-def _figures(line: int, sentence: SentenceScore) -> dict[str, Any]:
+def _figures(line: int, sentence: parseval.SentenceScore) -> dict[str, Any]:
     return {
         "line": line,
         **sentence._asdict(),
@@ -129,7 +123,10 @@ HEADING = (
 
 
 def as_table(
-    sentences: Sequence[SentenceScore], every: CorpusScore, short: CorpusScore, cutoff_length: int
+    sentences: Sequence[parseval.SentenceScore],
+    every: parseval.CorpusScore,
+    short: parseval.CorpusScore,
+    cutoff_length: int,
 ) -> str:
     """Return a line for each sentence, one for all, and the two summaries."""
     lines = [
@@ -149,7 +146,7 @@ def as_table(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _sentence_line(number: int, score: SentenceScore) -> str:
+def _sentence_line(number: int, score: parseval.SentenceScore) -> str:
     return (
         f"{number:4d}  {score.length:3d}  {score.status.value:3d}  {score.recall:6.2f} "
         f"{score.precision:6.2f}   {score.matched:3d}    {score.gold:3d}  {score.predicted:3d}    "
@@ -158,7 +155,7 @@ def _sentence_line(number: int, score: SentenceScore) -> str:
     )
 
 
-def _corpus_line(score: CorpusScore) -> str:
+def _corpus_line(score: parseval.CorpusScore) -> str:
     return (
         f"{'':16}{score.recall:6.2f} {score.precision:6.2f} {score.matched:6d} {score.gold:5d} "
         f"{score.predicted:5d}  {score.crossing:5d}  {score.words:5d} {score.correct_tags:5d}   "
@@ -166,7 +163,7 @@ def _corpus_line(score: CorpusScore) -> str:
     )
 
 
-def _summary(score: CorpusScore) -> list[str]:
+def _summary(score: parseval.CorpusScore) -> list[str]:
     counts = {
         "Number of sentence": score.sentences,
         "Number of Error sentence": score.errors,

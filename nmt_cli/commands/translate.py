@@ -1,52 +1,20 @@
 """``nmt-cli translate``: translates lines of text; each line gives one line, in order."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from nmt_cli.commands.lines import line_windows, opened_texts
+from nmt_cli.commands.lines import translation_formats as formats
+from nmt_cli.commands.lines import translation_processes as processes
+from nmt_cli.commands.lines import translation_record as record
 from nmt_cli.commands.lines.document_text import DocumentText, read_document_text
-from nmt_cli.commands.lines.line_windows import (
-    FIRST_FOR_A_READER,
-    FIRST_WINDOW,
-    MOST_LINES,
-    STALL_SECONDS,
-    windows,
-)
-from nmt_cli.commands.lines.opened_texts import (
-    Stream,
-    opened_output,
-    opened_text,
-    refuse_to_replace,
-)
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.tally import Tally
-from nmt_cli.commands.lines.translation_formats import (
-    Formatter,
-    Reader,
-    formatter,
-    options_for,
-    reader,
-)
-from nmt_cli.commands.lines.translation_processes import (
-    Processes,
-    TextTranslator,
-    choose_processes,
-    coming_from,
-    opened_engine,
-    processes_that_pay,
-)
-from nmt_cli.commands.lines.translation_record import (
-    affecting,
-    as_asked,
-    is_finished,
-    recorded_options,
-    refuse_other,
-    rounding,
-)
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.documents.formats import BILINGUAL, ENDINGS, NEED_LANGUAGES, chosen_format
 from nmt_cli.files.lines import Line, read_lines
@@ -93,30 +61,38 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     form = chosen_format(input_format, input_path, output_path, keywords.get("markup"))
     if keywords.get("split_sentences") is None:  # a line is a sentence; a paragraph holds several
         keywords["split_sentences"] = form in ENDINGS
-    options = options_for(form, output_format, TranslatorOptions(**keywords))
+    options = formats.options_for(form, output_format, TranslatorOptions(**keywords))
     input_path = None if input_path == STANDARD_INPUT else input_path
-    refuse_to_replace([input_path] if input_path else [], output_path, is_resumable=True)
+    opened_texts.refuse_to_replace(
+        [input_path] if input_path else [], output_path, is_resumable=True
+    )
     if resume and (output_path is None or is_stream(output_path)):
         raise WrongUsageError("--resume continues a file; give its name with --output.")
     counts = device, threads, workers, devices
-    asked = as_asked(device, options)
+    # As they were given; a GPU without its number.
+    asked = {"device": device.partition(":")[0], "precision": options.precision}
     with ExitStack() as stack:
         languages = None
         if form in NEED_LANGUAGES:
             model, languages = _with_languages(model)
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None
-        recorded = recorded_options(options, form, output_format, shard)
-        recorded["retranslate"] = retranslate
-        recorded["document"] = None if document is None else document.sha256
-        if resume and not force and output_path is not None and is_finished(output_path):
+        recorded = {
+            **record.affecting(options),
+            "format": output_format,
+            "input_format": form,
+            "shard": None if shard is None else str(shard),
+            "retranslate": retranslate,
+            "document": None if document is None else document.sha256,
+        }
+        if resume and not force and output_path is not None and record.is_finished(output_path):
             with suppress(UnwritableOutputError), claimed(output_path, "--output"):
                 pass  # removes the lock of a process that was killed after it had finished
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
-            refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
+            record.refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
             return 0
         output = stack.enter_context(
-            opened_output(
+            opened_texts.opened_output(
                 output_path,
                 force=force,
                 resume=resume,
@@ -124,14 +100,16 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                 compose=None if document is None else document.composed,
             )
         )
-        options = _with_choices(options, output.made_with)
+        if options.precision == AUTO:  # it means what it meant when the output was begun
+            options = replace(options, precision=output.made_with.get("precision", AUTO))
         together = {**vars(options), "ensemble": ensemble}
         engine = stack.enter_context(_engine(model, counts, together, source, output))
         if isinstance(output, ResumableOutput):
-            made_with = {**recorded, **affecting(options), **engine.chosen}
-            output.begin(made_with, rounding(options, engine.threads), asked)
-        read_line = reader(form, output_format, options.choose)
-        tally = _translate_all(engine, source, output, read_line, formatter(form, output_format))
+            made_with = {**recorded, **record.affecting(options), **engine.chosen}
+            output.begin(made_with, record.rounding(options, engine.threads), asked)
+        read_line = formats.reader(form, output_format, options.choose)
+        format_line = formats.formatter(form, output_format)
+        tally = _translate_all(engine, source, output, read_line, format_line)
     tally.report()
     return STATUS_SOME_LINES_FAILED if tally.num_failed else 0
 
@@ -141,51 +119,37 @@ def _engine(
     counts: tuple[str, int | None, int | None, int | None],
     options: dict[str, Any],
     source: BinaryIO | ShardText,
-    output: Stream | ResumableOutput,
-) -> AbstractContextManager[TextTranslator]:
-    """Return the engine of the processes that ``counts`` ask for.
+    output: opened_texts.Stream | ResumableOutput,
+) -> AbstractContextManager[processes.TextTranslator]:
+    """Return the engine of the processes that ``counts`` ask for; without any, of those that pay.
 
-    These are the device, the threads, the workers and the devices.
+    The counts are the device, the threads, the workers and the devices.
     """
     device, threads, workers, devices = counts
-    limit = threads or options["max_tokens_per_device"]
-    processes = _processes(device, workers, devices, limit, source, output)
-    if not processes.are_workers:
-        begun_with = output.machine.get("threads")  # maybe on a machine of more cores
+    begun_with = output.machine.get("threads")
+    limits = (workers, devices, threads or options["max_tokens_per_device"])
+    if limits == (None, None, None) and begun_with in {None, 1}:
+        coming = processes.coming_from(source)
+        chosen = processes.processes_that_pay(device, coming, is_steady=output.is_file)
+    else:
+        chosen = processes.choose_processes(device, workers or 1, devices)
+    if chosen.number == 1 and threads is None:
         is_possible = begun_with is not None and begun_with <= usable_cores()
-        threads = threads or (begun_with if is_possible else None)
-    return opened_engine(model, processes, device, threads, options)
-
-
-def _processes(
-    device: str,
-    workers: int | None,
-    devices: int | None,
-    limit: int | None,
-    source: BinaryIO | ShardText,
-    output: Stream | ResumableOutput,
-) -> Processes:
-    """Return the processes that the options ask for; without any, those that pay.
-
-    ``limit`` is one of threads or memory that the user gave.
-    """
-    is_free = workers is None and devices is None and limit is None
-    if is_free and output.machine.get("threads") in {None, 1}:
-        return processes_that_pay(device, coming_from(source), is_steady=output.is_file)
-    return choose_processes(device, workers or 1, devices)
+        threads = begun_with if is_possible else None  # maybe begun on a machine of more cores
+    return processes.opened_engine(model, chosen, device, threads, options)
 
 
 def _translate_all(
-    engine: TextTranslator,
+    engine: processes.TextTranslator,
     source: BinaryIO | ShardText,
-    output: Stream | ResumableOutput,
-    read_line: Reader,
-    format_line: Formatter,
+    output: opened_texts.Stream | ResumableOutput,
+    read_line: formats.Reader,
+    format_line: formats.Formatter,
 ) -> Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
     unit = "segment" if isinstance(source, DocumentText) else "line"
     tally = Tally(_num_lines_before(source), unit)
-    tally.restore(output.tally)
+    tally.restore(output.progress.tally)
     with logs.progress(
         "Translating",
         f"{unit}s",
@@ -193,11 +157,10 @@ def _translate_all(
         hidden=source.isatty() or output.reader == "terminal",
         in_lines=output.reader == "pipe",
     ) as counter:
-        lines = windows(
+        lines = line_windows.windows(
             source,
-            stall_seconds=0.0 if source.isatty() else STALL_SECONDS,
-            first=FIRST_WINDOW if output.reader == "none" else FIRST_FOR_A_READER,
-            most=MOST_LINES["cuda" if engine.on_gpu else "cpu"],
+            is_for_a_reader=output.reader != "none",
+            most=line_windows.MOST_LINES["cuda" if engine.on_gpu else "cpu"],
             is_steady=output.is_file,
             expect=counter.expect,
         )
@@ -244,7 +207,7 @@ def _source(
             logs.info("Reading from the terminal; Ctrl-D ends.")
         yield stream
         return
-    with opened_text(path, shard) as text:
+    with opened_texts.opened_text(path, shard) as text:
         yield text
 
 
@@ -252,18 +215,11 @@ def _num_lines_before(source: BinaryIO | ShardText) -> int:
     return source.num_lines_before if isinstance(source, ShardText) else 0
 
 
-def _with_choices(options: TranslatorOptions, made_with: Mapping[str, Any]) -> TranslatorOptions:
-    """Return ``options`` in which "auto" means what it meant when the output was begun."""
-    if options.precision != AUTO:
-        return options
-    return replace(options, precision=made_with.get("precision", AUTO))
-
-
 def _translated(
-    engine: TextTranslator,
+    engine: processes.TextTranslator,
     lines: Iterator[list[Line]],
-    read_line: Reader,
-    format_line: Formatter,
+    read_line: formats.Reader,
+    format_line: formats.Formatter,
     tally: Tally,
 ) -> Iterator[tuple[Sequence[Line], list[str]]]:
     """Yield windows of lines and of their output, with an entry for each line.

@@ -16,12 +16,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from nmt_cli.files.file_names import CHECKPOINTS
-from nmt_cli.launch.python_process import (
-    NMT_CLI,
-    end_with_parent,
-    environment_of_child,
-    python_command,
-)
+from nmt_cli.launch import python_process
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
 from nmt_cli.launch.stop_signals import STOPPING, handled
 from nmt_cli.launch.worker import LAUNCH_ID, OUTCOME, PLACE_VARIABLES, Worker, this_worker
@@ -103,9 +98,9 @@ def run_workers(
     # Also for torchrun's logs: in a folder of its own choice it would leave them behind.
     with TemporaryDirectory(prefix="nmt-cli-") as folder:
         agent = subprocess.Popen(
-            python_command(
+            python_process.python_command(
                 *(AGENT, *options, f"--log-dir={folder}", "--no-python"),
-                *python_command(NMT_CLI, *arguments),
+                *python_process.python_command(python_process.NMT_CLI, *arguments),
             ),
             env=_environment(folder),
             stdin=subprocess.DEVNULL,
@@ -133,7 +128,7 @@ def run_torchrun() -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
 
-    end_with_parent()
+    python_process.end_with_parent()
     # A batch system signals every process of a job. The workers then save and end. This process
     # ignores the signal and waits for them: torchrun's own handlers would kill workers that need
     # more than 30 seconds to save.
@@ -165,7 +160,7 @@ def _torchrun_options(num_workers: int, rendezvous: Rendezvous, job_id: str) -> 
 def _environment(outcome: str) -> dict[str, str]:
     """Return the variables of the agent, which its workers inherit."""
     return {
-        **environment_of_child(),
+        **python_process.environment_of_child(),
         LAUNCHED: str(started_at()),
         OUTCOME: outcome,
         # Set, or torchrun warns that it sets it; the workers choose their number of threads.

@@ -49,9 +49,10 @@ def test_slow_windows_get_smaller(monkeypatch):
     sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 2000))]
     assert sizes[:3] == [512, 256, 128]
     monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", 1e9)
-    sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 20_000), stall_seconds=5.0)]
+    monkeypatch.setattr(line_windows, "STALL_SECONDS", 5.0)
+    sizes = [len(window) for window in windows(io.BytesIO(b"x\n" * 20_000))]
     assert sizes[:5] == [512, 1024, 2048, 4096, 4096]
-    soon = windows(io.BytesIO(b"x\n" * 20_000), first=8, stall_seconds=5.0)
+    soon = windows(io.BytesIO(b"x\n" * 20_000), is_for_a_reader=True)
     assert [len(window) for window in soon][:6] == [8, 32, 128, 512, 1024, 2048]
 
 

@@ -168,7 +168,8 @@ def test_windows_end_where_one_text_stalls():
         io.BytesIO("".join(f"{side} {n}\n" for n in range(3000)).encode())
         for side in ("source", "target")
     )
-    pairs = [pair for window in pair_windows((one, other), (Path(), Path())) for pair in window]
+    found = pair_windows((one, other), (Path(), Path()), lambda number, is_estimate: None)
+    pairs = [pair for window in found for pair in window]
     assert [(source.text, target.text) for source, target in pairs] == [
         (f"source {n}", f"target {n}") for n in range(3000)
     ]

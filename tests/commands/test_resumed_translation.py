@@ -410,7 +410,9 @@ def test_a_kill_never_makes_an_old_output_look_like_the_new_one(translate, monke
 def test_without_a_finished_line_other_options_are_refused_too(translate, monkeypatch):
     WindowTranslator.interrupts_at["line 1"] = KeyboardInterrupt()
     with monkeypatch.context() as patch:
-        patch.setattr(ResumableOutput, "remove", lambda _: None)  # as if it had been killed
+        patch.setattr(
+            resumable_output, "_remove_unfinished", lambda _: None
+        )  # as if it had been killed
         assert translate("--output", "out", "--beam-size", "4").exit_code == 130
     assert files_here() == [".made-out.json", "in", "out.partial"]
     WindowTranslator.interrupts_at.clear()
@@ -567,9 +569,8 @@ def test_steady_windows_do_not_depend_on_time(monkeypatch):
     data = "".join(f"{'x' * (number % 9)}{number}\n" for number in range(95)).encode()
     fast = [list(window) for window in windows(io.BytesIO(data), most=9, is_steady=True)]
     monkeypatch.setattr(line_windows, "SECONDS_FOR_A_WINDOW", -1.0)
-    slow = [
-        list(window) for window in windows(Slow(data), most=9, is_steady=True, stall_seconds=0.0)
-    ]
+    monkeypatch.setattr(line_windows, "STALL_SECONDS", 0.0)
+    slow = [list(window) for window in windows(Slow(data), most=9, is_steady=True)]
     assert slow == fast
     assert max(map(len, fast)) == 9
 

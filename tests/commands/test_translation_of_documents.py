@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import translate
-from nmt_cli.commands.lines import translation_record
+from nmt_cli.commands.lines import line_windows, translation_record
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.files.lines import is_blank
 from nmt_cli.translating.translation import Translation
@@ -96,7 +96,7 @@ def test_lines_of_a_page_are_asked_for(shouting, tmp_path):
 
 
 def test_an_interrupted_document_goes_on(shouting, tmp_path, monkeypatch):
-    monkeypatch.setattr(translate, "MOST_LINES", {"cpu": 3, "cuda": 3})
+    monkeypatch.setattr(line_windows, "MOST_LINES", {"cpu": 3, "cuda": 3})
     page = "".join(f"<p>text {number} of <i>many</i></p>\n" for number in range(10)).encode()
     (tmp_path / "page.html").write_bytes(page)
     shouting.ends_at = "text 7 of <i>many</i>"

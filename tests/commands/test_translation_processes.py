@@ -183,8 +183,8 @@ def test_a_model_that_cannot_be_loaded_by_workers_is_the_users_error(tmp_path, m
 
 
 def test_the_processes_that_options_ask_for(monkeypatch):
-    assert choose_processes("cpu", 1, None) == Processes(1, False, False)
-    assert choose_processes("cpu", 3, None) == Processes(3, True, False)
+    assert choose_processes("cpu", 1, None) == Processes(1)
+    assert choose_processes("cpu", 3, None) == Processes(3)
     with pytest.raises(UserError, match="--devices counts GPUs; leave --device cpu out"):
         choose_processes("cpu", 1, 2)
     with pytest.raises(UserError, match="give one of them"):
@@ -193,16 +193,16 @@ def test_the_processes_that_options_ask_for(monkeypatch):
     with pytest.raises(UserError, match="--devices 2 asked for, 0 GPUs are visible"):
         choose_processes("auto", 1, 2)
     monkeypatch.setattr(translation_processes, "num_gpus", lambda device: 2)
-    assert choose_processes("auto", 1, 2) == Processes(2, True, True)
-    assert choose_processes("auto", 1, 1) == Processes(1, False, True)
+    assert choose_processes("auto", 1, 2) == Processes(2, on_gpus=True)
+    assert choose_processes("auto", 1, 1) == Processes(1, on_gpus=True)
     with pytest.raises(UserError, match="--devices 3 asked for, 2 GPUs are visible"):
         choose_processes("auto", 1, 3)
     with pytest.raises(UserError, match="--workers 2 are processes on the CPU; add --device cpu"):
         choose_processes("auto", 2, None)
 
 
-SHARED = Processes(2, True, False, is_automatic=True)
-ALONE = Processes(1, False, False)
+SHARED = Processes(2, is_automatic=True)
+ALONE = Processes(1)
 LONG = 2 * translation_processes.BYTES_FOR_A_PROCESS
 CAPTIONS = 300_000  # bytes of 5,000 captions
 

@@ -16,16 +16,8 @@ from nmt_cli.commands.experiments.experiment import name_of
 from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
+from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
-from nmt_cli.files.file_names import (
-    AVERAGE,
-    FIGURES_FILE,
-    LEXICON,
-    MANIFEST,
-    STUDENT,
-    TRAINING_STATE,
-    WEIGHTS,
-)
 from nmt_cli.files.lines import texts_of
 from nmt_cli.hardware.cpu import LoadMeter, set_num_threads, usable_cores, warn_if_busy
 from nmt_cli.hardware.system_facts import rounding_facts
@@ -71,7 +63,7 @@ def systems(each: Distillation, folder: Path | None = None) -> list[System]:
     With a ``folder``, the fp32 student of the shortlist is a copy in it that has the lexicon.
     """
     shipped = read_manifest(each.shipped)["shipped"]
-    student = (each.run_dir if shipped == "average" else each.rounded.run_dir) / AVERAGE
+    student = (each.run_dir if shipped == "average" else each.rounded.run_dir) / file_names.AVERAGE
     teachers = [model.path for model in each.models]
     found = [
         System("teacher", teachers, "fp32"),
@@ -82,8 +74,8 @@ def systems(each: Distillation, folder: Path | None = None) -> list[System]:
     if (lexicon := find_model(each.shipped).lexicon) is None:
         return found
     if folder is not None:
-        shutil.copytree(student, folder / STUDENT)
-        student = folder / STUDENT
+        shutil.copytree(student, folder / file_names.STUDENT)
+        student = folder / file_names.STUDENT
         save_lexicon(student, lexicon, uses_shortlist=True)
     with_shortlist = [
         System("student", [student], "fp32", True),
@@ -145,7 +137,9 @@ def measure(each: Distillation, partial: Partial) -> None:
         first = partial.path / name_of("source", measured_sets(each)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
         facts = {"cpu": rounding_facts(1)["cpu"], "cores": _cores(), "rows": figures}
-        (partial.path / FIGURES_FILE).write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        (partial.path / file_names.FIGURES_FILE).write_text(
+            json.dumps(facts, indent=2), encoding="utf-8"
+        )
         (partial.path / TABLE).write_text(as_table(facts), encoding="utf-8")
 
 
@@ -183,11 +177,11 @@ def _num_bytes(system: System) -> int:
 
 def _bytes_of(model: Model, precision: str, shortlist: bool) -> int:
     sizes = {name: facts["bytes"] for name, facts in model.manifest["files"].items()}
-    for unneeded in (TRAINING_STATE, *([] if shortlist else [LEXICON])):
+    for unneeded in (file_names.TRAINING_STATE, *([] if shortlist else [file_names.LEXICON])):
         sizes.pop(unneeded, None)
-    sizes[MANIFEST] = (model.path / MANIFEST).stat().st_size
+    sizes[file_names.MANIFEST] = (model.path / file_names.MANIFEST).stat().st_size
     if precision == "int8":
-        sizes[WEIGHTS] = len(as_bytes(model.weights, in_int8=True))
+        sizes[file_names.WEIGHTS] = len(as_bytes(model.weights, in_int8=True))
     return sum(sizes.values())
 
 
@@ -219,9 +213,8 @@ def _only_errors() -> Iterator[None]:
 
 def _lines_per_second(system: System, lines: Sequence[str], options: dict[str, Any]) -> float:
     """Translate the lines in a process for each core, after a first one to warm up."""
-    processes = Processes(_cores(), _cores() > 1, False)
     requests = [Request(line, line=number) for number, line in enumerate(lines, 1)]
-    with opened_engine(system.models[0], processes, "cpu", 1, options) as engine:
+    with opened_engine(system.models[0], Processes(_cores()), "cpu", 1, options) as engine:
         list(engine.translate(iter([requests[: 8 * _cores()]])))
         started = time.perf_counter()
         list(engine.translate(iter([requests])))

@@ -20,14 +20,8 @@ import numpy.typing as npt
 
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
+from nmt_cli.commands.experiments import stages
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
-from nmt_cli.commands.experiments.stages import (
-    Stage,
-    never_left_out,
-    replacing,
-    stage_of_folder,
-    was_made_from,
-)
 from nmt_cli.commands.experiments.taught_texts import (
     lines_in,
     texts_made_from,
@@ -89,7 +83,7 @@ def _teach(each: Distillation, is_forced: bool) -> None:
             make_folders(begun)
             (begun / BEGUN).write_text(record, encoding="utf-8")
         outputs = [_translated(each, text, begun) for text in each.texts]
-        with replacing(each.folder("teacher")) as partial:
+        with stages.replacing(each.folder("teacher")) as partial:
             for output in outputs:
                 shutil.copyfile(output, partial.path / output.name)
             partial.facts.update(kind=DISTILLED, made_from=made_from)
@@ -254,10 +248,10 @@ def stage_of(
     name: str,
     made_from: Callable[[Distillation], dict[str, Any]],
     fill: Callable[[Distillation, Partial], None],
-    why_left_out: Callable[[Distillation], str | None] = never_left_out,
-) -> Stage[Distillation]:
+    why_left_out: Callable[[Distillation], str | None] = stages.never_left_out,
+) -> stages.Stage[Distillation]:
     """Return a stage that makes the folder ``name`` of a distillation."""
-    return stage_of_folder(
+    return stages.stage_of_folder(
         lambda each: each.folder(name),
         made_from,
         fill,
@@ -267,10 +261,10 @@ def stage_of(
     )
 
 
-STAGES: dict[str, Stage[Distillation]] = {
+STAGES: dict[str, stages.Stage[Distillation]] = {
     "texts": stage_of("texts", texts_made_from, write_texts),
-    "teach": Stage(
-        lambda each: was_made_from(each.folder("teacher"), taught_from(each)),
+    "teach": stages.Stage(
+        lambda each: stages.was_made_from(each.folder("teacher"), taught_from(each)),
         _teach,
         replaces=(lambda each: each.folder("teacher"), DISTILLED),
     ),

@@ -24,21 +24,23 @@ MOST_LINES = {"cpu": 1024, "cuda": WINDOW_LINES}
 def windows(
     stream: BinaryIO | ShardText,
     *,
-    stall_seconds: float = STALL_SECONDS,
-    first: int = FIRST_WINDOW,
+    is_for_a_reader: bool = False,
     most: int = WINDOW_LINES,
     is_steady: bool = False,
     expect: Callable[[int, bool], None] = lambda number, is_estimate: None,
 ) -> Iterator[list[Line]]:
     """Yield the lines of ``stream`` in order; they are read ahead while the caller works.
 
-    A window ends when it is full or when input stalls. The first one has at most ``first`` lines,
-    and they grow up to ``most`` as long as they take little time. With ``is_steady``, windows have
-    ``most`` lines, or less if they are long, and depend only on the text. Before each window,
-    ``expect`` is called with the total number of lines, if that is known, and with whether it is an
-    estimate. If reading fails, its error (such as a UserError) is raised after the lines before it.
+    A window ends when it is full or when input stalls; one who types is not waited for. The first
+    one is small if it ``is_for_a_reader``, and they grow up to ``most`` lines as long as they take
+    little time. With ``is_steady``, windows have ``most`` lines, or less if they are long, and
+    depend only on the text. Before each window, ``expect`` is called with the total number of
+    lines, if that is known, and with whether it is an estimate. If reading fails, its error
+    (such as a UserError) is raised after the lines before it.
     """
     reader = _ReadAhead(stream, most)
+    stall_seconds = 0.0 if stream.isatty() else STALL_SECONDS
+    first = FIRST_FOR_A_READER if is_for_a_reader else FIRST_WINDOW
     size = most if is_steady else first
     try:
         while window := reader.take(size, None if is_steady else stall_seconds):
@@ -72,20 +74,15 @@ class _ReadAhead:
         self._lines: deque[Line] = deque()
         self._num_characters = 0
         self._wanted = 1  # the number of lines at which the caller is woken
-        self._ended = self._stopped = False
+        self.has_ended = self._stopped = False
         self._changed = threading.Condition()
         # A daemon thread does not keep the process alive while it waits for input.
         threading.Thread(target=self._read, daemon=True).start()
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the last line was read."""
-        return self._ended
-
-    @property
     def expected_lines(self) -> int | None:
         """The total number of lines, estimated from bytes until the end; None if unknown."""
-        return self._stream.num_lines if self._ended else self._stream.expected_lines()
+        return self._stream.num_lines if self.has_ended else self._stream.expected_lines()
 
     def take(self, num_lines: int, stall_seconds: float | None) -> list[Line]:
         """Return at most ``num_lines`` lines, at least one, or none at the end.
@@ -97,7 +94,7 @@ class _ReadAhead:
             if stall_seconds is None:
                 self._changed.wait_for(lambda: self._has(num_lines))
                 return self._pop(num_lines)
-            self._changed.wait_for(lambda: self._lines or self._ended)
+            self._changed.wait_for(lambda: self._lines or self.has_ended)
             deadline = time.monotonic() + LONGEST_WAIT_SECONDS
             seen = 0
             while len(self._lines) > seen and time.monotonic() < deadline:
@@ -114,7 +111,7 @@ class _ReadAhead:
             self._changed.notify_all()
 
     def _has(self, num_lines: int) -> bool:
-        return self._ended or len(self._lines) >= num_lines or self._is_full()
+        return self.has_ended or len(self._lines) >= num_lines or self._is_full()
 
     def _is_full(self) -> bool:
         return len(self._lines) >= self._most_lines or self._num_characters >= WINDOW_CHARACTERS
@@ -138,7 +135,7 @@ class _ReadAhead:
         except BaseException as error:
             self.error = error
         with self._changed:
-            self._ended = True
+            self.has_ended = True
             self._changed.notify_all()
 
     def _put(self, line: Line) -> bool:

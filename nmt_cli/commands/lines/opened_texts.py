@@ -8,8 +8,12 @@ from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
 from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput, resumable_output
-from nmt_cli.commands.lines.stopped_translation import stopped
-from nmt_cli.commands.lines.translation_record import partial_of, record_path
+from nmt_cli.commands.lines.translation_record import (
+    FinishedLines,
+    partial_of,
+    record_path,
+    stopped,
+)
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
 from nmt_cli.files.lines import Line
@@ -71,7 +75,7 @@ class Stream:
 
     made_with: Mapping[str, Any] = {}
     machine: Mapping[str, Any] = {}
-    tally: Mapping[str, Any] | None = None
+    progress = FinishedLines()
     is_file = False
 
     def __init__(self, write: Callable[[bytes], object], reader: OutputReader) -> None:

@@ -15,27 +15,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt_cli.commands.lines.stopped_translation import is_stop, stopped, with_advice
 from nmt_cli.commands.lines.translation_record import (
     FinishedLines,
     Record,
     as_recorded,
     differences,
     is_finished,
+    is_stop,
     partial_of,
     read_record,
     record_path,
+    stopped,
     text_of,
+    with_advice,
     write_record,
 )
-from nmt_cli.files.atomic_files import (
-    HASHED_AT_ONCE,
-    file_appearing_whole,
-    naming_failed_writes,
-    publish_file,
-    refuse_file,
-    sha256,
-)
+from nmt_cli.files import atomic_files
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import OutputReader
@@ -81,11 +76,6 @@ class ResumableOutput:
         self._skipped = 0
         self._recorded_at = 0.0
 
-    @property
-    def tally(self) -> dict[str, Any] | None:
-        """The state of the command's counters behind the lines that are finished."""
-        return self.progress.tally
-
     def begin(
         self, made_with: Mapping[str, Any], machine: Mapping[str, Any], asked: Mapping[str, str]
     ) -> None:
@@ -125,7 +115,7 @@ class ResumableOutput:
         except FileNotFoundError:
             raise DamagedError(f"{partial} is missing; start anew with --force.") from None
         left = self.progress.num_bytes
-        while left and (chunk := stream.read(min(left, HASHED_AT_ONCE))):
+        while left and (chunk := stream.read(min(left, atomic_files.HASHED_AT_ONCE))):
             self._output.update(chunk)
             left -= len(chunk)
         if self._output.hexdigest() != self.progress.output_sha256:
@@ -201,19 +191,19 @@ class ResumableOutput:
             num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
         )
         self._save()
-        publish_file(stream, self._path, replace=replace)
+        atomic_files.publish_file(stream, self._path, replace=replace)
         self._clear()
 
     def _publish_composed(self, compose: Composer, *, replace: bool) -> None:
         stream = self._begun()
         stream.flush()
         with (
-            file_appearing_whole(self._path, replace=replace) as whole,
+            atomic_files.file_appearing_whole(self._path, replace=replace) as whole,
             compressed(whole, self._path) as packed,
         ):
             packed.write(compose(Path(stream.name).read_bytes()))
         self.progress = self.progress._replace(
-            num_bytes=self._path.stat().st_size, output_sha256=sha256(self._path)
+            num_bytes=self._path.stat().st_size, output_sha256=atomic_files.sha256(self._path)
         )
         self._save()
         partial_of(self._path).unlink()
@@ -238,10 +228,6 @@ class ResumableOutput:
         if self._stream is not None:
             with suppress(OSError):  # what is not written yet was not counted as finished
                 self._stream.close()
-
-    def remove(self) -> None:
-        """Remove the unfinished output and its record."""
-        remove_unfinished(self._path)
 
     def _append(self, data: bytes) -> None:
         """Write ``data`` at the end; in a compressed file as a member of its own."""
@@ -284,13 +270,13 @@ def resumable_output(
     record stays beside the complete output. Raises UserError if ``path`` cannot be written, or if
     an unfinished output is there and neither ``resume`` nor ``replace`` is true.
     """
-    refuse_file(path, replace=replace)
+    atomic_files.refuse_file(path, replace=replace)
     with claimed(path, "--output"):
         before = _record_of_complete(path)
         record = _record_to_continue(path, replace=replace, resume=resume, arguments=arguments)
         output = ResumableOutput(path, record, keeps_record=arguments is not None, compose=compose)
         try:
-            with naming_failed_writes(path, leaves_nothing=False):
+            with atomic_files.naming_failed_writes(path, leaves_nothing=False):
                 yield output
                 output.finish(replace=replace)
         except BaseException as error:
@@ -299,7 +285,7 @@ def resumable_output(
                 raise  # what was finished before is as it was
             kept = output.progress.num_lines if is_untouched else output.keep()
             if arguments is None or not kept:
-                output.remove()
+                _remove_unfinished(path)
                 if before is not None:
                     with suppress(OSError, OutputError):  # the disk is full
                         write_record(path, before)
@@ -315,7 +301,7 @@ def resumable_output(
             output.close()
 
 
-def remove_unfinished(path: Path) -> None:
+def _remove_unfinished(path: Path) -> None:
     """Remove the unfinished output of ``path`` and its record, in this order."""
     partial_of(path).unlink(missing_ok=True)
     record_path(path).unlink(missing_ok=True)
@@ -342,7 +328,7 @@ def _record_to_continue(
     if replace and not resume:
         if partial.exists():
             logs.info(f"Removing {partial}, an unfinished translation, because of --force.")
-        remove_unfinished(path)
+        _remove_unfinished(path)
         return None
     record = read_record(path)
     if record is None and partial.exists():
@@ -351,7 +337,7 @@ def _record_to_continue(
             f"{record_path(path).name} is missing; move it away, or add --force to remove it."
         )
     if record is None or not partial.exists():
-        remove_unfinished(path)  # a process was killed after its last window
+        _remove_unfinished(path)  # a process was killed after its last window
         return None
     if not record.progress.num_lines:  # a process was killed before its first window
         return record if resume else None

@@ -5,16 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.changed_text import validation_facts
-from nmt_cli.corpus.text.cleaning import (
-    DUPLICATE,
-    EMPTY,
-    LENGTH_RATIO,
-    RULES,
-    SCORES,
-    TOO_LONG,
-    TOO_SHORT,
-    HeldOut,
-)
+from nmt_cli.corpus.text import cleaning
 from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.messages.figures import counted
@@ -26,18 +17,18 @@ LEAST_VALIDATION = 10  # pairs
 LEAST_DROPPED = 0.5  # of the pairs
 LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
 RULE_NAMES = {
-    EMPTY: "with an empty side",
-    DUPLICATE: "repeated",
-    TOO_LONG: "too long",
-    TOO_SHORT: "too short",
-    LENGTH_RATIO: "too unequal in length",
+    cleaning.EMPTY: "with an empty side",
+    cleaning.DUPLICATE: "repeated",
+    cleaning.TOO_LONG: "too long",
+    cleaning.TOO_SHORT: "too short",
+    cleaning.LENGTH_RATIO: "too unequal in length",
 }
 KEYS = {  # other rules have the names of their keys in data.filters
-    TOO_LONG: "data.max_length",
-    TOO_SHORT: "data.filters.min_length",
-    LENGTH_RATIO: "data.filters.max_length_ratio",
-    DUPLICATE: "data.filters.remove_duplicates",
-    SCORES: "data.train.scores",
+    cleaning.TOO_LONG: "data.max_length",
+    cleaning.TOO_SHORT: "data.filters.min_length",
+    cleaning.LENGTH_RATIO: "data.filters.max_length_ratio",
+    cleaning.DUPLICATE: "data.filters.remove_duplicates",
+    cleaning.SCORES: "data.train.scores",
 }
 
 
@@ -45,7 +36,7 @@ def on_text(
     training: Sequence[CorpusReport],
     validation: Sequence[CorpusReport],
     recipe: Recipe,
-    held_out: HeldOut,
+    held_out: cleaning.HeldOut,
 ) -> Iterator[str]:
     """Yield a warning for each problem found in the text before it is cut into pieces.
 
@@ -143,9 +134,9 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
         if dropped <= LEAST_DROPPED * read:
             continue
         counts = [dropped_counts(report) for report in reports]
-        worst = max(RULES, key=lambda rule: sum(count.get(rule, 0) for count in counts))
+        worst = max(cleaning.RULES, key=lambda rule: sum(count.get(rule, 0) for count in counts))
         key = KEYS.get(worst, f"data.filters.{worst}")
-        where = "the text" if worst == EMPTY else f"the text or {key}"
+        where = "the text" if worst == cleaning.EMPTY else f"the text or {key}"
         yield (
             f"{dropped:,} of {read:,} {name} pairs were dropped ({dropped_in_words(counts)}); "
             f"correct {where} if that is too many."
@@ -167,7 +158,7 @@ def on_links(facts: Mapping[str, Any]) -> Iterator[str]:
 def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
     """Return how many pairs each rule dropped, as text for a message."""
     counts = list(counts_of_corpora)
-    totals = {rule: sum(count.get(rule, 0) for count in counts) for rule in RULES}
+    totals = {rule: sum(count.get(rule, 0) for count in counts) for rule in cleaning.RULES}
     return ", ".join(
         f"{total:,} {RULE_NAMES.get(rule, f'by {rule}')}" for rule, total in totals.items() if total
     )

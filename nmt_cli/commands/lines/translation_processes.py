@@ -17,15 +17,8 @@ from typing import Any, BinaryIO, NamedTuple
 from nmt_cli.commands.lines.document_text import DocumentText
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.choices import AUTO, device_name, visible_gpus
-from nmt_cli.hardware.cpu import (
-    LoadMeter,
-    advice_on_load,
-    cores,
-    set_num_threads,
-    usable_cores,
-    useful_threads,
-)
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.system_facts import free_memory
 from nmt_cli.hardware.thread_waiting import following_load
@@ -49,9 +42,8 @@ MEMORY_OF_A_PROCESS = 1 << 30
 class Processes(NamedTuple):
     """The processes that share the text."""
 
-    number: int
-    are_workers: bool  # processes beside that of the command
-    on_gpus: bool  # a GPU for each
+    number: int  # several are beside that of the command
+    on_gpus: bool = False  # a GPU for each
     is_automatic: bool = False  # no option says how many
 
 
@@ -79,7 +71,7 @@ def choose_processes(device: str, workers: int, devices: int | None) -> Processe
                 f"--workers {workers} are processes on the CPU; add --device cpu, or share the "
                 "text over GPUs with --devices."
             )
-        return Processes(workers, workers > 1, False)
+        return Processes(workers)
     if workers > 1:
         raise WrongUsageError(
             "--workers are processes on the CPU, --devices GPUs; give one of them."
@@ -91,7 +83,7 @@ def choose_processes(device: str, workers: int, devices: int | None) -> Processe
             f"--devices {devices} asked for, {visible} GPUs are visible. --workers shares "
             "the text over processes on the CPU."
         )
-    return Processes(devices, devices > 1, True)
+    return Processes(devices, on_gpus=True)
 
 
 def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Processes:
@@ -99,15 +91,15 @@ def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Proce
 
     With ``is_steady``, the output file records the number of threads, which must not change later.
     """
-    number = min(usable_cores(), free_memory() // MEMORY_OF_A_PROCESS)
+    number = min(cpu.usable_cores(), free_memory() // MEMORY_OF_A_PROCESS)
     if coming.is_all:
         number = min(number, coming.num_bytes // BYTES_FOR_A_PROCESS)
         is_long = number > 1
     else:
         is_long = not is_steady or coming.num_bytes >= LEAST_WAITING
     if number < 2 or not is_long or num_gpus(device):
-        return Processes(1, False, False)
-    return Processes(number, True, False, is_automatic=True)
+        return Processes(1)
+    return Processes(number, is_automatic=True)
 
 
 def num_gpus(device: str) -> int:
@@ -148,7 +140,7 @@ def opened_engine(
 
     Entering the block raises UserError if the model, the device or an option is wrong.
     """
-    if processes.are_workers:
+    if processes.number > 1:
         return _opened_workers(model, processes, device, threads or 1, options)
     return _opened_translator(model, device, threads, options)
 
@@ -159,12 +151,12 @@ def _opened_translator(
 ) -> Iterator[TextTranslator]:
     if (chosen_device := device_name(device)) != "cpu":
         keep_freed_memory()
-    set_num_threads(threads)
+    cpu.set_num_threads(threads)
     with without_collections(), without_threads_of_numpy():  # of all that it imports
         from nmt_cli.translating.translator import Translator
 
         translator = Translator.load(model, device=chosen_device, **options)
-    num_threads = useful_threads(chosen_device)
+    num_threads = cpu.useful_threads(chosen_device)
     with following_load(num_threads):
         yield TextTranslator(
             lambda windows: map(translator.translate_window, windows),
@@ -183,8 +175,8 @@ def _opened_workers(
     from nmt_cli.translating.workers.starter import Starter
     from nmt_cli.translating.workers.text_workers import TextWorkers
 
-    number, _, on_gpus, is_automatic = processes
-    meter = LoadMeter()
+    number, on_gpus, is_automatic = processes
+    meter = cpu.LoadMeter()
     with Starter() as starter:
         options = {**options, "device": device if on_gpus else "cpu"}
         starter.load(WorkerModel(model, options, threads, on_gpus, quiet=logs.are_quiet()))
@@ -193,7 +185,7 @@ def _opened_workers(
             logs.info(f"{number} processes of one thread each share the text (see --workers).")
         if not on_gpus:
             others = meter.others(loaded.cpu_seconds)
-            advice = advice_on_load(others, cores(), threads, number, option="--workers")
+            advice = cpu.advice_on_load(others, cpu.cores(), threads, number, option="--workers")
             if advice is not None:
                 logs.warning(advice)
         with closing(TextWorkers(starter, number)) as workers:

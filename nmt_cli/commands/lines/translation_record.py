@@ -1,4 +1,4 @@
-"""The record of a translation: what it was made with, and how far it got.
+"""The record of a translation: what it was made with, how far it got, and how to go on with it.
 
 ``.made-FILE.json`` is beside an output, unfinished or complete. The name is hidden, so that
 patterns such as ``FILE*`` match outputs only.
@@ -7,17 +7,25 @@ patterns such as ``FILE*`` match outputs only.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nmt_cli.corpus.text.shard_text import Shard
+from nmt_cli.commands.lines.pipes import STANDARD_INPUT
 from nmt_cli.files.atomic_files import file_appearing_whole, seal_of, sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.temporary_names import shortened
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.errors import (
+    STATUS_INTERRUPTED,
+    DamagedError,
+    LinesFailedError,
+    UserError,
+)
+from nmt_cli.messages.figures import counted
+from nmt_cli.messages.proposals import command
 from nmt_cli.translating.options import TranslatorOptions
 
 VERSION = 2
@@ -44,18 +52,6 @@ class Record(NamedTuple):
     asked: dict[str, Any]  # device and precision as given, such as "auto"
 
 
-def recorded_options(
-    options: TranslatorOptions, input_format: str, output_format: str, shard: Shard | None
-) -> dict[str, Any]:
-    """Return what a record has of the command, before the model is loaded."""
-    return {
-        **affecting(options),
-        "format": output_format,
-        "input_format": input_format,
-        "shard": None if shard is None else str(shard),
-    }
-
-
 def affecting(options: TranslatorOptions) -> dict[str, Any]:
     """Return the options that affect the output more than by rounding."""
     # CUDA graphs may be turned off for the rest of a text after a fault in them. What is off though
@@ -71,11 +67,6 @@ def affecting(options: TranslatorOptions) -> dict[str, Any]:
 def rounding(options: TranslatorOptions, threads: int) -> dict[str, Any]:
     """Return what affects the output only by rounding."""
     return {**rounding_facts(threads), MAX_TOKENS: options.max_tokens_per_device}
-
-
-def as_asked(device: str, options: TranslatorOptions) -> dict[str, str]:
-    """Return device and precision as they were given; a GPU without its number."""
-    return {"device": device.partition(":")[0], "precision": options.precision}
 
 
 def partial_of(path: Path) -> Path:
@@ -208,7 +199,9 @@ def refuse_other(
     _refuse_different(path, record.made_with, now)
     if sha256(path) != record.progress.output_sha256:
         _refuse(f"{path} has changed since it was translated.")
-    _refuse_different(path, _facts_of_input(record), _facts_of(lines))
+    progress = record.progress
+    old = {"lines of the input": progress.num_lines, "sha256 of the input": progress.input_sha256}
+    _refuse_different(path, old, _facts_of(lines))
     logs.info(f"{path} is complete, and made with this model, input and options: nothing to do.")
 
 
@@ -223,13 +216,62 @@ def _refuse(problem: str) -> NoReturn:
     )
 
 
-def _facts_of_input(record: Record) -> dict[str, Any]:
-    progress = record.progress
-    return {"lines of the input": progress.num_lines, "sha256 of the input": progress.input_sha256}
-
-
 def _facts_of(lines: Iterator[Line]) -> dict[str, Any]:
     number, digest = 0, hashlib.sha256()
     for number, line in enumerate(lines, 1):  # noqa: B007 - the last number is used
         digest.update(text_of(line))
     return {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
+
+
+class StoppedTranslationError(UserError):
+    """Translation was interrupted or terminated; its message has the command that goes on."""
+
+
+def with_advice(
+    error: BaseException, path: Path, num_lines: int, arguments: Sequence[str]
+) -> BaseException:
+    """Return ``error`` with the command that goes on; an interrupt becomes a UserError."""
+    again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
+    when = ""
+    if isinstance(error, LinesFailedError):
+        when = ", when the bug is fixed or that line of the input is changed,"
+    advice = (
+        f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. To go on{when} "
+        f"run: {command('nmt-cli', *again)}{_redirection(arguments)}"
+    )
+    if is_stop(error):
+        return stopped(error, advice)
+    if isinstance(error, UserError):
+        error.args = (f"{error} {advice}",)
+        return error
+    logs.warning(advice)
+    return error
+
+
+def is_stop(error: BaseException) -> bool:
+    """Return whether ``error`` is an interrupt or a signal that ends the command."""
+    return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
+def stopped(stop: BaseException, message: str) -> StoppedTranslationError:
+    """Return an error with ``message`` that ends the command with the exit status of ``stop``."""
+    if not isinstance(stop, SystemExit):
+        error = StoppedTranslationError(f"interrupted. {message}")
+        error.exit_status = STATUS_INTERRUPTED
+        return error
+    error = StoppedTranslationError(f"terminated. {message}")
+    error.exit_status = stop.code if isinstance(stop.code, int) else 1
+    return error
+
+
+def _redirection(arguments: Sequence[str]) -> str:
+    """Return the redirection of stdin with which the command was started, or a reminder of it."""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
+        if name == "--input" and (value if equals else following) != str(STANDARD_INPUT):
+            return ""
+    with suppress(OSError):
+        path = Path("/proc/self/fd/0").resolve()
+        if path.is_file():
+            return f" < {command(path)}"
+    return "   (with the same text on stdin)"

@@ -96,7 +96,7 @@ class TranslatorLoop:
         return self._opened[variant]
 
     def _open(self, number: int, threads: int, options: dict[str, Any]) -> Translate:
-        shared = Processes(number, number > 1, False)
+        shared = Processes(number)
         opened = opened_engine(self._folder / "model", shared, "cpu", threads, options)
         return self._stack.enter_context(opened).translate
 
