@@ -12,9 +12,10 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from nmt_cli.documents.document import Document, DocumentError
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.translation import Translation
 
 OLD_FORMAT = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Microsoft Office, also if it is encrypted
@@ -40,6 +41,9 @@ def markup_bytes(data: bytes) -> int:
     except DAMAGES:
         return 0  # it cannot be read
     return sum(each.file_size for each in members if each.filename.lower().endswith(OF_TEXTS))
+
+
+Read = TypeVar("Read")
 
 
 class Archive:
@@ -75,12 +79,12 @@ class Archive:
             raise DocumentError(f"its texts have more than {MOST_MARKUP >> 20} MB of markup")
         return self._zip.read(name)
 
-    def opened(self, name: str, read: Callable[[bytes], Document]) -> Document:
-        """Return the document in a member. Raises DocumentError, which names the member."""
+    def opened(self, name: str, read: Callable[[bytes], Read]) -> Read:
+        """Return what ``read`` makes of a member. Raises DocumentError, which names the member."""
         data = self.read(name)
         try:
             return read(data)
-        except DocumentError as error:
+        except (DocumentError, LineError) as error:
             raise DocumentError(f"its member {name}: {error}") from None
 
     def with_changed(self, changed: Mapping[str, bytes]) -> bytes:

@@ -8,12 +8,11 @@ from html import escape
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import CODES
-from nmt_cli.documents.document import Decoded, DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, text_part
+from nmt_cli.documents.document import DocumentError, decoded
+from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, partners, text_part
 from nmt_cli.documents.inline import Kind as PartKind
 from nmt_cli.documents.markup import IN_XML
 from nmt_cli.translating.markup.tokens import Kind, Token, xml_tokens
-from nmt_cli.translating.request import LineError
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 DEEPEST = 256  # nested elements
@@ -33,21 +32,18 @@ class TokenizedXml:
     """A file of XML: its tokens, and the root with all elements in it."""
 
     def __init__(self, data: bytes, root: str) -> None:
-        """Raise DocumentError if it is not well-formed, or has another ``root``."""
-        self.decoded: Decoded = decoded(data, IN_XML)
-        try:
-            self.tokens = xml_tokens(self.decoded.text)
-        except LineError as error:
-            raise DocumentError(str(error)) from None
+        """Raise LineError if it is not well-formed, and DocumentError if it has another root."""
+        self.decoded = decoded(data, IN_XML)
+        self.tokens = xml_tokens(self.decoded.text)
         if any(each.kind is Kind.OTHER and "<!ENTITY" in each.raw for each in self.tokens):
             raise DocumentError("it declares entities; write their texts in their places")
         self.root = _root_of(self.tokens)
         if self.root.name != root:
             raise DocumentError(f"its root is {self.root.name[:40] or 'missing'}, not {root}")
 
-    def between(self, element: Element) -> Sequence[Token]:
-        """Return the tokens between the tags of an element."""
-        return self.tokens[element.begin + 1 : element.end]
+    def parts(self, element: Element) -> list[Part]:
+        """Return what is between the tags of an element: characters and codes."""
+        return _paired(self.tokens[element.begin + 1 : element.end])
 
     def space_before(self, element: Element) -> str:
         """Return the white space before an element."""
@@ -86,7 +82,7 @@ def _root_of(tokens: Sequence[Token]) -> Element:
     return next(iter(opened[0][2]), Element("", 0, 0))
 
 
-def parts_of(tokens: Sequence[Token]) -> list[Part]:
+def _paired(tokens: Sequence[Token]) -> list[Part]:
     """Return the parts of a text: characters, and codes, which are written as they are.
 
     Codes that belong together, such as <bpt i="1"> and <ept i="1">, are around the text between.
@@ -111,7 +107,7 @@ def parts_of(tokens: Sequence[Token]) -> list[Part]:
 def _parts(tokens: Sequence[Token]) -> Iterator[tuple[Token, Part]]:
     """Yield the parts of a text, and the token that each begins with."""
     place = 0
-    ends = _ends(tokens)
+    ends = partners((each.kind is Kind.START) - (each.kind is Kind.END) for each in tokens)
     while place < len(tokens):
         token = tokens[place]
         name = token.name.rpartition(":")[2]
@@ -134,17 +130,6 @@ def _parts(tokens: Sequence[Token]) -> Iterator[tuple[Token, Part]]:
             is_visible = token.kind is Kind.EMPTY or not token.raw.startswith("<!--")
             yield token, Part(PartKind.POINT, code=token.raw, is_visible=is_visible)
         place += 1
-
-
-def _ends(tokens: Sequence[Token]) -> Mapping[int, int]:
-    """Return the place of the end tag of each start tag."""
-    found, opened = dict[int, int](), list[int]()
-    for place, token in enumerate(tokens):
-        if token.kind is Kind.START:
-            opened.append(place)
-        elif token.kind is Kind.END:
-            found[opened.pop()] = place
-    return found
 
 
 def written_codes(source: InlineText, text: str) -> str:

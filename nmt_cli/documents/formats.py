@@ -90,26 +90,26 @@ def read_document(
     damaged, and UserError if a package is missing.
     """
     # These imports take time; help texts and lines of text do not need them.
-    from nmt_cli.documents import markup, office, po, subtitles, tmx, xliff
+    from nmt_cli.documents import markdown, markup, office, po, subtitles, tmx, xliff
     from nmt_cli.documents.document import DocumentError
-    from nmt_cli.documents.epub import read_epub
-    from nmt_cli.documents.markdown import read as read_markdown
+    from nmt_cli.translating.request import LineError
 
     if len(data) > (most := most_bytes(form)):
         raise DocumentError(f"it has more than {most >> 20:,} MB; divide it")
     readers: Mapping[str, Callable[[bytes], Document]] = {
-        "html": markup.read_html,
-        "xml": markup.read_xml,
-        "markdown": read_markdown,
-        "docx": office.read_docx,
-        "pptx": office.read_pptx,
-        "odt": office.read_odt,
-        "epub": read_epub,
+        "html": partial(markup.MarkupDocument, markup="html"),
+        "xml": partial(markup.MarkupDocument, markup="xml"),
+        "markdown": markdown.MarkdownDocument,
+        **{name: partial(office.read_office, form=name) for name in office.MEMBERS},
+        "epub": office.read_epub,
         "po": partial(po.PoDocument, again=again),
         "xliff": partial(xliff.XliffDocument, again=again),
         "tmx": partial(tmx.TmxDocument, again=again, languages=languages),
-        "srt": subtitles.read_srt,
-        "vtt": subtitles.read_vtt,
+        "srt": partial(subtitles.SubtitleDocument, is_vtt=False),
+        "vtt": partial(subtitles.SubtitleDocument, is_vtt=True),
     }
-    with collecting_no_garbage():  # which would take a quarter of the time
-        return readers[form](data)
+    try:
+        with collecting_no_garbage():  # which would take a quarter of the time
+            return readers[form](data)
+    except LineError as error:
+        raise DocumentError(str(error)) from None

@@ -37,6 +37,11 @@ class Part(NamedTuple):
     code: Any = None  # what the code stands for; of a text, how its only character is written
     is_visible: bool = True
 
+    @property
+    def nesting(self) -> int:
+        """1 if a code with text begins, -1 if one ends, else 0."""
+        return (self.kind is Kind.OPEN) - (self.kind is Kind.CLOSE)
+
 
 def text_part(text: str) -> Part:
     """Return the part of these characters."""
@@ -49,13 +54,14 @@ CLOSE = Part(Kind.CLOSE)
 class InlineText:
     """A segment with inline codes, whose ``request`` asks for its translation."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], protect: Sequence[str] = ()) -> None:
         """``parts`` are balanced. Codes at the begin and the end are not sent with the text."""
         first, last = _core(parts)
         self._before, self._after = parts[:first], parts[last:]
         self._codes, self._written = list[Part](), dict[str, Part]()
         self.parts = parts
-        self.request = Request("".join(map(self._as_xml, parts[first:last])), markup="xml")
+        text = "".join(map(self._as_xml, parts[first:last]))
+        self.request = Request(text, markup="xml", protect=protect)
 
     def _as_xml(self, part: Part) -> str:
         if part.kind is Kind.TEXT and part.code is None:
@@ -106,7 +112,7 @@ def divided(parts: Iterable[Part]) -> Iterator[list[Part]]:
     """Yield the parts between breaks, and each break by itself."""
     found, depth = list[Part](), 0
     for part in parts:
-        depth += (part.kind is Kind.OPEN) - (part.kind is Kind.CLOSE)
+        depth += part.nesting
         if part.kind is Kind.BREAK and not depth:
             yield found
             yield [part]
@@ -126,7 +132,7 @@ def _core(parts: Sequence[Part]) -> tuple[int, int]:
 
     A code that begins before the text and ends within it, or the reverse, is part of it.
     """
-    partner = _partners(parts)
+    partner = partners(part.nesting for part in parts)
     first, last = 0, len(parts)
     while True:
         if first < last and _is_outside(parts[first]):
@@ -147,13 +153,13 @@ def _is_outside(part: Part) -> bool:
     return part.kind in {Kind.POINT, Kind.BREAK} or (part.kind is Kind.TEXT and part.text.isspace())
 
 
-def _partners(parts: Sequence[Part]) -> Mapping[int, int]:
-    """Return the place of the other end for each end of a code."""
+def partners(nesting: Iterable[int]) -> Mapping[int, int]:
+    """Return the place of the other end for each begin, which is 1, and each end, which is -1."""
     found, opened = dict[int, int](), list[int]()
-    for place, part in enumerate(parts):
-        if part.kind is Kind.OPEN:
+    for place, step in enumerate(nesting):
+        if step > 0:
             opened.append(place)
-        elif part.kind is Kind.CLOSE:
+        elif step < 0:
             begin = opened.pop()
             found[begin], found[place] = place, begin
     return found

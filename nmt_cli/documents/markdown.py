@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt_cli.documents.document import Decoded, DocumentError, decoded
+from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, joined, text_part
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.markup.blocks import VOID
@@ -65,8 +65,9 @@ class _Segment(NamedTuple):
 class MarkdownDocument:
     """A document of Markdown."""
 
-    def __init__(self, found: Decoded) -> None:
-        self._decoded = found
+    def __init__(self, data: bytes) -> None:
+        """Raise UserError if markdown-it-py is not installed."""
+        self._decoded = found = decoded(data)
         front = FRONT_MATTER.match(found.text)
         start = front.end() if front else 0
         parser, environment = _parser(), dict[str, Any]()
@@ -86,14 +87,6 @@ class MarkdownDocument:
                 written += [source[place : segment.begin], _written(segment.text, translation.text)]
                 place = segment.end
         return self._decoded.encoded("".join([*written, source[place:]]))
-
-
-def read(data: bytes) -> MarkdownDocument:
-    """Return a document of Markdown.
-
-    Raises DocumentError if it cannot be read, and UserError if markdown-it-py is not installed.
-    """
-    return MarkdownDocument(decoded(data))
 
 
 def _parser() -> MarkdownIt:
@@ -254,7 +247,7 @@ def _segments(block: _Block, parser: MarkdownIt, environment: dict[str, Any]) ->
     found = list(_parts(block.text, begin, parser, environment))
     last = len(block.text), len(block.text), Part(Kind.BREAK)
     for place, end, part in [*found, last]:
-        depth += (part.kind is Kind.OPEN) - (part.kind is Kind.CLOSE)
+        depth += part.nesting
         if part.kind is not Kind.BREAK or depth:
             parts.append(part)
             continue

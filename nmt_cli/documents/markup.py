@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from html.entities import html5
 from typing import NamedTuple
 
-from nmt_cli.documents.document import Decoded, DocumentError, decoded
+from nmt_cli.documents.document import decoded
 from nmt_cli.translating.markup.blocks import Markup, blocks_of
-from nmt_cli.translating.request import LineError, Request
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.segments import Output, Segments, whole
 from nmt_cli.translating.translation import Translation
 
 IN_HTML = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
@@ -24,36 +25,32 @@ MEANT = {
 ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)([^\s;&<#]+);")
 
 
-class MarkupText:
-    """The blocks of a text in HTML or XML, and what is between them."""
+class MarkupDocument:
+    """A document of HTML or XML: its blocks of text, and what is between them."""
 
-    def __init__(self, text: str, markup: Markup) -> None:
-        """Raise DocumentError if the text is not well-formed XML, or is no HTML."""
-        try:
-            parts = blocks_of(text, markup)
-        except LineError as error:
-            raise DocumentError(str(error)) from None
-        self.segments, self._between, self._sources = list[Request](), [""], list[_Source]()
-        for part in parts:
+    def __init__(self, data: bytes, markup: Markup) -> None:
+        """Raise LineError if it is not well-formed XML, or is no HTML."""
+        is_html = markup == "html"
+        self._decoded = decoded(data, IN_HTML, MEANT) if is_html else decoded(data, IN_XML)
+        self._sources, between = list[_Source](), [""]
+        for part in blocks_of(self._decoded.text, markup):
             if isinstance(part, str):
-                self._between[-1] += part
+                between[-1] += part
                 continue
-            segment = part.raw.strip()
-            start = part.raw.index(segment)
-            self._between[-1] += part.raw[:start]
-            self._between.append(part.raw[start + len(segment) :])
-            source = _source(segment) if markup == "xml" else _Source(segment, segment)
-            self._sources.append(source)
-            self.segments.append(Request(source.sent, markup=markup))
+            (segment,), (before, after) = (block := whole(part.raw)).texts, block.gaps
+            between[-1] += before
+            between.append(after)
+            self._sources.append(_Source(segment, segment) if is_html else _source(segment))
+        self._layout = Segments([source.raw for source in self._sources], between)
+        self.segments: Sequence[Request] = [
+            Request(source.sent, markup=markup) for source in self._sources
+        ]
 
-    def filled(self, translations: Sequence[Translation]) -> str:
-        """Return the text with the translation of each block in its place."""
-        filled = [self._between[0]]
-        for translation, source, between in zip(
-            translations, self._sources, self._between[1:], strict=True
-        ):
-            filled += [source.translated(translation.text), between]
-        return "".join(filled)
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the document with the translation of each block in its place."""
+        pairs = zip(self._sources, translations, strict=True)
+        blocks = [Output(source.translated(each.text)) for source, each in pairs]
+        return self._decoded.encoded(self._layout.filled(blocks))
 
 
 class _Source(NamedTuple):
@@ -95,25 +92,3 @@ def _source(segment: str) -> _Source:
     declarations = "".join(f'<!ENTITY {name} "">' for name in sorted(others))
     before, after = f"<!DOCTYPE block [{declarations}]><block>", "</block>"
     return _Source(segment, f"{before}{sent}{after}", names, before, after)
-
-
-class MarkupDocument:
-    """A document of HTML or XML."""
-
-    def __init__(self, found: Decoded, markup: Markup) -> None:
-        self._decoded, self._text = found, MarkupText(found.text, markup)
-        self.segments: Sequence[Request] = self._text.segments
-
-    def filled(self, translations: Sequence[Translation]) -> bytes:
-        """Return the document with the translation of each block in its place."""
-        return self._decoded.encoded(self._text.filled(translations))
-
-
-def read_html(data: bytes) -> MarkupDocument:
-    """Return a document of HTML. Raises DocumentError if it cannot be read."""
-    return MarkupDocument(decoded(data, IN_HTML, MEANT), "html")
-
-
-def read_xml(data: bytes) -> MarkupDocument:
-    """Return a document of XML. Raises DocumentError if it is not well-formed."""
-    return MarkupDocument(decoded(data, IN_XML), "xml")

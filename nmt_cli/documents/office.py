@@ -1,14 +1,18 @@
-"""DOCX, PPTX and ODT: which members are translated, and how their paragraphs look."""
+"""DOCX, PPTX, ODT and EPUB: which members are translated, and how their paragraphs look."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from urllib.parse import unquote
 
 from nmt_cli.documents.archive import Archive, ArchiveDocument
-from nmt_cli.documents.document import Document, DocumentError
+from nmt_cli.documents.document import Document, DocumentError, decoded
+from nmt_cli.documents.markup import IN_XML, MarkupDocument
 from nmt_cli.documents.paragraphs import Layout, ParagraphDocument
+from nmt_cli.translating.markup.tokens import Token, xml_tokens
 
 OOXML = "http://schemas.openxmlformats.org"
 STRICT = "http://purl.oclc.org/ooxml"
@@ -87,35 +91,27 @@ ODF = Layout(
 )
 NO_NAME = r"\\(?:d\*)?"  # in a pattern
 GRAPHICS = r"(?:charts/chart|diagrams/data|diagrams/drawing)\d+\.xml"
-DOCX_MEMBERS = {
-    r"word/(?:document\d*|header\d+|footer\d+|footnotes|endnotes|comments)\.xml": WORD,
-    rf"word/{GRAPHICS}": DRAWING,
+# By format: a pattern of a member that it needs, and the layouts of members that match a pattern.
+MEMBERS: Mapping[str, tuple[str, Mapping[str, Layout]]] = {
+    "docx": (
+        r"word/document\d*\.xml",
+        {
+            r"word/(?:document\d*|header\d+|footer\d+|footnotes|endnotes|comments)\.xml": WORD,
+            rf"word/{GRAPHICS}": DRAWING,
+        },
+    ),
+    "pptx": (
+        r"ppt/presentation\.xml",
+        {rf"ppt/(?:slides/slide\d+\.xml|notesSlides/notesSlide\d+\.xml|{GRAPHICS})": DRAWING},
+    ),
+    "odt": (r"content\.xml", {r"(?:content|styles)\.xml": ODF}),
 }
-PPTX_MEMBERS = {rf"ppt/(?:slides/slide\d+\.xml|notesSlides/notesSlide\d+\.xml|{GRAPHICS})": DRAWING}
-ODT_MEMBERS = {r"(?:content|styles)\.xml": ODF}
+CHAPTERS = {"application/xhtml+xml", "application/x-dtbncx+xml"}  # and tables of contents of EPUB
 
 
-def read_docx(data: bytes) -> ArchiveDocument:
-    """Return a document of Word. Raises DocumentError if it cannot be read."""
-    return _document(data, r"word/document\d*\.xml", DOCX_MEMBERS)
-
-
-def read_pptx(data: bytes) -> ArchiveDocument:
-    """Return a presentation of PowerPoint. Raises DocumentError if it cannot be read."""
-    return _document(data, r"ppt/presentation\.xml", PPTX_MEMBERS)
-
-
-def read_odt(data: bytes) -> ArchiveDocument:
-    """Return a text of OpenDocument. Raises DocumentError if it cannot be read."""
-    return _document(data, r"content\.xml", ODT_MEMBERS)
-
-
-def _document(data: bytes, needed: str, layouts: Mapping[str, Layout]) -> ArchiveDocument:
-    """Return the document whose members that match a pattern have these layouts.
-
-    Raises DocumentError if no member matches ``needed``.
-    """
-    archive = Archive(data)
+def read_office(data: bytes, form: str) -> ArchiveDocument:
+    """Return a document of one of ``MEMBERS``. Raises DocumentError if it cannot be read."""
+    archive, (needed, layouts) = Archive(data), MEMBERS[form]
     if not any(re.fullmatch(needed, name) for name in archive.names):
         raise DocumentError(f"it has no member {re.sub(NO_NAME, '', needed)}")
     if MANIFEST in archive.names and ENCRYPTED in archive.read(MANIFEST):
@@ -126,3 +122,25 @@ def _document(data: bytes, needed: str, layouts: Mapping[str, Layout]) -> Archiv
             if re.fullmatch(pattern, name):
                 members[name] = archive.opened(name, partial(ParagraphDocument, layout=layout))
     return ArchiveDocument(archive, members)
+
+
+def read_epub(data: bytes) -> ArchiveDocument:
+    """Return a book. Raises DocumentError if it cannot be read, for example if it is encrypted."""
+    archive, members = Archive(data), dict[str, Document]()
+    for root in _tags(archive, "META-INF/container.xml", "rootfile"):
+        package = root.attributes.get("full-path") or ""
+        for item in _tags(archive, package, "item"):
+            path = unquote(item.attributes.get("href") or "")
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
+            if item.attributes.get("media-type") in CHAPTERS and name in archive.names:
+                members[name] = archive.opened(name, partial(MarkupDocument, markup="xml"))
+    if not members:
+        raise DocumentError("it has no chapters")
+    return ArchiveDocument(archive, members)
+
+
+def _tags(archive: Archive, member: str, name: str) -> Iterator[Token]:
+    """Yield the start tags of this name, with any prefix, in a member of XML."""
+    for token in archive.opened(member, lambda data: xml_tokens(decoded(data, IN_XML).text)):
+        if token.attributes and token.name.rpartition(":")[2] == name:
+            yield token

@@ -32,7 +32,7 @@ from nmt_cli.documents.pieces import (
 from nmt_cli.translating.markup.blocks import Element, tree_of
 from nmt_cli.translating.markup.tokens import Kind as TokenKind
 from nmt_cli.translating.markup.tokens import Token
-from nmt_cli.translating.request import LineError, Request
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
 DECLARED = re.compile(r"""\sxmlns(?::([\w.-]+))?\s*=\s*["']([^"']*)["']""")
@@ -67,12 +67,9 @@ class ParagraphDocument:
     """A member of an office document."""
 
     def __init__(self, data: bytes, layout: Layout) -> None:
-        """Raise DocumentError if it is not well-formed, or declares entities."""
+        """Raise LineError if it is not well-formed, and DocumentError if it declares entities."""
         self._decoded = decoded(data, IN_XML)
-        try:
-            self._root = tree_of(self._decoded.text, "xml")
-        except LineError as error:
-            raise DocumentError(str(error)) from None
+        self._root = tree_of(self._decoded.text, "xml")
         if any(isinstance(each, Token) and "<!DOCTYPE" in each.raw for each in self._root.children):
             raise DocumentError("it has a DOCTYPE, which documents of its format never have")
         _rename(self._root, self._decoded.text, layout)
@@ -180,8 +177,8 @@ def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
         def raw(element: Element = each) -> str:
             return f"{start}{element.raw()}{end}"
 
-        if name == layout.text and all(_is_text(child) for child in each.children):
-            tokens = [child for child in each.children if isinstance(child, Token)]
+        tokens = [e for e in each.children if isinstance(e, Token) and e.kind is TokenKind.TEXT]
+        if name == layout.text and len(tokens) == len(each.children):
             text = "".join(meaning for token in tokens for _, meaning in token.parts)
             yield Piece(text_part(text), found)
         elif name in layout.characters:
@@ -201,10 +198,6 @@ def _is_text_field(element: Element, layout: Layout) -> bool:
     attributes = element.start.attributes.items()
     code = next((value or "" for key, value in attributes if key.endswith("instr")), "")
     return element.start.name == layout.simple_field and TEXT_FIELD.match(code) is not None
-
-
-def _is_text(node: Element | Token) -> bool:
-    return isinstance(node, Token) and node.kind is TokenKind.TEXT
 
 
 def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:

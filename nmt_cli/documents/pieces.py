@@ -143,7 +143,7 @@ def _pair_field(found: list[Piece | None], begin: int, end: int) -> None:
     )
     head = [piece for piece in found[begin : middle + 1] if piece is not None]
     code = "".join(piece.name for piece in head if piece.mark == "code")
-    depth = sum((p.part.kind is Kind.OPEN) - (p.part.kind is Kind.CLOSE) for p in head)
+    depth = sum(piece.part.nesting for piece in head)
     if middle < end and not depth and TEXT_FIELD.match(code):
         last = found[end]
         assert last is not None

@@ -66,18 +66,15 @@ class _Sentence(NamedTuple):
 
 
 class SubtitleDocument:
-    """A file of subtitles."""
+    """A file of subtitles: SRT, or WebVTT if ``is_vtt``."""
 
     def __init__(self, data: bytes, is_vtt: bool) -> None:
         """Raise DocumentError for what is no such file."""
         self._decoded, self._is_vtt = decoded(data), is_vtt
         self._cues = list(_cues(self._decoded.text, is_vtt))
-        self._sentences = [
-            _sentence(lines, is_vtt) for lines in _groups(self._cues) if _holds_text(lines, is_vtt)
-        ]
-        self.segments: Sequence[Request] = [
-            each.text.request._replace(protect=(PLACEHOLDERS,)) for each in self._sentences
-        ]
+        sentences = (_sentence(lines, is_vtt) for lines in _groups(self._cues))
+        self._sentences = [each for each in sentences if has_text(each.text.parts)]
+        self.segments: Sequence[Request] = [each.text.request for each in self._sentences]
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with the translations in the lines of their sources."""
@@ -138,16 +135,6 @@ class SubtitleDocument:
         if part.code is not None and text == part.text:
             return str(part.code)
         return escape(text, quote=False) if self._is_vtt else text
-
-
-def read_srt(data: bytes) -> SubtitleDocument:
-    """Return the document of an SRT file. Raises DocumentError if it is none."""
-    return SubtitleDocument(data, is_vtt=False)
-
-
-def read_vtt(data: bytes) -> SubtitleDocument:
-    """Return the document of a WebVTT file. Raises DocumentError if it is none."""
-    return SubtitleDocument(data, is_vtt=True)
 
 
 def _skip(rest: deque[Part], place: int, following: int) -> int:
@@ -221,10 +208,6 @@ def _is_end(text: str) -> bool:
     return SENTENCE_END.search(CODE.sub("", text)) is not None
 
 
-def _holds_text(lines: Sequence[_Line], is_vtt: bool) -> bool:
-    return has_text([part for line in lines for part in _parts(line.text, is_vtt)])
-
-
 def _sentence(lines: Sequence[_Line], is_vtt: bool) -> _Sentence:
     """Return the lines with their joined text."""
     parts, ends, length = list[Part](), list[int](), 0
@@ -243,7 +226,8 @@ def _sentence(lines: Sequence[_Line], is_vtt: bool) -> _Sentence:
             found += own
             length += sum(len(part.text) for part in own)
         parts += _paired(found)
-    return _Sentence(lines, [end / max(1, length) for end in ends], InlineText(parts))
+    joints = [end / max(1, length) for end in ends]
+    return _Sentence(lines, joints, InlineText(parts, (PLACEHOLDERS,)))
 
 
 def _parts(text: str, is_vtt: bool) -> Iterator[Part]:

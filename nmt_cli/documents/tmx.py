@@ -7,13 +7,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import FAR, distance
 from nmt_cli.documents.document import DocumentError
-from nmt_cli.documents.elements import (
-    Element,
-    TokenizedXml,
-    parts_of,
-    with_attributes,
-    written_codes,
-)
+from nmt_cli.documents.elements import Element, TokenizedXml, with_attributes, written_codes
 from nmt_cli.documents.inline import InlineText, Part, has_text
 from nmt_cli.documents.po import PROTECTED
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
@@ -43,9 +37,7 @@ class TmxDocument:
             )
         self._xml, self._languages = TokenizedXml(data, "tmx"), languages
         self._units = list(self._wanted(again))
-        self.segments: Sequence[Request] = [
-            unit.text.request._replace(protect=PROTECTED) for unit in self._units
-        ]
+        self.segments: Sequence[Request] = [unit.text.request for unit in self._units]
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with the translations as variants of their units."""
@@ -67,16 +59,12 @@ class TmxDocument:
         for body in self._xml.root.inside:
             for unit in body.inside if body.name == "body" else ():
                 variants = [each for each in unit.inside if each.name == "tuv"]
-                found = [self._nearest(variants, language) for language in self._languages]
-                source, target = found
-                target = None if target is source else target
-                if source is None:
-                    continue
-                text = self._parts(source)
-                has_target = target is not None and has_text(self._parts(target))
-                if has_text(text) and (again or not has_target):
-                    segment = None if target is None else self._segment(target)
-                    yield _Unit(InlineText(text), variants[-1], segment)
+                source, target = (self._nearest(variants, each) for each in self._languages)
+                text, of_target = self._parts(source), self._parts(target)
+                is_new = target is source or not has_text(of_target)
+                if has_text(text) and (again or is_new):
+                    segment = None if target is source else self._segment(target)
+                    yield _Unit(InlineText(text, PROTECTED), variants[-1], segment)
 
     def _nearest(self, variants: Sequence[Element], language: str) -> Element | None:
         """Return the variant in ``language``, or in one of its regions."""
@@ -88,9 +76,10 @@ class TmxDocument:
                 best, least = variant, far
         return best
 
-    def _segment(self, variant: Element) -> Element | None:
-        return next((each for each in variant.inside if each.name == "seg"), None)
+    def _segment(self, variant: Element | None) -> Element | None:
+        inside = () if variant is None else variant.inside
+        return next((each for each in inside if each.name == "seg"), None)
 
-    def _parts(self, variant: Element) -> list[Part]:
+    def _parts(self, variant: Element | None) -> list[Part]:
         segment = self._segment(variant)
-        return [] if segment is None else parts_of(self._xml.between(segment))
+        return [] if segment is None else self._xml.parts(segment)

@@ -8,13 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import NOT_TRANSLATED
-from nmt_cli.documents.elements import (
-    Element,
-    TokenizedXml,
-    parts_of,
-    with_attributes,
-    written_codes,
-)
+from nmt_cli.documents.elements import Element, TokenizedXml, with_attributes, written_codes
 from nmt_cli.documents.inline import InlineText, has_text
 from nmt_cli.documents.po import PROTECTED
 from nmt_cli.translating.request import Request
@@ -59,9 +53,7 @@ class XliffDocument:
         version = self._tokens[root.begin].attributes.get("version") or ""
         self._is_version_2 = version.startswith("2")
         self._units = list(self._wanted(root, again))
-        self.segments: Sequence[Request] = [
-            unit.text.request._replace(protect=PROTECTED) for unit in self._units
-        ]
+        self.segments: Sequence[Request] = [unit.text.request for unit in self._units]
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with a target for each translation, and the alternatives beside it."""
@@ -153,10 +145,10 @@ class XliffDocument:
         return self._tokens[sentence.begin].attributes.get("mid")
 
     def _text(self, element: Element) -> InlineText:
-        return InlineText(parts_of(self._xml.between(element)))
+        return InlineText(self._xml.parts(element), PROTECTED)
 
     def _has_text(self, element: Element) -> bool:
-        return has_text(parts_of(self._xml.between(element)))
+        return has_text(self._xml.parts(element))
 
     def _is_open(self, element: Element, target: Element) -> bool:
         holders = (self._tokens[place] for place in (element.begin, target.begin))
