@@ -38,7 +38,7 @@ from nmt_cli.serving.requests import (
     SMALL_REQUEST,
     Limits,
 )
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.service import Options, Service
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from tests import rooms_picture
 
@@ -161,7 +161,7 @@ class _Idle:
 
 def _figures() -> Iterator[tuple[str, ...]]:
     idle: Any = _Idle()
-    figures = ServiceFigures(Service(Models([]), {"": idle}, Limits(0, 0, 0, 0, 0)))
+    figures = ServiceFigures(Service(Models([]), {"": idle}, Options(Limits(0, 0, 0, 0, 0))))
     figures.count("", 200, 0.0)
     for metric in figures.registry.collect():
         samples = [each for each in metric.samples if not each.name.endswith("_created")]

@@ -49,21 +49,21 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             "everybody may use this service."
         )
     with importing("serve", "serve answers HTTP"):
-        from nmt_cli.serving.models import Models, glossaries_of, memories_of, models_of
-        from nmt_cli.serving.patterns import patterns_of
+        from nmt_cli.serving import models as served
         from nmt_cli.serving.requests import Limits
-        from nmt_cli.serving.server import Options, listening_socket, serve
-    found = models_of(models)
+        from nmt_cli.serving.server import listening_socket, serve
+        from nmt_cli.serving.service import Options
+    found = served.models_of(models)
     if beam_size is not None:
         found = [model._replace(beam_size=beam_size) for model in found]
     limits = Limits(**{name: others.pop(f"max_{name}") for name in Limits._fields})
     keys = None if api_keys is None else _keys_in(api_keys)
-    terms, patterns = glossaries_of(glossaries, found), patterns_of(protect)
+    terms, patterns = served.glossaries_of(glossaries, found), served.patterns_of(protect)
     if memory_similarity is not None and not memories:
         raise WrongUsageError(
             "--memory-similarity has an effect only with --memory; add --memory or omit it."
         )
-    of_models = memories_of(memories, found, memory_similarity)
+    of_models = served.memories_of(memories, found, memory_similarity)
     chosen = Options(limits, terms, patterns, keys, origins, drain_seconds, log_text)
     gpus = num_gpus(device)
     number = workers or gpus or usable_cores()
@@ -91,7 +91,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                     of_service=True,
                 )
             )
-        asyncio.run(serve(listener, Models(found), starters, number, chosen))
+        asyncio.run(serve(listener, served.Models(found), starters, number, chosen))
 
 
 def _is_local(host: str) -> bool:

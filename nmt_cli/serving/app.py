@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,7 +24,7 @@ from nmt_cli.serving.documents import Documents
 from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.openapi import interfaces, key_of_errors
 from nmt_cli.serving.operation import ServiceFigures
-from nmt_cli.serving.requests import REQUEST_ID, RefusedError
+from nmt_cli.serving.requests import BUG, REQUEST_ID, RefusedError
 from nmt_cli.serving.service import Service
 
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
@@ -33,8 +33,9 @@ ID_OF_CLIENT = re.compile(r"[A-Za-z0-9._:+/=-]{1,64}")  # others might mislead w
 PATHS = [endpoint for _, endpoints in interfaces().values() for endpoint in endpoints]
 
 
-def app_of(service: Service, origins: Sequence[str] = ()) -> Starlette:
-    """Return the application of ``service``; pages of ``origins`` may ask it in browsers."""
+def app_of(service: Service) -> Starlette:
+    """Return the application of ``service``."""
+    origins = service.options.origins
     cors = Middleware(
         CORSMiddleware,
         allow_origins=origins,
@@ -63,18 +64,15 @@ def _answering(service: Service, endpoint: Endpoint) -> Callable[[Request], Awai
         try:
             response = await endpoint.answer(service, http)
         except RefusedError as error:
-            record = {key_of_errors(path): error.message}
-            response = JSONResponse(record, error.status, error.headers)
+            response = _refusal(path, error.status, error.message, error.headers)
         except ClientDisconnect:
             response = Response(status_code=STATUS_CLIENT_GONE)
         except asyncio.CancelledError:  # the server has waited for it long enough, and ends
-            record = {key_of_errors(path): "the service is draining"}
-            response = JSONResponse(record, 503, {"Retry-After": "1"})
+            response = _refusal(path, 503, "the service is draining", {"Retry-After": "1"})
         except Exception:
             what = f"request {REQUEST_ID.get()}: {endpoint.method} {path} met a bug"
             logs.warning(f"{what}:\n{traceback.format_exc()}")
-            record = {key_of_errors(path): "it met a bug; the log of the server has its traceback"}
-            response = JSONResponse(record, 500)
+            response = _refusal(path, 500, BUG)
         figures: ServiceFigures = http.app.state.figures
         figures.count(path, response.status_code, time.perf_counter() - started)
         return response
@@ -106,5 +104,10 @@ class _WithIds:
 
 async def _http_error(http: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    record = {key_of_errors(http.url.path): error.detail}
-    return JSONResponse(record, error.status_code, error.headers)
+    return _refusal(http.url.path, error.status_code, error.detail, error.headers)
+
+
+def _refusal(
+    path: str, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    return JSONResponse({key_of_errors(path): message}, status, headers)

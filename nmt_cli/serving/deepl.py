@@ -85,7 +85,7 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str
         choices = service.choices(texts, target)
         models = [each.model for each in choices]
         return Texts(texts, models, markup, cuts=cuts), [each.detected.language for each in choices]
-    model = service.model(str(source), target)
+    model = service.models.find(str(source), target)
     glossary = service.glossary(str(name), model) if name else None
     asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary)
     return asked, [model.source] * len(texts)
@@ -185,7 +185,7 @@ async def usage(service: Service, http: Request) -> Response:
 async def glossaries(service: Service, http: Request) -> Response:
     """List the glossaries."""
     await service.fields(http)
-    return JSONResponse({"glossaries": [_described(each) for each in service.glossaries]})
+    return JSONResponse({"glossaries": [_described(each) for each in service.options.glossaries]})
 
 
 async def pairs(service: Service, http: Request) -> Response:

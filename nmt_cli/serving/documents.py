@@ -21,7 +21,7 @@ from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_d
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.models import Model, ServedGlossary
-from nmt_cli.serving.requests import REQUEST_ID, RefusedError, Upload
+from nmt_cli.serving.requests import BUG, REQUEST_ID, RefusedError, Upload
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.record_keys import COUNT, STRING, Key, objects
 from nmt_cli.translating.request import Request as Line
@@ -113,7 +113,7 @@ class Documents:
         if not isinstance(upload, Upload):
             raise RefusedError(400, "file must be a file, in a form of several parts")
         codes = str(fields.get(source) or "auto"), str(fields.get(target, ""))
-        model = None if codes[0] == "auto" else self._service.model(*codes)
+        model = None if codes[0] == "auto" else self._service.models.find(*codes)
         languages = None if model is None else _languages(model, codes)
         if self._read and sum(self._read.values()) + len(upload.data) > MOST_READ_BYTES:
             raise RefusedError(503, "too many documents are being translated", retry_after=1)
@@ -175,7 +175,7 @@ class Documents:
             logs.warning(
                 f"request {REQUEST_ID.get()}: a document met a bug:\n{traceback.format_exc()}"
             )
-            kept.error = "it met a bug; the log of the server has its traceback"
+            kept.error = BUG
 
     def find(self, name: str, key: str | None = None) -> Kept:
         """Return what is kept under ``name``, if ``key`` is None or that of it.

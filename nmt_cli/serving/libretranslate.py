@@ -48,9 +48,9 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[Det
     form = str(fields.get("format") or "text")
     if form not in FORMATS:
         raise RefusedError(400, "format must be text or html")
-    num_alternatives = whole_number(fields, "alternatives", 0)
+    num_alternatives = whole_number(fields, "alternatives")
     choices = service.choices(texts, target) if source == "auto" else []
-    models = [each.model for each in choices] or [service.model(source, target)] * len(texts)
+    models = [each.model for each in choices] or [service.models.find(source, target)] * len(texts)
     return Texts(texts, models, FORMATS[form], num_alternatives), [c.detected for c in choices]
 
 

@@ -1,10 +1,10 @@
-"""The models and glossaries of a service: names, languages, and which one a request means."""
+"""The models, glossaries and patterns of a service, and which of them a request means."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 from nmt_cli.checkpoints import CHECKPOINT_NAME
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
-from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.model_directory import use_model
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.serving.languages import Detected, distance, fits
+from nmt_cli.serving.requests import RefusedError
 from nmt_cli.translating.markup.tokens import LONG_REFERENCE
 from nmt_cli.translating.memory import TranslationMemory
+from nmt_cli.translating.protection import MOST_SHOWN, NAMED, Protection
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")
 COMMON_NAMES = {AVERAGE, CHECKPOINTS, "run"}  # folders of every run
+ALWAYS_THERE = {name: name for name in NAMED}  # patterns
 
 
 class Model(NamedTuple):
@@ -153,10 +156,6 @@ def _for_languages(argument: str, models: Sequence[Model]) -> tuple[Path, str, s
     return path, source, target
 
 
-class UnknownModelError(UserError):
-    """There is no model for what a request asks for."""
-
-
 class Choice(NamedTuple):
     """The language of a text, and the model for it; None: the text stays as it is."""
 
@@ -187,7 +186,7 @@ class Models(NamedTuple):
         """Return the model of this name and languages; what is None is left to the model.
 
         The target, and then the source, is the nearest: "pt-BR" before "pt" for one of Brazil.
-        Raises UnknownModelError if there is none, or if the languages of several differ.
+        Raises RefusedError if there is none, or if the languages of several differ.
         """
         fitting = list[tuple[list[Any], Model]]()
         for model in self.models:
@@ -199,16 +198,61 @@ class Models(NamedTuple):
         shown = ", ".join(f"{key} {value!r}" for key, value in wanted.items() if value is not None)
         if not fitting:
             message = f"there is no model with {shown}; the models are {_listed(self.models)}"
-            raise UnknownModelError(message)
+            raise RefusedError(400, message)
         nearest = min(distances for distances, _ in fitting)
         found = [model for distances, model in fitting if distances == nearest]
         if len({(model.source, model.target) for model in found}) > 1:
             with_what = f"several models have {shown}" if shown else "there are several models"
-            raise UnknownModelError(
-                f"{with_what}: {_listed(found)}; name the source and the target of one of them"
+            raise RefusedError(
+                400, f"{with_what}: {_listed(found)}; name the source and the target of one of them"
             )
         return found[0]
 
 
 def _listed(models: Sequence[Model]) -> str:
     return ", ".join(f"{model.name} ({model.source} to {model.target})" for model in models)
+
+
+class Patterns(NamedTuple):
+    """Patterns of text that a service copies, by the names that requests may give.
+
+    A service takes no patterns from clients, because matching one of them might never end.
+    """
+
+    by_name: Mapping[str, str] = ALWAYS_THERE
+    given: Sequence[str] = ()  # names of the options' patterns, used where a request names none
+
+    def chosen(self, names: Sequence[str] | None) -> list[str]:
+        """Return the patterns with ``names``; None: those given.
+
+        Raises RefusedError if a name is unknown.
+        """
+        for name in names or ():
+            if name not in self.by_name:
+                raise RefusedError(
+                    400,
+                    f"protect: this service has no pattern {name[:MOST_SHOWN]!r}; those it has are "
+                    f"{', '.join(self.by_name)}",
+                )
+        return [
+            self.by_name[name] for name in dict.fromkeys(self.given if names is None else names)
+        ]
+
+
+def patterns_of(arguments: Sequence[str]) -> Patterns:
+    """Return the patterns that the options of the command give.
+
+    The name of each is that of its group, such as (?P<name>...), or else the pattern. Raises
+    UserError if one is wrong.
+    """
+    by_name, given = {**ALWAYS_THERE}, list[str]()
+    for pattern in arguments:
+        try:
+            Protection([pattern])
+        except ValueError as error:
+            raise WrongUsageError(f"--protect: {error}.") from None
+        name = next(iter(re.compile(pattern).groupindex), pattern)
+        if by_name.setdefault(name, pattern) != pattern:
+            raise WrongUsageError(f"--protect: two patterns have the name {name}; rename a group.")
+        given.append(name)
+    return Patterns(by_name, given)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily as Counted
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 from starlette.requests import Request
@@ -17,26 +19,22 @@ from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.record_keys import COUNT, Key
 
+Labels = tuple[str, ...]  # their values
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of the histogram
 # Of each model, from a field of ``WorkerFigures``.
-OF_MODELS: list[tuple[type[CounterMetricFamily | GaugeMetricFamily], str, str, str]] = [
-    (CounterMetricFamily, "nmt_cli_lines", "Lines translated.", "num_lines"),
-    (CounterMetricFamily, "nmt_cli_pieces", "Pieces of the translations.", "num_pieces"),
+OF_MODELS: list[tuple[type[Counted | Gauge], str, str, str]] = [
+    (Counted, "lines", "Lines translated.", "num_lines"),
+    (Counted, "pieces", "Pieces of the translations.", "num_pieces"),
     (
-        CounterMetricFamily,
-        "nmt_cli_lines_with_invisible",
+        Counted,
+        "lines_with_invisible",
         "Lines from which invisible characters were left out.",
         "num_invisible",
     ),
-    (CounterMetricFamily, "nmt_cli_worker_deaths", "Workers that died.", "num_deaths"),
-    (GaugeMetricFamily, "nmt_cli_waiting_lines", "Lines that no worker has.", "num_waiting"),
-    (GaugeMetricFamily, "nmt_cli_worker_lines", "Lines that workers have.", "num_inside"),
-    (
-        GaugeMetricFamily,
-        "nmt_cli_silent_workers",
-        "Workers that have lines and do not answer.",
-        "num_silent",
-    ),
+    (Counted, "worker_deaths", "Workers that died.", "num_deaths"),
+    (Gauge, "waiting_lines", "Lines that no worker has.", "num_waiting"),
+    (Gauge, "worker_lines", "Lines that workers have.", "num_inside"),
+    (Gauge, "silent_workers", "Workers that have lines and do not answer.", "num_silent"),
 ]
 
 
@@ -72,37 +70,40 @@ class ServiceFigures(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the figures of the service and of what translates with each model."""
         service, of_models = self._service, self._service.figures_of_models()
-        ready = GaugeMetricFamily("nmt_cli_ready", "1 if requests are translated.")
-        ready.add_metric([], float(service.health == "ready"))
-        yield ready
-        characters = CounterMetricFamily(
-            "nmt_cli_characters", "Characters of the texts to translate."
-        )
-        characters.add_metric([], service.num_characters)
-        yield characters
+        is_ready = float(service.health == "ready")
+        yield _family(Gauge, "ready", "1 if requests are translated.", {(): is_ready})
+        what = "Characters of the texts to translate."
+        yield _family(Counted, "characters", what, {(): service.num_characters})
         for kind, name, meaning, field in OF_MODELS:
-            family = kind(name, meaning, labels=["model"])
-            for model, figures in of_models.items():
-                family.add_metric([model], getattr(figures, field))
-            yield family
-        names = ["model", "worker"]
-        busy = CounterMetricFamily(
-            "nmt_cli_worker_busy_seconds",
-            "Time in which it had lines; the rate is the busy share.",
-            labels=names,
-        )
-        resident = GaugeMetricFamily(
-            "nmt_cli_resident_bytes",
-            "Resident memory; workers share that of the model.",
-            labels=names,
-        )
-        resident.add_metric(["", "http"], resident_bytes(os.getpid()))
+            values: dict[Labels, float] = {
+                (model,): getattr(figures, field) for model, figures in of_models.items()
+            }
+            yield _family(kind, name, meaning, values, "model")
+        busy, resident = dict[Labels, float](), dict[Labels, float]()
+        resident["", "http"] = resident_bytes(os.getpid())
         for model, figures in of_models.items():
             for number, seconds in figures.busy_seconds.items():
-                busy.add_metric([model, str(number)], seconds)
+                busy[model, str(number)] = seconds
             for number, process in figures.processes.items():
-                resident.add_metric([model, str(number)], resident_bytes(process))
-        yield from (busy, resident)
+                resident[model, str(number)] = resident_bytes(process)
+        what = "Time in which it had lines; the rate is the busy share."
+        yield _family(Counted, "worker_busy_seconds", what, busy, "model", "worker")
+        what = "Resident memory; workers share that of the model."
+        yield _family(Gauge, "resident_bytes", what, resident, "model", "worker")
+
+
+def _family(
+    kind: type[Counted | Gauge],
+    name: str,
+    meaning: str,
+    values: Mapping[Labels, float],
+    *labels: str,
+) -> Metric:
+    """Return a metric with ``values`` by those of its ``labels``."""
+    family = kind(f"nmt_cli_{name}", meaning, labels=labels)
+    for each, value in values.items():
+        family.add_metric(each, value)
+    return family
 
 
 def resident_bytes(process: int) -> int:

@@ -51,7 +51,8 @@ def _asked(service: Service, record: dict[str, Any]) -> tuple[Model, list[Line],
     refuse_many_phrases(record)
     texts = record["text"] if isinstance(record["text"], list) else [record["text"]]
     service.limits.refuse_large(texts)
-    model, with_scores = _model_of(service, record), record.pop("token_scores", False)
+    wanted = (record.pop(key, None) for key in ("source", "target", "model"))
+    model, with_scores = service.models.find(*wanted), record.pop("token_scores", False)
     return model, _lines(service, model, record, texts), with_scores
 
 
@@ -96,10 +97,6 @@ async def models(service: Service, _: Request) -> Response:
     return JSONResponse({"models": [_description(service, each) for each in every]})
 
 
-def _model_of(service: Service, record: dict[str, Any]) -> Model:
-    return service.model(*(record.pop(key, None) for key in ("source", "target", "model")))
-
-
 def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[str]) -> list[Line]:
     """Return what is wanted of each text. Raises RefusedError if one is not Unicode."""
     glossary = None
@@ -118,14 +115,9 @@ def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[s
 
 
 def _description(service: Service, model: Model) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "source": model.source,
-        "target": model.target,
-        "beam_size": model.beam_size,
-        "parses": model.parses,
-        "glossaries": [each.name for each in service.glossaries if each.fits(model)],
-    }
+    described = {key: value for key, value in model._asdict().items() if key in MODEL}
+    names = [each.name for each in service.options.glossaries if each.fits(model)]
+    return {**described, "glossaries": names}
 
 
 def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:

@@ -61,7 +61,7 @@ async def attention(service: Service, http: Request) -> Response:
     service.limits.refuse_large([text + translation])
     if is_blank(text) or is_blank(translation):
         raise RefusedError(400, "text and translation must not be blank")
-    model = service.model(None, None, name)
+    model = service.models.find(None, None, name)
     wanted = AttentionOf(text, translation, model.name, model.source, model.target)
     shown = await service.attention(http, model, wanted)
     # The page names the only script that it may run.

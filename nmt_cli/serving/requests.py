@@ -1,4 +1,4 @@
-"""Reading requests: their limits, the fields of their bodies, and the reasons to refuse them."""
+"""Requests: their limits, the fields of their bodies, the reasons to refuse them, their lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from starlette.requests import Request
 
 from nmt_cli.corpus.text.glossary import lengths_by_word
 from nmt_cli.files.lines import why_not_unicode
+from nmt_cli.messages import logs
 from nmt_cli.translating.record_keys import Key, refuse_wrong
+from nmt_cli.translating.request import Request as Line
+from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.batch import Batch, BatchLine
+from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 10_000  # of a form
@@ -31,6 +36,7 @@ MOST_ASIDE = 64  # calls that are in threads or wait for one; then new requests 
 MOST_HELD_BYTES = 1 << 26  # of bodies whose fields have not been read
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
 MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
+BUG = "it met a bug; the log of the server has its traceback"
 
 T = TypeVar("T")
 
@@ -38,10 +44,15 @@ T = TypeVar("T")
 class RefusedError(Exception):
     """A request that is not answered; ``status`` is that of HTTP."""
 
-    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, retry_after: int | None = None, *, closes: bool = False
+    ) -> None:
+        """``closes``: its answer closes the connection, which else reads the rest of the body."""
         super().__init__(message)
         self.status, self.message = status, message
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        if closes:
+            self.headers["Connection"] = "close"
 
 
 class Upload(NamedTuple):
@@ -121,7 +132,8 @@ async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[by
 
     Raises RefusedError if it is too large or comes too slowly, or if too much is held.
     """
-    size = 0
+    size, most = 0, limits.body_bytes
+    too_large = RefusedError(413, f"the body has more than {most:,} bytes", closes=True)
 
     async def read() -> bytes:
         nonlocal size
@@ -130,18 +142,15 @@ async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[by
             parts.append(part)
             size += len(part)
             held.num_bytes += len(part)
-            if size > limits.body_bytes:
-                refuse()
-            if held.num_bytes > max(MOST_HELD_BYTES, limits.body_bytes):
-                raise _closing(RefusedError(503, "too many bodies are being read", retry_after=1))
+            if size > most:
+                raise too_large
+            if held.num_bytes > max(MOST_HELD_BYTES, most):
+                raise RefusedError(503, "too many bodies are being read", 1, closes=True)
         return b"".join(parts)
 
-    def refuse() -> None:
-        raise _closing(RefusedError(413, f"the body has more than {limits.body_bytes:,} bytes"))
-
     length = http.headers.get("content-length", "0")
-    if length.isdecimal() and int(length[:20]) > limits.body_bytes:
-        refuse()
+    if length.isdecimal() and int(length[:20]) > most:
+        raise too_large
     try:
         try:
             body = await asyncio.wait_for(read(), limits.seconds)
@@ -151,12 +160,6 @@ async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[by
         yield body
     finally:
         held.num_bytes -= size
-
-
-def _closing(error: RefusedError) -> RefusedError:
-    """Let the answer close the connection, which else reads the rest of the body first."""
-    error.headers["Connection"] = "close"
-    return error
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -318,9 +321,9 @@ def texts_of(fields: Mapping[str, Any], key: str, limits: Limits) -> list[str]:
     return texts
 
 
-def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
-    """Return the number of a field. Raises RefusedError if it is none, or is negative."""
-    value = fields.get(key, default)
+def whole_number(fields: Mapping[str, Any], key: str) -> int:
+    """Return the number of a field, or 0. Raises RefusedError if it is none, or is negative."""
+    value = fields.get(key, 0)
     try:
         number = int(value) if isinstance(value, str | int) else -1
     except ValueError:
@@ -328,3 +331,22 @@ def whole_number(fields: Mapping[str, Any], key: str, default: int) -> int:
     if number < 0:
         raise RefusedError(400, f"{key} must be a whole number, at least 0")
     return number
+
+
+class RequestBatch(Batch):
+    """The lines of the request that is being answered, and their translations so far."""
+
+    def __init__(self, requests: Sequence[Line | AttentionOf]) -> None:
+        super().__init__(requests, f"request {REQUEST_ID.get()}")
+
+    def answer(self, place: int, answer: Translation | WorkerBugError) -> None:
+        """Note the translation of a line; a bug is logged, and the line gets an error."""
+        if isinstance(answer, WorkerBugError):
+            line = BatchLine(self, place)
+            logs.warning(f"{line} met a bug {answer}")
+            answer = Translation(error=BUG)
+        super().answer(place, answer)
+
+    def translations(self) -> list[Translation]:
+        """Return the translation of each line, in order; the batch is done."""
+        return [each for each in self.answers if isinstance(each, Translation)]

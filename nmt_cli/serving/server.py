@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -16,10 +16,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.app import app_of
 from nmt_cli.serving.connections import Connection, allow_many_files, most_accepted
-from nmt_cli.serving.models import Models, ServedGlossary
-from nmt_cli.serving.patterns import Patterns
-from nmt_cli.serving.requests import Limits
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.models import Models
+from nmt_cli.serving.service import Options, Service
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
 
@@ -85,18 +83,6 @@ class Server(uvicorn.Server):
                         connection.transport.abort()
 
 
-class Options(NamedTuple):
-    """What operators choose beside the models; ``Service`` explains the first four."""
-
-    limits: Limits
-    glossaries: Sequence[ServedGlossary]
-    patterns: Patterns
-    keys: Sequence[str] | None
-    origins: Sequence[str]  # of pages that may ask in browsers
-    drain_seconds: float  # for what was accepted, after a signal
-    logs_text: bool
-
-
 async def serve(
     listener: socket.socket,
     models: Models,
@@ -110,18 +96,14 @@ async def serve(
     """
     allow_many_files()
     async with AsyncExitStack() as stack:
-        limits, glossaries, patterns, keys, origins, drain_seconds, logs_text = options
+        seconds = options.limits.seconds
         workers = {
-            name: Dispatcher(each, num_workers, seconds=limits.seconds)
-            for name, each in starters.items()
+            name: Dispatcher(each, num_workers, seconds=seconds) for name, each in starters.items()
         }
         for each in workers.values():
             stack.callback(each.close)
-        service = Service(
-            models, workers, limits, glossaries=glossaries, patterns=patterns, keys=keys
-        )
-        service.logs_text = logs_text
-        server, ending = Server(app_of(service, origins), limits.seconds), asyncio.Event()
+        service = Service(models, workers, options)
+        server, ending = Server(app_of(service), seconds), asyncio.Event()
 
         def end() -> None:
             server.force_exit = ending.is_set()  # a second signal
@@ -141,7 +123,7 @@ async def serve(
             host, port = listener.getsockname()[:2]
             logs.info(f"Serving on http://{f'[{host}]' if ':' in host else host}:{port}")
         await _until(ending, [each.broken for each in workers.values()])
-        deadline = loop.time() + drain_seconds
+        deadline = loop.time() + options.drain_seconds
         while service.num_inside and loop.time() < deadline and not server.force_exit:
             await asyncio.sleep(0.05)
 

@@ -15,23 +15,10 @@ from starlette.requests import ClientDisconnect, Request
 
 from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
+from nmt_cli.serving import requests as reading
 from nmt_cli.serving.languages import Detected, Detector, fits
-from nmt_cli.serving.models import Choice, Model, Models, ServedGlossary, UnknownModelError
-from nmt_cli.serving.patterns import NO_PATTERNS, Patterns
-from nmt_cli.serving.request_batch import RequestBatch
-from nmt_cli.serving.requests import (
-    REQUEST_ID,
-    SMALL_REQUEST,
-    Aside,
-    Held,
-    Limits,
-    RefusedError,
-    body_fields,
-    body_of,
-    is_large,
-    json_object,
-    query_fields,
-)
+from nmt_cli.serving.models import Choice, Model, Models, Patterns, ServedGlossary
+from nmt_cli.serving.requests import REQUEST_ID, Limits, RefusedError, RequestBatch, is_large
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerFigures
@@ -54,6 +41,18 @@ class Texts(NamedTuple):
     glossary: ServedGlossary | None = None
 
 
+class Options(NamedTuple):
+    """What operators choose beside the models."""
+
+    limits: Limits
+    glossaries: Sequence[ServedGlossary] = ()
+    patterns: Patterns = Patterns()
+    keys: Sequence[str] | None = None  # requests need one of them; None: they need none
+    origins: Sequence[str] = ()  # of pages that may ask in browsers
+    drain_seconds: float = 0.0  # for what was accepted, after a signal
+    logs_text: bool = False
+
+
 class Service:
     """The models of the service and what translates with each, for all interfaces.
 
@@ -64,26 +63,17 @@ class Service:
         self,
         models: Models,
         translating: Mapping[str, Dispatcher],
-        limits: Limits,
-        *,
-        glossaries: Sequence[ServedGlossary] = (),
-        patterns: Patterns = NO_PATTERNS,
-        keys: Sequence[str] | None = None,
+        options: Options,
     ) -> None:
-        """``translating`` has an entry for the name of each model.
-
-        Requests need one of ``keys``; None: they need none.
-        """
-        self.models, self.limits = models, limits
-        self.glossaries, self._patterns = glossaries, patterns
+        """``translating`` has an entry for the name of each model."""
+        self.models, self.options, self.limits = models, options, options.limits
         self.state, self.detector = "starting", Detector(models.languages)
         self.num_characters = self.num_inside = 0  # requests that are being translated
-        self.logs_text = False
         self._translating = translating
-        self.aside = Aside(limits.seconds)
+        self.aside = reading.Aside(self.limits.seconds)
         # Those of clients whose key is known have room of their own.
-        self._held = {is_known: Held() for is_known in (False, True)}
-        self._keys = None if keys is None else [_digest(key) for key in keys]
+        self._held = {is_known: reading.Held() for is_known in (False, True)}
+        self._keys = [_digest(key) for key in options.keys or ()]
 
     @property
     def health(self) -> str:
@@ -94,14 +84,14 @@ class Service:
     @property
     def has_keys(self) -> bool:
         """Whether requests need a key."""
-        return self._keys is not None
+        return self.options.keys is not None
 
     async def record(self, http: Request) -> dict[str, Any]:
         """Return the JSON object in the body of a request.
 
         Raises RefusedError if there is none, or if the key of the request is wrong.
         """
-        return await self._read(http, {}, json_object, self.limits)
+        return await self._read(http, {}, reading.json_object, self.limits)
 
     async def fields(self, http: Request, *, has_document: bool = False) -> dict[str, Any]:
         """Return the fields of a JSON object, a form or the query.
@@ -109,14 +99,14 @@ class Service:
         A body that ``has_document`` may be larger. Raises RefusedError if there are none, or if the
         key of the request is wrong.
         """
-        is_long = len(http.scope["query_string"]) > SMALL_REQUEST
+        is_long = len(http.scope["query_string"]) > reading.SMALL_REQUEST
         if is_long:
             self.aside.refuse_if_full()
-        query = await self.aside(is_long, query_fields, http)
+        query = await self.aside(is_long, reading.query_fields, http)
         kind = http.headers.get("content-type", "")
         most = self.limits.document_bytes if has_document else self.limits.body_bytes
         limits = self.limits._replace(body_bytes=most)
-        return await self._read(http, query, partial(body_fields, kind), limits)
+        return await self._read(http, query, partial(reading.body_fields, kind), limits)
 
     async def _read(
         self,
@@ -136,7 +126,7 @@ class Service:
         if keys:
             self._refuse_strangers(keys)
         is_known = bool(keys) and self.has_keys
-        async with body_of(http, limits, self._held[is_known]) as body:
+        async with reading.body_of(http, limits, self._held[is_known]) as body:
             if is_large(http) and not is_known:
                 self.aside.refuse_if_full()
             fields = await self.aside(is_large(http), parse, body)
@@ -146,20 +136,13 @@ class Service:
         return {**query, **fields}
 
     def _refuse_strangers(self, keys: Sequence[str]) -> None:
-        if self._keys is None:
+        if not self.has_keys:
             return
         # All are compared, so that the time does not depend on which one is right.
         found = [hmac.compare_digest(_digest(k), known) for k in keys for known in self._keys]
         if not any(found):
             what = "this is no key of this service" if keys else "this service needs an API key"
             raise RefusedError(403, what)
-
-    def model(self, source: str | None, target: str | None, name: str | None = None) -> Model:
-        """Return the model for a request. Raises RefusedError if there is none."""
-        try:
-            return self.models.find(source, target, name)
-        except UnknownModelError as error:
-            raise RefusedError(400, str(error)) from None
 
     def choices(self, texts: Sequence[str], target: str) -> list[Choice]:
         """Return the language of each text and the model that translates it into ``target``.
@@ -173,7 +156,7 @@ class Service:
             if fits(target, model.target):
                 possible.setdefault(label_of(model.source), model.source)
         if not possible:
-            self.model(None, target)  # raises
+            self.models.find(None, target)  # raises
         ranked = [self.detector.detect(text) for text in texts]
         certain = Counter[str]()  # characters
         for text, (first, *_) in zip(texts, ranked, strict=True):
@@ -202,14 +185,14 @@ class Service:
             candidates = [each for each in ranked if each.confidence > 0]
         for each in candidates:
             if (source := possible.get(label_of(each.language))) is not None:
-                return Choice(each, self.model(source, target))
+                return Choice(each, self.models.find(source, target))
         if is_certain and label_of(first.language) != label_of(target):
-            self.model(first.language, target)  # raises
+            self.models.find(first.language, target)  # raises
         return Choice(first, None)
 
     def glossary(self, name: str, model: Model | None = None) -> ServedGlossary:
         """Return the glossary of this name, for ``model``. Raises RefusedError if there is none."""
-        for glossary in self.glossaries:
+        for glossary in self.options.glossaries:
             if glossary.name == name and (model is None or glossary.fits(model)):
                 return glossary
         raise RefusedError(404, f"there is no glossary {name!r} for these languages")
@@ -219,7 +202,7 @@ class Service:
 
         Raises RefusedError if a name is unknown.
         """
-        return [] if names is None and model.parses else self._patterns.chosen(names)
+        return [] if names is None and model.parses else self.options.patterns.chosen(names)
 
     async def translate_texts(self, http: Request, asked: Texts) -> list[list[str]]:
         """Return for each text its translation, and after it the alternatives, best first.
@@ -239,7 +222,7 @@ class Service:
         if the client of ``http`` goes away: then they are withdrawn.
         """
         translations = await self._answers(http, models, lines)
-        if self.logs_text:
+        if self.options.logs_text:
             await self.aside(
                 http is None or is_large(http), _log, REQUEST_ID.get(), lines, translations
             )
@@ -277,7 +260,10 @@ class Service:
             for name, batch in batches.items():
                 if not batch.done.done():
                     self._translating[name].withdraw(batch)
-        return _in_order(places, batches)
+        found = dict[int, Translation]()
+        for name, of_model in places.items():
+            found.update(zip(of_model, batches[name].translations(), strict=True))
+        return [found[place] for place in range(len(lines))]
 
     def figures_of_models(self) -> dict[str, WorkerFigures]:
         """Return the figures of what translates, by the name of the model."""
@@ -328,16 +314,6 @@ def _taken_keys(fields: dict[str, Any]) -> list[str]:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
-
-
-def _in_order(
-    places: Mapping[str, Sequence[int]], batches: Mapping[str, RequestBatch]
-) -> list[Translation]:
-    """Return the translations of all batches, each at its place."""
-    found: dict[int, Translation] = {}
-    for name, of_model in places.items():
-        found.update(zip(of_model, batches[name].translations(), strict=True))
-    return [found[place] for place in range(len(found))]
 
 
 def _lines(

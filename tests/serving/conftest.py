@@ -13,10 +13,9 @@ import pytest
 
 from nmt_cli.serving.app import app_of
 from nmt_cli.serving.models import Models, glossaries_of, models_of
-from nmt_cli.serving.request_batch import RequestBatch
-from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.requests import Limits, RequestBatch
 from nmt_cli.serving.server import Server, listening_socket
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.service import Options, Service
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
@@ -113,7 +112,6 @@ class Running:
 @contextmanager
 def running(
     arguments: Sequence[str] = ARGUMENTS,
-    origins: Sequence[str] = (),
     limits: Limits = LIMITS,
     here: Any = None,  # what translates, or what returns it for each model
     **service_options: Any,
@@ -123,12 +121,11 @@ def running(
         options: Any = {"device": "cpu", "precision": "fp32", "token_scores": True}
         here = TranslatorHere(Translator.load(REVERSING, **options))
     each = here if callable(here) else lambda _: here
-    service = Service(
-        models, {model.name: each(model) for model in models.models}, limits, **service_options
-    )
+    workers = {model.name: each(model) for model in models.models}
+    service = Service(models, workers, Options(limits, **service_options))
     service.state = "ready"
     listener = listening_socket("127.0.0.1", 0)
-    server = Server(app_of(service, origins), limits.seconds)
+    server = Server(app_of(service), limits.seconds)
 
     async def serve() -> None:
         watching = asyncio.create_task(server.close_idle_connections())

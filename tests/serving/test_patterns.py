@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from nmt_cli.serving.patterns import patterns_of
+from nmt_cli.serving.models import patterns_of
 from nmt_cli.translating.request import Request
 from tests.serving.conftest import running
 
