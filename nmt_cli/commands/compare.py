@@ -14,11 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
+from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
 from nmt_cli.files.folders import not_a_run
@@ -33,21 +34,12 @@ from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserE
 from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.changes import ChangeKind, changed_keys, keys_of_text, needs_training
-from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.training.options import TrainOptions
-
-
-class PlannedRun(NamedTuple):
-    """One recipe with one seed."""
-
-    recipe_name: str
-    overrides: Sequence[str]  # also of its seed
-    file: RecipeFile  # the recipe with the overrides
-    run_dir: Path
 
 
 def run(
@@ -67,7 +59,7 @@ def run(
     """
     options = TrainOptions(**keywords)
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
-    _refuse_shared_folders(trainings, options)
+    _refuse_shared_folders(trainings)
     for training in trainings:
         run_command.refuse_foreign(training.run_dir, "--runs")
         _refuse_another_training(training)
@@ -75,13 +67,7 @@ def run(
     for training in of_each_recipe.values():
         run_command.refuse_wrong_test(training.file)
     for training in of_each_recipe.values():  # one after the other: several may share a folder
-        run_command.run(
-            training.recipe_name,
-            until="preprocess",
-            overrides=training.overrides,
-            prepared=options.prepared,
-            run_dir=training.run_dir,
-        )
+        run_command.run(training.recipe_name, until="preprocess", **vars(training.options))
     failed = _train_all(trainings, _devices(devices, options), options)
     done = [training for training in trainings if training not in failed]
     if done:
@@ -100,9 +86,9 @@ def run(
 
 def _trainings(
     names: Sequence[str], seeds: Sequence[int], runs: Path, options: TrainOptions
-) -> list[PlannedRun]:
+) -> list[Experiment]:
     """Return what to train. Raises UserError for a wrong recipe, or one that is given twice."""
-    found: list[PlannedRun] = []
+    found: list[Experiment] = []
     for given in (recipe for name in names for recipe in _recipes_of(name)):
         for seed in seeds or (None,):
             of_seed = [] if seed is None else [f"training.seed={seed}"]
@@ -111,7 +97,8 @@ def _trainings(
             run_dir = runs / file.name
             if seed is not None and not _is_finished_run_of(file.recipe, run_dir):
                 run_dir /= f"seed-{seed}"
-            found.append(PlannedRun(given, overrides, file, run_dir))
+            of_run = replace(options, overrides=overrides, run_dir=run_dir)
+            found.append(Experiment.of(given, file, of_run))
     folders = [training.run_dir for training in found]
     for folder in folders:
         if problem := not_a_run(folder):
@@ -146,13 +133,13 @@ def _is_finished(run_dir: Path) -> bool:
     return status is not None and status.state == "finished"
 
 
-def _refuse_another_training(planned: PlannedRun) -> None:
+def _refuse_another_training(planned: Experiment) -> None:
     """Raise UserError if the run is one that this training cannot go on with.
 
     Otherwise this would be found only when its turn comes. A run whose recipe cannot be read fails
     then, and does not keep the others from being trained.
     """
-    run_dir, recipe = planned.run_dir, planned.file.recipe
+    run_dir, recipe = planned.run_dir, planned.recipe
     before = _recipe_of(run_dir) if list_checkpoints(run_dir) else None
     if before is not None and (needs_training(before, recipe) or not _is_finished(run_dir)):
         changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
@@ -164,17 +151,16 @@ def _refuse_another_training(planned: PlannedRun) -> None:
     run_command.refuse_other_origin(run_dir, recipe.origin, named="model.from", option="--runs")
 
 
-def _refuse_shared_folders(trainings: Sequence[PlannedRun], options: TrainOptions) -> None:
+def _refuse_shared_folders(trainings: Sequence[Experiment]) -> None:
     """Raise UserError if recipes with different text would be prepared in one folder."""
     first: dict[Path, tuple[str, dict[str, Any]]] = {}
-    for file in (training.file for training in trainings):
-        folder = options.prepared or file.prepared
-        settings = keys_of_text(file.recipe)
-        name, others = first.setdefault(folder, (file.name, settings))
+    for training in trainings:
+        name, settings = training.file.name, keys_of_text(training.recipe)
+        first_name, others = first.setdefault(training.prepared, (name, settings))
         if settings != others:
             raise UserError(
-                f"{name} and {file.name} differ in data or tokenizer, but both would be "
-                f"prepared in {folder}; give each its own data.prepared, without --prepared."
+                f"{first_name} and {name} differ in data or tokenizer, but both would be prepared "
+                f"in {training.prepared}; give each its own data.prepared, without --prepared."
             )
 
 
@@ -196,8 +182,8 @@ def _devices(devices: int | None, options: TrainOptions) -> list[str]:
 
 
 def _train_all(
-    trainings: Sequence[PlannedRun], devices: Sequence[str], options: TrainOptions
-) -> list[PlannedRun]:
+    trainings: Sequence[Experiment], devices: Sequence[str], options: TrainOptions
+) -> list[Experiment]:
     """Do the trainings, as many at a time as there are devices; return those that failed."""
     threads = options.threads
     if threads is None and devices[0] == "cpu":
@@ -207,10 +193,10 @@ def _train_all(
         free.put(device)
     children = _Children()
 
-    def train(training: PlannedRun) -> int | None:
+    def train(training: Experiment) -> int | None:
         device = free.get()
         try:
-            return children.call(_command(training, device, threads, options))
+            return children.call(_command(training, device, threads))
         finally:
             free.put(device)
 
@@ -224,17 +210,8 @@ def _train_all(
     return [t for t, status in zip(trainings, statuses, strict=True) if status]
 
 
-def _command(
-    training: PlannedRun, device: str, threads: int | None, options: TrainOptions
-) -> list[str]:
-    of_training = replace(
-        options,
-        overrides=training.overrides,
-        run_dir=training.run_dir,
-        device=device,
-        devices=1,
-        threads=threads,
-    )
+def _command(training: Experiment, device: str, threads: int | None) -> list[str]:
+    of_training = replace(training.options, device=device, devices=1, threads=threads)
     words = ["run", as_argument(training.recipe_name), "--until=score", *of_training.as_flags()]
     return python_command(NMT_CLI, *words)
 

@@ -8,8 +8,7 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments.distil_stages import STAGES
 from nmt_cli.commands.experiments.distillation import Distillation
 from nmt_cli.commands.experiments.measuring import TABLE
-from nmt_cli.commands.experiments.stage_names import STAGES_OF_DISTIL
-from nmt_cli.commands.experiments.stages import take_through, wanted_stages
+from nmt_cli.commands.experiments.stages import STAGES_OF_DISTIL, take_through, wanted_stages
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_foreign, refuse_wrong_test
 from nmt_cli.files.file_names import FIGURES_FILE, RECIPE, STUDENT_TABLE

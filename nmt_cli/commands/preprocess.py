@@ -2,12 +2,12 @@
 
 import importlib.metadata
 import shlex
-import shutil
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt_cli.checkpoints import warn_of_few_checkpoints
@@ -41,8 +41,6 @@ from nmt_cli.recipe.model_settings import text_settings
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe, for_new_text
-
-WORK = "work"  # folder for data that does not fit in memory; removed before the manifest is written
 
 
 def run(
@@ -83,7 +81,9 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         raise UserError("\n".join(wrong))
     _warn(on_languages(data))
     Cleaner(data)  # raises errors about filters before the text is read
-    with _work_folder(directory) as folder, ChunkPool(folder, workers) as pool:
+    # For data that does not fit in memory; it is removed before the manifest is written.
+    with TemporaryDirectory(dir=directory) as name, ChunkPool(Path(name), workers) as pool:
+        folder = Path(name)
         text = text_of(recipe, folder)
         _warn(on_scripts(data, text))
         held_out = _write_validation_text(text, data.validation_sets, directory)
@@ -233,14 +233,6 @@ def _refuse_held_out_in_part(data: DataConfig, validation: HeldOut, test: HeldOu
                 f"data.filters.remove_held_out compares with at most {MOST_PAIRS:,} pairs, but "
                 f"data.{key} has more; give fewer pairs, or leave the filter out."
             )
-
-
-@contextmanager
-def _work_folder(directory: Path) -> Iterator[Path]:
-    folder = directory / WORK
-    folder.mkdir()
-    yield folder
-    shutil.rmtree(folder)
 
 
 def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence[str]) -> Tokenizer:

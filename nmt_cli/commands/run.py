@@ -9,8 +9,6 @@ from typing import Any
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments import run_stages
 from nmt_cli.commands.experiments.experiment import Experiment
-from nmt_cli.commands.experiments.scoring import result_lines
-from nmt_cli.commands.experiments.stage_names import StageName
 from nmt_cli.commands.experiments.stages import take_through, wanted_stages
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
@@ -32,9 +30,7 @@ from nmt_cli.training.options import TrainOptions
 REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
 
 
-def run(
-    recipe_name: str, *, until: StageName, force_from: StageName | None = None, **keywords: Any
-) -> None:
+def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywords: Any) -> None:
     """Take ``recipe_name`` through its stages; write the scores to stdout, a line a test set.
 
     The keywords are fields of ``TrainOptions``.
@@ -63,7 +59,7 @@ def run(
         anew = f"to make it anew: {_command(experiment)} --force-from=train"
     take_through(run_stages.STAGES, experiment, wanted, force_from, anew)
     if "score" in wanted:
-        lines = result_lines(experiment)
+        lines = run_stages.result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())
 
 

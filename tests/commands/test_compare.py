@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import compare
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.compare import PlannedRun
 from nmt_cli.commands.experiments.comparison_table import (
     OURS,
     PAPERS,
@@ -26,6 +25,7 @@ from nmt_cli.commands.experiments.comparison_table import (
     as_table,
     row_of,
 )
+from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.launch.python_process import PARENT
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
@@ -54,7 +54,7 @@ def in_this_process(monkeypatch):
     """Let trainings be calls instead of processes, because a start of torch takes seconds."""
 
     def train_all(trainings, devices, options):
-        commands = [compare._command(t, devices[0], 1, options)[3:] for t in trainings]
+        commands = [compare._command(t, devices[0], 1)[3:] for t in trainings]
         statuses = [CliRunner().invoke(cli.main, command).exit_code for command in commands]
         return [t for t, status in zip(trainings, statuses, strict=True) if status]
 
@@ -326,8 +326,8 @@ def test_a_folder_stands_for_its_recipes():
 
 
 def test_a_name_with_a_dash_is_no_option():
-    training = PlannedRun("-odd.yaml", [], read_recipe("base"), Path("runs/-odd"))
-    assert compare._command(training, "cpu", 1, TrainOptions())[3:5] == ["run", "./-odd.yaml"]
+    training = Experiment.of("-odd.yaml", read_recipe("base"), TrainOptions())
+    assert compare._command(training, "cpu", 1)[3:5] == ["run", "./-odd.yaml"]
 
 
 def test_a_folder_of_the_user_stands_for_its_recipes_too(folder):

@@ -16,7 +16,7 @@ from nmt_cli.commands import distil as command
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments import distil_stages, measuring, teaching
-from nmt_cli.commands.experiments.stage_names import STAGES_OF_DISTIL
+from nmt_cli.commands.experiments.stages import STAGES_OF_DISTIL
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import MANIFEST

@@ -11,7 +11,7 @@ import pytest
 from nmt_cli import cli
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as command
-from nmt_cli.commands.experiments.stage_names import STAGE_NAMES
+from nmt_cli.commands.experiments.stages import STAGE_NAMES
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.files.folders import IMPORTED
 from nmt_cli.files.locks import claimed

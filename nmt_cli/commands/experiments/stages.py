@@ -16,6 +16,12 @@ from nmt_cli.messages.errors import (
     WrongUsageError,
 )
 
+# The stages of ``run`` and ``distil`` in their order, for --help: what makes them imports torch.
+STAGE_NAMES = ("preprocess", "train", "average", "translate", "score", "report")
+STAGES_OF_DISTIL = (
+    *("texts", "teach", "choose", "filter", "align"),
+    *("preprocess", "lexicon", "train", "average", "round", "ship", "measure", "report"),
+)
 Subject = TypeVar("Subject")
 
 
@@ -70,7 +76,11 @@ def take_through(
         is_forced = is_forced or name == force_from
         if name in open_stages:
             with naming(name, anew):
-                _do(name, stages[name], subject, is_forced=is_forced)
+                if not is_forced and stages[name].is_current(subject):
+                    logs.info(f"{name}: unchanged, skipped.")
+                    continue
+                logs.info(f"{name}:")
+                stages[name].make(subject, is_forced)
 
 
 def _report_stages(
@@ -101,14 +111,6 @@ def _report_stages(
         found.append(name)
         logs.info(f"{name}: {why}.")
     return found
-
-
-def _do(name: str, stage: Stage[Subject], subject: Subject, *, is_forced: bool) -> None:
-    if not is_forced and stage.is_current(subject):
-        logs.info(f"{name}: unchanged, skipped.")
-    else:
-        logs.info(f"{name}:")
-        stage.make(subject, is_forced)
 
 
 @contextmanager
