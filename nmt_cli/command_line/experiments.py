@@ -105,8 +105,7 @@ def distil(
 @options.overrides
 @click.option(
     "--seeds",
-    metavar="LIST",
-    callback=options.parsed_by(parse_number_list),
+    type=options.Parsed("LIST", parse_number_list),
     help="Train each recipe with each of these seeds, such as 1,2.  [default: the recipe's]",
 )
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")

@@ -82,13 +82,13 @@ def language(text: str) -> str:
 @click.option("--output", type=PATH, required=True, help="Model directory to write.")
 @click.option(
     "--source-language",
-    callback=options.parsed_by(language),
+    type=options.Parsed("TEXT", language),
     help="Code of the language translated from, such as en; und means unknown.  [default: that of "
     "the model's files, or und]",
 )
 @click.option(
     "--target-language",
-    callback=options.parsed_by(language),
+    type=options.Parsed("TEXT", language),
     help="Code of the language translated into.  [default: likewise]",
 )
 @click.option(

@@ -14,21 +14,21 @@ from nmt_cli.messages.figures import parse_duration
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, Range
 
 
-def parsed_by(
-    parse: Callable[[str], Any],
-) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """Return a callback for an option: ``parse`` of its text, or None if it is not given.
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.2 has none
+    """The type of an option whose text is parsed; ``name`` stands for the value in --help.
 
     ``parse`` raises ValueError with a message for the user.
     """
 
-    def callback(_: click.Context, __: click.Parameter, text: str | None) -> Any:
-        try:
-            return None if text is None else parse(text)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
 
-    return callback
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the text ``value`` means."""
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def whole_number(allowed: Range) -> click.IntRange:
@@ -150,8 +150,7 @@ init_from = click.option(
 )
 max_time = click.option(
     "--max-time",
-    metavar="DURATION",
-    callback=parsed_by(parse_duration),
+    type=Parsed("DURATION", parse_duration),
     help="Save and end before this much time has passed, such as 3h30m or 90s.",
 )
 workers = click.option(

@@ -86,8 +86,7 @@ def parse_lengths(text: str) -> tuple[int, int]:
 )
 @click.option(
     "--lengths",
-    metavar="N[,N]",
-    callback=options.parsed_by(parse_lengths),
+    type=options.Parsed("N[,N]", parse_lengths),
     help="Tokens of a source and a target sentence.  [default: the means of the prepared text, "
     "or an assumption if there is none]",
 )

@@ -26,8 +26,7 @@ from nmt_cli.recipe import search_ranges
 )
 @click.option(
     "--shard",
-    metavar="I/N",
-    callback=options.parsed_by(parse_shard),
+    type=options.Parsed("I/N", parse_shard),
     help="Translate only the I-th of N parts of --input; cat joins the outputs.",
 )
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
@@ -261,14 +260,12 @@ def lexicon(model: Path, source: Path, target: Path, **given: Any) -> None:
 )
 @click.option(
     "--layers",
-    metavar="LIST",
-    callback=options.parsed_by(parse_number_list),
+    type=options.Parsed("LIST", parse_number_list),
     help="Such as 1,3-5.  [default: all; in a PNG file the last]",
 )
 @click.option(
     "--heads",
-    metavar="LIST",
-    callback=options.parsed_by(parse_number_list),
+    type=options.Parsed("LIST", parse_number_list),
     help="Such as 1,3-5.  [default: all]",
 )
 @options.force

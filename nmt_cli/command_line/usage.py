@@ -136,7 +136,9 @@ class _Unknown:
             yield self._option(["--terms"])
         yield from self._by_table()
         keys = _keys_of(self._name, also_near=False)
-        if "--set" not in self._own or not self._fits_one_of(keys):
+        in_table = plain(self._name) in names_of_keys()
+        fits = in_table or self._value is None or any(_accepts(key, self._value) for key in keys)
+        if "--set" not in self._own or not fits:
             yield explained
         yield self._keys(keys)
         yield explained
@@ -209,11 +211,6 @@ class _Unknown:
             f". It is a key of the recipe, which {self._command} does not change; "
             f"give it to {which}: nmt-cli train RECIPE {settings}{note}."
         )
-
-    def _fits_one_of(self, keys: Sequence[str]) -> bool:
-        """Return whether one of ``keys`` accepts the user's value, or has it in another form."""
-        in_table = plain(self._name) in names_of_keys()
-        return in_table or self._value is None or any(_accepts(key, self._value) for key in keys)
 
     def _of_another_command(self) -> str:
         meant = {plain(self._name), *(plain(thing) for _, _, thing in self._places)}

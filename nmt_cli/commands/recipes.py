@@ -10,7 +10,7 @@ from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines.recipe_texts import on_languages, why_too_many_pieces, wrong_texts
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import RecipeError, UserError
+from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import any_of, missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
@@ -72,22 +72,14 @@ def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
     data = recipe_file.recipe.data
     problems = [*_unreadable(recipe_file), *_unwritable(recipe_file)]
     problems += [f"data.{key}: {problem}" for key, problem in wrong_texts(data)]
-    problems = problems or list(_too_many_pieces(recipe_file.recipe))
+    if not problems and (problem := why_too_many_pieces(for_new_text(recipe_file.recipe))):
+        problems = [problem]
     if problems:
         raise RecipeError("\n".join(f"{recipe_file.path}: {problem}" for problem in problems))
     for warning in on_languages(data):
         logs.warning(warning)
     warn_of_few_checkpoints(recipe_file)
     sys.stdout.write("recipe ok\n")
-
-
-def _too_many_pieces(recipe: Recipe) -> Iterator[str]:
-    try:
-        problem = why_too_many_pieces(for_new_text(recipe))
-    except UserError as error:  # a file is damaged, or longer than another
-        problem = str(error)
-    if problem is not None:
-        yield problem
 
 
 def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:

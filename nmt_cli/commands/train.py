@@ -69,7 +69,9 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
     # Launchers of several nodes share the directory; their main process locks it.
     with locked(job.run_dir, is_logged=False) if num_nodes == 1 else nullcontext():
         job.check_run_directory(is_logged=False)  # the main process logs it
-    warn_if_busy(meter, _threads_of_a_worker(job, num_workers), num_workers)
+    on_cpu = device_name(options.device) == "cpu"
+    threads = options.threads or threads_of_each(num_workers) if on_cpu else 1
+    warn_if_busy(meter, threads, num_workers)
     rendezvous = Rendezvous(num_nodes)
     if endpoint is not None:
         rendezvous = Rendezvous(num_nodes, endpoint, options.rdzv_id or job.run_dir.name)
@@ -78,9 +80,3 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
     )
     arguments = ["train", as_argument(job.recipe_name), *of_worker.as_flags()]
     run_workers(num_workers, arguments, job.run_dir, rendezvous, ended_at_once)
-
-
-def _threads_of_a_worker(job: TrainingJob, num_workers: int) -> int:
-    if device_name(job.options.device) != "cpu":
-        return 1
-    return job.options.threads or threads_of_each(num_workers)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import Archive, EvaluationSet, ParallelDataset, Part
@@ -69,7 +69,17 @@ def write_train(
             path = archives[part.archive]
             num_lines = append_members(path, outputs, counter.advance)
             _check_lines(part, path, num_lines)
-            facts.append(_facts(part, path, members, num_lines[members[0]]))
+            facts.append(
+                {
+                    "name": part.name,
+                    "url": part.archive.url,
+                    "bytes": part.archive.num_bytes,
+                    "sha256": part.archive.sha256 or sha256(path),
+                    "members": members,
+                    "lines": num_lines[members[0]],
+                    "expected_lines": part.num_lines,
+                }
+            )
     return facts
 
 
@@ -105,18 +115,6 @@ def _check_lines(part: Part, path: Path, num_lines: Mapping[str, int]) -> None:
     if part.num_lines not in (None, num_one):
         found = counted(num_one, "pair")
         logs.warning(f"{part.name} has {found}, {part.num_lines:,} were expected.")
-
-
-def _facts(part: Part, path: Path, members: list[str], num_lines: int) -> dict[str, Any]:
-    return {
-        "name": part.name,
-        "url": part.archive.url,
-        "bytes": part.archive.num_bytes,
-        "sha256": part.archive.sha256 or sha256(path),
-        "members": members,
-        "lines": num_lines,
-        "expected_lines": part.num_lines,
-    }
 
 
 ZIP = ".zip"
@@ -188,14 +186,11 @@ def _members(archive: Path, names: Collection[str]) -> Generator[tuple[str, Bina
             name = str(PurePosixPath(member.name))  # without ./ in front
             stream = tar.extractfile(member) if name in missing else None
             if stream is not None:
-                yield name, cast(BinaryIO, _decompressed(stream, name))
+                is_packed = name.endswith(".gz")
+                yield name, cast(BinaryIO, gzip.GzipFile(fileobj=stream) if is_packed else stream)
                 missing.remove(name)
             if not missing:
                 return
-
-
-def _decompressed(stream: IO[bytes], name: str) -> IO[bytes]:
-    return cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if name.endswith(".gz") else stream
 
 
 def names_in_zip(archive: Path) -> list[str]:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import requests
 
@@ -117,7 +117,11 @@ def _wait_after(attempt: int, url: str, problem: str) -> None:
 def refuse_small_disk(archives: Iterable[Archive], folder: Path) -> None:
     """Raise OutputError if what is missing of the archives does not fit into ``folder``."""
     make_folders(folder)
-    missing = sum(_missing_bytes(archive, folder) for archive in archives)
+    missing = sum(
+        max(0, archive.num_bytes - _size(_incomplete(folder, archive)))
+        for archive in archives
+        if not (folder / archive.name).exists()
+    )
     free = shutil.disk_usage(folder).free
     if missing > free:
         raise OutputError(
@@ -128,12 +132,6 @@ def refuse_small_disk(archives: Iterable[Archive], folder: Path) -> None:
 
 def _incomplete(folder: Path, archive: Archive) -> Path:
     return folder / f"{archive.name}.incomplete"
-
-
-def _missing_bytes(archive: Archive, folder: Path) -> int:
-    if (folder / archive.name).exists():
-        return 0
-    return max(0, archive.num_bytes - _size(_incomplete(folder, archive)))
 
 
 def _size(path: Path) -> int:
@@ -149,7 +147,8 @@ def _attempt(archive: Archive, incomplete: Path) -> str | None:
         if _size(incomplete) < archive.num_bytes:
             _transfer(archive, incomplete)
     except requests.HTTPError as error:
-        status, reason = _status(error)
+        response = cast(requests.Response, error.response)  # raise_for_status always has one
+        status, reason = response.status_code, response.reason
         if status == RANGE_NOT_SATISFIABLE:
             incomplete.unlink()
             reason = f"{reason}, since the file there has fewer than {archive.num_bytes:,} bytes"
@@ -209,11 +208,6 @@ def _transfer(archive: Archive, incomplete: Path) -> None:
             counter.advance(len(chunk))
             if _size(incomplete) > archive.num_bytes:
                 return
-
-
-def _status(error: requests.HTTPError) -> tuple[int, str]:
-    assert error.response is not None, "raise_for_status always has one"
-    return error.response.status_code, error.response.reason
 
 
 def _why(error: requests.RequestException) -> str:

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,14 +94,10 @@ def _files(dataset: Any, language_pair: str, folder: Path) -> tuple[Path, Path]:
 
 def _check_lines(paths: Iterable[Path], num_lines: int) -> None:
     for path in paths:
-        found = _count_lines(path)
+        with path.open("rb") as stream:
+            found = sum(block.count(b"\n") for block in iter(partial(stream.read, 1 << 20), b""))
         if found != num_lines:
             raise _WrongCopyError(f"{path} had {counted(found, 'line')} instead of {num_lines:,}")
-
-
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as stream:
-        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
 @contextmanager

@@ -7,25 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Literal
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 
-Extra = Literal[
-    "ctranslate2",
-    "data",
-    "documents",
-    "huggingface",
-    "langid",
-    "memory",
-    "parsing",
-    "report",
-    "serve",
-    "text",
-]
 # The modules of each extra that are imported here; messages name the package of the first.
-PACKAGES: dict[Extra, tuple[str, ...]] = {
+PACKAGES: dict[str, tuple[str, ...]] = {
     "ctranslate2": ("ctranslate2",),
     "data": ("requests",),
     "documents": ("markdown_it",),
@@ -45,15 +32,16 @@ FOR_TRAINING = ("torch", "sacrebleu", "sacremoses")
 
 
 @contextmanager
-def importing(extra: Extra, purpose: str, otherwise: str = "") -> Iterator[None]:
+def importing(extra: str, purpose: str, otherwise: str = "") -> Iterator[None]:
     """Raise UserError if the block imports a package of ``extra`` that is not installed.
 
     The message begins with ``purpose``, such as "report draws", and ends with ``otherwise``.
     """
+    packages = PACKAGES[extra]
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in PACKAGES[extra]:
+        if (error.name or "").partition(".")[0] not in packages:
             raise
         raise UserError(f"{purpose} with {not_installed(extra)}{otherwise}") from None
 
@@ -79,7 +67,7 @@ def naming_missing_package(purpose: str, *, trains: bool = False) -> Iterator[No
         ) from None
 
 
-def not_installed(extra: Extra) -> str:
+def not_installed(extra: str) -> str:
     """Return "PACKAGE, which is not installed; run: ..." for the first package of ``extra``."""
     packages = [OTHER_NAMES.get(module, module) for module in PACKAGES[extra]]
     return f"{packages[0]}, which is not installed; run: {install_command(*packages)}"

@@ -157,18 +157,17 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
     def facts_of(test: HeldOutFiles) -> dict[str, Any]:
         key, path = next(iter(test.paths.items()))
         facts: dict[str, Any] = {key: sha256(path)}
-        test = test.with_languages(experiment.recipe.data.languages)
-        if test.columns is not None:
-            facts["columns"] = list(test.columns)
-        if test.inline_tags is not None:
-            facts["inline_tags"] = test.inline_tags
+        files = test.with_languages(experiment.recipe.data.languages)
+        if files.columns is not None:
+            facts["columns"] = list(files.columns)
+        if files.inline_tags is not None:
+            facts["inline_tags"] = files.inline_tags
         if test.tag is not None:
             facts["tag"] = test.tag
-        if treebank is None:
-            return facts
-        # Sentences and gold trees depend on them, too.
-        trees = {"trees": sha256(test.text_files[1]), "treebank": treebank.model_dump(mode="json")}
-        return {**facts, **trees}
+        if treebank is not None:  # sentences and gold trees depend on them, too
+            facts["trees"] = sha256(test.text_files[1])
+            facts["treebank"] = treebank.model_dump(mode="json")
+        return facts
 
     files = read_manifest(experiment.run_dir / AVERAGE)["files"]
     return {

@@ -57,7 +57,8 @@ def _wrong_row(files: ParallelFiles) -> str | None:
 def why_too_many_pieces(recipe: Recipe) -> str | None:
     """Return that the training text cannot have as many pieces as the recipe wants, or None.
 
-    Text in pieces and treebanks are not looked at. Raises UserError if a file is wrong.
+    Text in pieces and treebanks are not looked at. If a file is damaged, or longer than another,
+    return that.
     """
     config, data = recipe.tokenizer, recipe.data
     if config.type == "whitespace" or config.model is not None or data.treebank is not None:
@@ -65,7 +66,10 @@ def why_too_many_pieces(recipe: Recipe) -> str | None:
     symbols = (*config.user_defined_symbols, *data.tags.values())
     config = config.model_copy(update={"user_defined_symbols": symbols})
     texts = [ParallelText(corpus.with_languages(data.languages)) for corpus in data.train]
-    most = most_pieces(config, data, lambda: chain.from_iterable(texts))
+    try:
+        most = most_pieces(config, data, lambda: chain.from_iterable(texts))
+    except UserError as error:
+        return str(error)
     if most is None:
         return None
     return (
