@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # "as" makes them public names for type checkers
     from nmt_cli.corpus.text.glossary import Glossary as Glossary
     from nmt_cli.search.sampling import Sampling as Sampling
-    from nmt_cli.translating.constraints import Constraints as Constraints
     from nmt_cli.translating.memory import TranslationMemory as TranslationMemory
+    from nmt_cli.translating.options import Constraints as Constraints
     from nmt_cli.translating.request import AnyOf as AnyOf
     from nmt_cli.translating.request import Request as Request
     from nmt_cli.translating.rescorer import Rescorer as Rescorer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # "as" makes them public names for type checkers
 __version__ = "0.2.0"  # setup.py reads it here
 MODULES = {
     "AnyOf": "nmt_cli.translating.request",
-    "Constraints": "nmt_cli.translating.constraints",
+    "Constraints": "nmt_cli.translating.options",
     "Glossary": "nmt_cli.corpus.text.glossary",
     "Request": "nmt_cli.translating.request",
     "Rescorer": "nmt_cli.translating.rescorer",

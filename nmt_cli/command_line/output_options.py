@@ -180,7 +180,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
     Raises UserError if one of them has no effect.
     """
-    from nmt_cli.translating.constraints import Constraints
+    from nmt_cli.translating.options import Constraints
 
     others = dict(options)
     term_tags, languages, similarity = map(others.pop, OF_OTHERS)

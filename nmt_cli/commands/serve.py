@@ -13,7 +13,7 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.workers.messages import WorkerModel
 from nmt_cli.translating.workers.starter import Starter

@@ -26,16 +26,14 @@ from nmt_cli.translating.segmenter import Segmenter, needs_no_model
 from nmt_cli.translating.segments import uncut
 from nmt_cli.translating.target_phrases import shown
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.wanted_output import (
-    NO_PLACE,
-    NO_SENTENCE,
-    NOTHING_FOUND,
-    Wanted,
-    WantedOutputs,
-)
+from nmt_cli.translating.wanted_output import Wanted, WantedOutputs
 
 if TYPE_CHECKING:
     from nmt_cli.translating.memory import TranslationMemory
+
+NOTHING_FOUND = "the search found no translation that all its rules allow"
+NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
+NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
 
 
 class LineJobs:

@@ -1,26 +1,98 @@
-"""The options of a translator, with their defaults."""
+"""The options of a translator, with their defaults, and what is wanted of all translations."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
 
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.recipe.search_ranges import DEFAULT_TOKENIZE, DEFAULT_TOO_LONG, N_BEST
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.recipe import search_ranges as ranges
+from nmt_cli.translating.protection import Protection
+from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 
 if TYPE_CHECKING:
+    from nmt_cli.corpus.text.glossary import Glossary
+    from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.search.sampling import Sampling
     from nmt_cli.translating.markup.blocks import Markup
+    from nmt_cli.translating.memory import TranslationMemory
     from nmt_cli.translating.request import Choose
+    from nmt_cli.translating.soft_glossary import SoftGlossary
+
+TooLong = Literal["split", "truncate", "error"]
+
+
+class Constraints(NamedTuple):
+    """Limits of outputs, and phrases in them. Lengths are in pieces, without ``</s>``."""
+
+    min_length: int = 0
+    max_length: int | None = None
+    no_repeat_ngram: int | None = None  # an output never repeats a sequence of this many pieces
+    prefix: TextOrPieces = ""  # what outputs begin with
+    required: Sequence[TextOrPieces | AnyOf] = ()
+    banned: Sequence[TextOrPieces] = ()
+    glossary: Glossary | None = None  # terms and their translations, required where a term occurs
+    # Patterns of text that is copied exactly once, and whether a line fails where it is not.
+    protect: Sequence[str] = ()
+    protect_strict: bool = False
+    soft_glossary: SoftGlossary | None = None  # terms whose translations the model is shown
+    memory: TranslationMemory | None = None  # translations of segments that the model does not get
+
+    def refuse_wrong(self) -> None:
+        """Raise UserError if a number, an option of translate, is out of range."""
+        ranges.refuse_outside("--min-length", self.min_length, ranges.MIN_LENGTH)
+        ranges.refuse_outside("--max-length", self.max_length, ranges.MAX_LENGTH)
+        ranges.refuse_outside("--no-repeat-ngram", self.no_repeat_ngram, ranges.NO_REPEAT_NGRAM)
+        if self.max_length is not None and self.max_length < self.min_length:
+            raise WrongUsageError(
+                f"--max-length {self.max_length:,} is less than --min-length {self.min_length:,}; "
+                "give a larger one."
+            )
+        try:
+            Protection(self.protect)
+        except ValueError as error:
+            raise WrongUsageError(f"--protect: {error}.") from None
+
+    def refuse_beside(self, tokenizer: Tokenizer, options: TranslatorOptions) -> None:
+        """Raise UserError if the model or other options of a translator exclude some of these."""
+        if options.keep_pieces and self.protect:
+            raise WrongUsageError(f"--protect: {KEEPS_PIECES}.")
+        if options.keep_pieces and self.memory is not None:
+            raise WrongUsageError(
+                "--memory: a memory has text, but --keep-pieces asks for pieces; leave one of them "
+                "out."
+            )
+        if self.soft_glossary is not None:
+            if options.markup or options.alignments or self.protect:
+                raise WrongUsageError(f"--soft-glossary: {ONLY_TEXT}; leave one of them out.")
+            self.soft_glossary.refuse_unknown_tags(tokenizer)
+
+    @property
+    def for_every_line(self) -> bool:
+        """Whether a rule holds for every line, also for those whose sentences have no data for it.
+
+        Then no sentence can be searched by CUDA graphs.
+        """
+        return bool(self.min_length or self.no_repeat_ngram)
+
+    def for_a_search(self) -> Iterator[str]:
+        """Yield the options that have an effect, and are for a search that shares its beam."""
+        for name in ("required", "glossary", "protect"):
+            if getattr(self, name):
+                yield f"--{name}"
+
+    def more_than_max_length(self) -> bool:
+        """Return whether anything but the longest length is restricted."""
+        return any(self._replace(max_length=None, protect_strict=False))
+
 
 NOTHING = Constraints()
-TooLong = Literal["split", "truncate", "error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +106,10 @@ class TranslatorOptions:
     beam_size: int | None = None
     length_penalty: float | None = None
     max_extra_length: int | None = None
-    n_best: int = N_BEST.default
+    n_best: int = ranges.N_BEST.default
     choose: Choose | None = None
-    too_long: TooLong = DEFAULT_TOO_LONG
-    tokenize: Tokenize = DEFAULT_TOKENIZE
+    too_long: TooLong = ranges.DEFAULT_TOO_LONG
+    tokenize: Tokenize = ranges.DEFAULT_TOKENIZE
     split_sentences: bool = False
     source_language: str | None = None
     markup: Markup | None = None

@@ -213,35 +213,21 @@ def request_of(record: dict[str, Any]) -> Request:
     return Request(**record)
 
 
-def record_of(translation: Translation) -> dict[str, Any]:
-    """Return everything that is known about the translation of a line, for a JSON object."""
-    memory = [each._asdict() for each in translation.memory]
-    return {
-        "text": translation.text,
-        "score": translation.score,
-        "tokens": translation.tokens,
-        "alternatives": [_record(other) for other in translation.alternatives],
-        "error": translation.error,
-        "num_parts": translation.num_parts,
-        "truncated": translation.truncated,
-        **_if_asked_for(translation),
-        **({"memory": memory} if memory else {}),
-    }
-
-
-def _record(other: Alternative) -> dict[str, Any]:
-    fields = {"text": other.text, "score": other.score, "tokens": other.tokens}
-    return {**fields, **_if_asked_for(other)}
-
-
-def _if_asked_for(found: Translation | Alternative) -> dict[str, Any]:
-    """Return token scores, alignment, text that is not copied, and how often rules repaired it.
+def record_of(
+    found: Translation | Alternative, keys: Mapping[str, Key] = TRANSLATION
+) -> dict[str, Any]:
+    """Return everything that is known about the translation of a line, for a JSON object.
 
     What was not asked for, and the repairs of what is no parse, are left out.
     """
-    names = "token_scores", "alignment", "not_copied"
-    fields: dict[str, Any] = {name: value for name in names if (value := getattr(found, name))}
+    values = {name: getattr(found, name) for name in keys}
+    if isinstance(found, Translation):
+        values["alternatives"] = [record_of(each, ALTERNATIVE) for each in found.alternatives]
+        values["memory"] = [each._asdict() for each in found.memory]
     if found.repairs is not None:
-        repairs = vars(found.repairs).items()
-        fields["repairs"] = {rule: count for rule, count in repairs if count}
-    return fields
+        values["repairs"] = {rule: count for rule, count in vars(found.repairs).items() if count}
+    return {
+        name: value
+        for name, value in values.items()
+        if keys[name].is_needed or value or (name == "repairs" and value is not None)
+    }

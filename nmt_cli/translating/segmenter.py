@@ -105,7 +105,7 @@ class Segmenter:
         if request.alignments and (markup or self._is_parser):
             raise LineError(ALIGNMENTS_OF_MARKUP if markup else TREES_HAVE_NO_ALIGNMENTS)
         keeps_marks = self.keeps_text and not wanted.needs_model
-        has_mark = keeps_marks and begins_with_mark(request.text, self._language)
+        has_mark = keeps_marks and _marks_before_text(self._language).match(request.text)
         is_unseen = is_blank(request.text) and not request.text.isspace()
         if markup is None and (is_unseen or not (split or has_mark)):
             return uncut(request.text)
@@ -194,11 +194,6 @@ def _mark_before(text: str, language: str, wanted: Wanted) -> re.Match[str] | No
         return None
     places = () if wanted.protection is None else wanted.protection.found_in(text)
     return None if any(each.begin < mark.end() < each.end for each in places) else mark
-
-
-def begins_with_mark(text: str, language: str) -> bool:
-    """Return whether ``with_marks`` may find a mark in ``text``."""
-    return _marks_before_text(language).match(text) is not None
 
 
 @lru_cache

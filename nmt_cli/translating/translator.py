@@ -97,9 +97,7 @@ class Translator:
         words_of = _splitter(options.tokenize, settings.trees)
         search = _search_settings(settings, tokenizer, options)
         constraints.refuse_wrong()
-        constraints.refuse_beside(
-            tokenizer, options.keep_pieces, bool(options.markup or options.alignments)
-        )
+        constraints.refuse_beside(tokenizer, options)
         if constraints.memory is not None:
             text = settings.text
             memory = constraints.memory.for_model((text.source_language, text.target_language))

@@ -9,16 +9,8 @@ from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
-from nmt_cli.search.rules.phrases import (
-    BANNED,
-    FORCED_PREFIX,
-    NO_REPEATED_NGRAMS,
-    REQUIRED,
-    Constraint,
-    Phrase,
-    Phrases,
-    RequiredPhrases,
-)
+from nmt_cli.search.rules import phrases as names
+from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
 from nmt_cli.search.rules.rule import (
     BannedPhrases,
     Choice,
@@ -30,8 +22,8 @@ from nmt_cli.search.rules.rule import (
 )
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import SearchSettings, Sentence, samples_of
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
@@ -45,9 +37,6 @@ from nmt_cli.translating.target_phrases import (
     shown,
 )
 
-NOTHING_FOUND = "the search found no translation that all its rules allow"
-NO_PLACE = "it is too long for one part, and its required phrases have no certain part"
-NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 NO_TREES = "choose mbr compares texts, but this model writes trees"
 PARSES = "this model parses; the only rule possible is one about the longest output"
@@ -88,10 +77,10 @@ class Wanted(NamedTuple):
     def rule_data(self) -> dict[str, Any]:
         """The data of the rules about pieces."""
         data = {
-            FORCED_PREFIX: self.prefix[0].ids if self.prefix else None,
-            REQUIRED: self.required_phrases,
-            BANNED: self.banned_phrases,
-            NO_REPEATED_NGRAMS: self.no_repeat_ngram,
+            names.FORCED_PREFIX: self.prefix[0].ids if self.prefix else None,
+            names.REQUIRED: self.required_phrases,
+            names.BANNED: self.banned_phrases,
+            names.NO_REPEATED_NGRAMS: self.no_repeat_ngram,
         }
         return {name: each for name, each in data.items() if each is not None}
 
@@ -131,19 +120,10 @@ class WantedOutputs:
             raise UserError(f"{PARSES}.")
         for option in constraints.for_a_search() if sampling is not None else ():
             raise WrongUsageError(f"{FOR_SAMPLES}; leave out {option} or --sample.")
+        self._for_all, names = Wanted(), ("prefix", "required", "banned", "glossary", "protect")
+        of_all = {name: getattr(constraints, name) for name in (*names, "no_repeat_ngram")}
         try:
-            banned = self._phrases.encode_all(constraints.banned)
-            self._for_all = self._checked(
-                Wanted(
-                    prefix=self._phrases.encode_all(given_prefix(constraints.prefix)),
-                    required=self._phrases.encode_constraints(constraints.required),
-                    banned=banned,
-                    no_repeat_ngram=constraints.no_repeat_ngram,
-                    glossary=constraints.glossary,
-                    protection=Protection(constraints.protect) if constraints.protect else None,
-                    banned_phrases=Phrases(each.ids for each in banned) if banned else None,
-                )
-            )
+            self._for_all = self._for_line(Request("", **of_all))
         except LineError as error:
             raise UserError(f"{error}; change one of these options.") from None
 

@@ -29,7 +29,7 @@ from nmt_cli.hardware.cpu import Cores, set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.starter import Starter

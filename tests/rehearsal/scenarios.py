@@ -47,8 +47,8 @@ from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.line_jobs import LineJobs
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator

@@ -21,7 +21,7 @@ from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, Alternative, R
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import SearchSettings, Sentence, Shortlist
 from nmt_cli.search.shortlist import Shortlists
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translator import Translator
 from tests.architectures import random_model

@@ -15,8 +15,8 @@ from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, limits_of
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import Match, Protection
 from nmt_cli.translating.request import KEEPS_PIECES, Request
 from nmt_cli.translating.target_phrases import TargetPhrases

@@ -8,8 +8,8 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.encoded_texts import KnownText
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
 from tests.corpus.test_mapped_sentencepiece import train
 from tests.fake_models import tiny_recipe, translator_of, untrained

@@ -10,7 +10,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segmenter import needs_no_model, with_marks

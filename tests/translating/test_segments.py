@@ -15,12 +15,12 @@ from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating import segments
 from nmt_cli.translating.answers import Ranked, best_sums
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.line_jobs import NO_SENTENCE
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segmenter import LANGUAGE_MISSING
 from nmt_cli.translating.segments import Output, Segments, sentences
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.wanted_output import NO_SENTENCE
 from tests import fake_models
 from tests.fake_models import tiny_recipe
 

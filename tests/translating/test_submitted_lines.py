@@ -19,7 +19,7 @@ import torch
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.translating import submitted_lines as service_module
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator

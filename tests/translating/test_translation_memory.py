@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.memory import LONGEST_COMPARED, TranslationMemory
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import MemoryMatch
 from tests.fake_models import copying

@@ -13,7 +13,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import samples_of
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.request import LineError, Request

@@ -16,9 +16,9 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.compiled_beams import CompiledBeams
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.constraints import Constraints
+from nmt_cli.translating.line_jobs import NO_PLACE
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.wanted_output import NO_PLACE
 from tests.fake_models import tiny_recipe, translator_of
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}

@@ -9,7 +9,7 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from nmt_cli.launch.python_process import environment_of_child, python_command
 from nmt_cli.messages.errors import UserError
@@ -47,7 +47,7 @@ class Starter:
         """Begin to load ``model``, without waiting for it."""
         self._model = model
         with suppress(OSError):  # it was killed, which ``loaded`` hears
-            self._send(model)
+            self._connection.send(model)
 
     def loaded(self) -> Loaded:
         """Wait until the model is loaded. Raises UserError if it cannot be loaded."""
@@ -66,8 +66,8 @@ class Starter:
             return None
         self._workers.remove(process)
         with suppress(EOFError, OSError):
-            self._send(("status", process))
-            return int(self._received())
+            self._connection.send(("status", process))
+            return int(self._connection.recv())
         return None
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Starter:
 
     def _wait(self) -> Loaded:
         if self._loaded is None:
-            answer = self._received()
+            answer = self._connection.recv()
             if isinstance(answer, UserError):
                 raise answer
             self._loaded = answer
@@ -136,21 +136,17 @@ class Starter:
         self._wait()
         ours, theirs = Pipe()
         with theirs:
-            self._send(("start", number))
-            control, holder = self._control, self._process
-            if control is None or holder is None:
+            self._connection.send(("start", number))
+            if (holder := self._process) is None:
                 raise EOFError
-            send_handle(control, theirs.fileno(), holder.pid)
-            process = int(self._received())
+            send_handle(self._connection, theirs.fileno(), holder.pid)
+            process = int(self._connection.recv())
             self._workers.add(process)
             return ours, process
 
-    def _send(self, message: object) -> None:
-        if self._control is None:
+    @property
+    def _connection(self) -> Connection:
+        """The connection to the process. Raises EOFError if there is none any more."""
+        if (control := self._control) is None:
             raise EOFError
-        self._control.send(message)
-
-    def _received(self) -> Any:
-        if self._control is None:
-            raise EOFError
-        return self._control.recv()
+        return control

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from nmt_cli.translating.workers.batch import BatchLine
 from nmt_cli.translating.workers.worker_process import WorkerProcess
 
 DEATHS_OF_A_SUSPECT = 2  # of workers with the same line
-
-
-class Left(NamedTuple):
-    """What becomes of the lines that a dead worker has left."""
-
-    unsuspected: Sequence[BatchLine]  # to be given to any worker
-    guilty: Sequence[BatchLine]  # with which workers die, also when they are alone
 
 
 class Suspects:
@@ -33,18 +25,24 @@ class Suspects:
         self._has_other_workers = has_other_workers
         self._is_turn_of_others = False
 
-    def left_by(self, dead: WorkerProcess, lines: Sequence[BatchLine]) -> Left:
-        """Take what is to be tested of the lines of a worker that has died."""
+    def left_by(
+        self, dead: WorkerProcess, lines: Sequence[BatchLine]
+    ) -> tuple[list[BatchLine], list[BatchLine]]:
+        """Take what is to be tested of the lines of a worker that has died.
+
+        Return those to be given to any worker, and those with which workers die when they are
+        alone.
+        """
         lines = [line._replace(deaths=line.deaths + 1) for line in lines]
         self._is_turn_of_others = dead.has_suspects and not self._has_other_workers
         if dead.has_suspects and len(lines) == 1:
-            return Left([], lines)
+            return [], lines
         suspects = [line for line in lines if line.deaths >= DEATHS_OF_A_SUSPECT]
         half = (len(suspects) + 1) // 2
         self._groups.extendleft(part for part in (suspects[half:], suspects[:half]) if part)
         if suspects and self.tester is None:
             self.tester = dead.number  # its successor has no lines yet
-        return Left([line for line in lines if line.deaths < DEATHS_OF_A_SUSPECT], [])
+        return [line for line in lines if line.deaths < DEATHS_OF_A_SUSPECT], []
 
     def allows(self, worker: WorkerProcess) -> bool:
         """Return whether ``worker`` may get lines that are no suspects."""

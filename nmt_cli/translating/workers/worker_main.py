@@ -32,20 +32,7 @@ from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.shown_attention import languages_of
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.workers.messages import (
-    Answer,
-    AttentionOf,
-    Loaded,
-    OneOfMany,
-    Ready,
-    Shared,
-    SlowLine,
-    TextOf,
-    ToWorker,
-    WorkerBugError,
-    WorkerModel,
-    refusal,
-)
+from nmt_cli.translating.workers import messages
 
 IDLE_SECONDS = 5.0  # without a line, until a worker frees its caches
 
@@ -63,9 +50,9 @@ def work(
             with reporting_full_memory():
                 translator = load()
         except UserError as error:
-            connection.send(refusal(error))
+            connection.send(messages.refusal(error))
             return
-        connection.send(Ready(translator.chosen))
+        connection.send(messages.Ready(translator.chosen))
         lines = WorkerLines(connection, translator, is_text=not of_service)
         search = translator.continuous_search(lines)
         while not lines.is_closed:
@@ -94,11 +81,13 @@ class WorkerLines(LineSource[int]):
         # ``Connection.poll`` makes such an object each time: 30 µs a step.
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
-        self._waiting: dict[int, Request | AttentionOf] = {}  # in the order in which they came
+        self._waiting: dict[
+            int, Request | messages.AttentionOf
+        ] = {}  # in order
         self._shared: dict[int, Request] = {}
         self._of_many: set[int] = set()  # without an answer
         self._withdrawn: set[int] = set()  # since the last step
-        self._answers: list[tuple[int, Answer]] = []  # that were not sent yet
+        self._answers: list[tuple[int, messages.Answer]] = []  # that were not sent yet
 
     def wait(self, seconds: float | None = None) -> bool:
         """Send the answers, and wait for a message; return False if ``seconds`` passed without one.
@@ -134,17 +123,17 @@ class WorkerLines(LineSource[int]):
         self._of_many.discard(line)
         if isinstance(answer, BaseException):
             report = "".join(traceback.format_exception(answer))
-            answer = WorkerBugError(f"in a worker process:\n{report}")
+            answer = messages.WorkerBugError(f"in a worker process:\n{report}")
         self._answers.append((line, answer))
 
     def report(self, line: int, number: int, what: str) -> None:
         """Send what is to be logged of a line after this step; the command names the line."""
-        self._answers.append((line, SlowLine(what)))
+        self._answers.append((line, messages.SlowLine(what)))
 
     def draw_page(self) -> None:
         """Draw a page if one is next; no line may be in the search."""
         number, request = self._first()
-        if not isinstance(request, AttentionOf):
+        if not isinstance(request, messages.AttentionOf):
             return
         del self._waiting[number]
         try:
@@ -152,7 +141,7 @@ class WorkerLines(LineSource[int]):
         except Exception as error:
             self.answer(number, error)
 
-    def _first(self) -> tuple[int, Request | AttentionOf | None]:
+    def _first(self) -> tuple[int, Request | messages.AttentionOf | None]:
         return next(iter(self._waiting.items()), (0, None))
 
     def _exchange(self, seconds: float | None) -> bool:
@@ -174,13 +163,13 @@ class WorkerLines(LineSource[int]):
             has_come = self.is_closed = True
         return has_come
 
-    def _receive(self, number: int, item: ToWorker) -> None:
-        if isinstance(item, OneOfMany):
+    def _receive(self, number: int, item: messages.ToWorker) -> None:
+        if isinstance(item, messages.OneOfMany):
             self._of_many.add(number)
             self._receive(number, item.line)
-        elif isinstance(item, Shared):
+        elif isinstance(item, messages.Shared):
             self._shared[number] = _with_terms(item.request)
-        elif isinstance(item, TextOf):
+        elif isinstance(item, messages.TextOf):
             self._waiting[number] = self._shared[item.shared]._replace(
                 text=item.text, line=item.line
             )
@@ -209,7 +198,7 @@ def _with_terms(request: Request) -> Request:
         return request._replace(error=str(error))
 
 
-def attention_page(translator: Translator, wanted: AttentionOf) -> Translation:
+def attention_page(translator: Translator, wanted: messages.AttentionOf) -> Translation:
     """Return a translation whose text is the page that is wanted, or which has an error."""
     try:
         attention = translator.attention(wanted.text, wanted.translation, wanted.model)
@@ -221,7 +210,7 @@ def attention_page(translator: Translator, wanted: AttentionOf) -> Translation:
 
 def _serve(control: Connection) -> None:
     """Load the model and fork a worker for each request, until the command ends."""
-    model: WorkerModel = control.recv()
+    model: messages.WorkerModel = control.recv()
     logs.configure(quiet=model.quiet)
     if model.on_gpus:
         keep_freed_memory()
@@ -234,9 +223,9 @@ def _serve(control: Connection) -> None:
             with reporting_full_memory():
                 loaded = Translator.load(model.path, **model.options)
         except UserError as error:
-            control.send(refusal(error))
+            control.send(messages.refusal(error))
             return
-    control.send(Loaded(time.process_time()))
+    control.send(messages.Loaded(time.process_time()))
     gc.freeze()  # collecting garbage would copy the pages that workers share
     with suppress(EOFError, ConnectionResetError):
         while True:
@@ -255,7 +244,7 @@ def _serve(control: Connection) -> None:
 
 
 def _be_worker(
-    connection: Connection, number: int, model: WorkerModel, loaded: Translator | None
+    connection: Connection, number: int, model: messages.WorkerModel, loaded: Translator | None
 ) -> None:
     """Work in a process that was just forked; never returns."""
     status = 1

@@ -9,15 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.translating.request import Request
+from nmt_cli.translating.workers import messages
 from nmt_cli.translating.workers.batch import Batch, BatchLine
-from nmt_cli.translating.workers.messages import (
-    NO_LINE,
-    AttentionOf,
-    OneOfMany,
-    Shared,
-    TextOf,
-    ToWorker,
-)
 
 SILENT_LOOKS = 5  # without an answer, until a worker counts as silent
 LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
@@ -83,7 +76,7 @@ class WorkerProcess(asyncio.Protocol):
             self.silent_looks += 1
         elif self.lines:
             self._is_asked = True
-            self.send(NO_LINE, None)
+            self.send(messages.NO_LINE, None)
 
     @property
     def is_free(self) -> bool:
@@ -106,22 +99,22 @@ class WorkerProcess(asyncio.Protocol):
         """Let it have a line; before the first one of a batch it gets what all of them share."""
         self.lines[number] = line
         batch, request = line.batch, line.batch.requests[line.place]
-        if isinstance(request, AttentionOf):
+        if isinstance(request, messages.AttentionOf):
             self.send(number, request)
         else:
             given = request if batch.shared is None else self._text_of(number, batch, request)
-            self.send(number, OneOfMany(given) if batch.is_large else given)
+            self.send(number, messages.OneOfMany(given) if batch.is_large else given)
 
-    def _text_of(self, number: int, batch: Batch, request: Request) -> TextOf:
+    def _text_of(self, number: int, batch: Batch, request: Request) -> messages.TextOf:
         """Return a line as its text; the worker gets what it shares with others before."""
         if batch not in self._shared:
             self._shared[batch] = -number
             assert batch.shared is not None
-            self.send(-number, Shared(batch.shared))
+            self.send(-number, messages.Shared(batch.shared))
             batch.done.add_done_callback(lambda _: self.send(self._shared.pop(batch), None))
-        return TextOf(self._shared[batch], request.text, request.line)
+        return messages.TextOf(self._shared[batch], request.text, request.line)
 
-    def send(self, number: int, request: ToWorker) -> None:
+    def send(self, number: int, request: messages.ToWorker) -> None:
         """Send a line, or None to withdraw it; nobody gets it if the worker has died.
 
         What is sent in one turn of the event loop is one message, so that the worker wakes once.

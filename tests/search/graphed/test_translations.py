@@ -15,8 +15,8 @@ from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.torch_models import without_gradients
 from nmt_cli.translating import translator as translator_module
-from nmt_cli.translating.constraints import Constraints
 from nmt_cli.translating.line_jobs import LineJobs
+from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translator import Translator
 
