@@ -13,22 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from nmt_cli.documents import pieces
 from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has_text, text_part
 from nmt_cli.documents.markup import IN_XML
-from nmt_cli.documents.pieces import (
-    NO_FORMAT,
-    TEXT_FIELD,
-    Code,
-    Format,
-    Piece,
-    Raw,
-    collapsed,
-    paired,
-    point,
-    with_formats,
-    written,
-)
+from nmt_cli.documents.pieces import Code, Format, Piece, Raw, point
 from nmt_cli.translating.markup.blocks import Element, tree_of
 from nmt_cli.translating.markup.tokens import Kind as TokenKind
 from nmt_cli.translating.markup.tokens import Token
@@ -97,10 +86,10 @@ class Paragraph:
 
     def __init__(self, element: Element, layout: Layout) -> None:
         self._element = element
-        pieces = paired(list(_pieces(element.children, layout)))
+        found = pieces.paired(list(_pieces(element.children, layout)))
         if not layout.run:
-            pieces = list(collapsed(pieces))
-        parts, self._usual = with_formats(pieces)
+            found = list(pieces.collapsed(found))
+        parts, self._usual = pieces.with_formats(found)
         self._chunks = [InlineText(chunk) if has_text(chunk) else chunk for chunk in divided(parts)]
         self.segments = [each for each in self._chunks if isinstance(each, InlineText)]
 
@@ -112,7 +101,7 @@ class Paragraph:
         rest, filled = iter(translations), list[str]()
         for chunk in self._chunks:
             parts = chunk.translated(next(rest)) if isinstance(chunk, InlineText) else chunk
-            filled += written(parts, self._usual)
+            filled += pieces.written(parts, self._usual)
         self._element.children = [Token(TokenKind.OTHER, "".join(filled))]
 
 
@@ -155,7 +144,7 @@ def _pieces(children: Sequence[Element | Token], layout: Layout) -> Iterator[Pie
         elif child.start.name in layout.dropped:
             continue
         elif child.start.name in layout.wrappers or _is_text_field(child, layout):
-            code = Code(partial(str, child.start.raw), partial(str, child.end), NO_FORMAT)
+            code = Code(partial(str, child.start.raw), partial(str, child.end), pieces.NO_FORMAT)
             yield Piece(Part(Kind.OPEN, code=code))
             yield from _pieces(child.children, layout)
             yield Piece(CLOSE)
@@ -197,7 +186,7 @@ def _is_text_field(element: Element, layout: Layout) -> bool:
     """Return whether this is a field in an element, whose result is text."""
     attributes = element.start.attributes.items()
     code = next((value or "" for key, value in attributes if key.endswith("instr")), "")
-    return element.start.name == layout.simple_field and TEXT_FIELD.match(code) is not None
+    return element.start.name == layout.simple_field and pieces.TEXT_FIELD.match(code) is not None
 
 
 def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:

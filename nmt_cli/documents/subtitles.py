@@ -100,17 +100,12 @@ class SubtitleDocument:
         """Yield the text of each line of a sentence; codes that go on are closed and opened."""
         text = "".join(part.text for part in parts if part.kind is Kind.TEXT)
         cuts = [*_cuts(text, sentence.joints), (len(text), len(text))]
-        rest, opened = deque(parts), list[tuple[str, str]]()
-        place = 0
+        rest, opened, place = deque(parts), list[tuple[str, str]](), 0
+        cues = [line.cue for line in sentence.lines]
         for number, (end, following) in enumerate(cuts):
-            written = [begin for begin, _ in opened]
-            is_last_of_cue = (
-                number + 1 == len(cuts)
-                or sentence.lines[number].cue != sentence.lines[number + 1].cue
-            )
-            if number and sentence.lines[number - 1].cue == sentence.lines[number].cue:
-                written = []
-            while rest and (place < end or rest[0].kind is Kind.CLOSE or number + 1 == len(cuts)):
+            is_last, is_first_of_cue = number + 1 == len(cuts), cues[number] not in cues[:number]
+            written = [begin for begin, _ in opened] if is_first_of_cue else []
+            while rest and (place < end or rest[0].kind is Kind.CLOSE or is_last):
                 part = rest.popleft()
                 if part.kind is Kind.TEXT:
                     taken, left = part.text[: end - place], part.text[end - place :]
@@ -126,7 +121,7 @@ class SubtitleDocument:
                     written.append(opened.pop()[1])
                 else:
                     written.append(part.code)
-            if is_last_of_cue:
+            if is_last or cues[number] != cues[number + 1]:
                 written += [end_tag for _, end_tag in reversed(opened)]
             yield "".join(written)
             place = _skip(rest, place, following)

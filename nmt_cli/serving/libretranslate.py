@@ -106,11 +106,10 @@ async def detect(service: Service, http: Request) -> Response:
 
 async def languages(service: Service, _: Request) -> Response:
     """List the languages, each with those that it can be translated into."""
-    codes = [*service.models.sources, *(model.target for model in service.models.models)]
     return JSONResponse(
         [
             {"code": code, "name": name_of(code), "targets": service.models.targets_of(code)}
-            for code in dict.fromkeys(codes)
+            for code in service.models.languages
         ]
     )
 

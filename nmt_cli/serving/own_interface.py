@@ -14,18 +14,8 @@ from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, is_large, refuse_many_phrases, refuse_wrong_keys
 from nmt_cli.serving.service import Service
-from nmt_cli.translating.record_keys import (
-    COUNT,
-    LINE,
-    STRING,
-    TRANSLATION,
-    TRUTH,
-    Key,
-    list_of,
-    objects,
-    record_of,
-    request_of,
-)
+from nmt_cli.translating import record_keys
+from nmt_cli.translating.record_keys import COUNT, LINE, STRING, TRUTH, Key, list_of, objects
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.segments import sentences
 from nmt_cli.translating.translation import Translation
@@ -104,8 +94,8 @@ def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[s
         glossary = service.glossary(record.pop("glossary"), model)
     protect = service.patterns(model, record.pop("protect", None))
     try:
-        first = request_of({**record, "protect": protect, "text": texts[0]})
-        rest = [request_of({"text": text}).text for text in texts[1:]]
+        first = record_keys.request_of({**record, "protect": protect, "text": texts[0]})
+        rest = [record_keys.request_of({"text": text}).text for text in texts[1:]]
     except ValueError as error:
         raise RefusedError(400, str(error)) from None
     lines = [first, *(first._replace(text=text) for text in rest)]
@@ -121,7 +111,7 @@ def _description(service: Service, model: Model) -> dict[str, Any]:
 
 
 def _shown(translation: Translation, with_scores: bool) -> dict[str, Any]:
-    record = record_of(translation)
+    record = record_keys.record_of(translation)
     if not with_scores:
         for each in (record, *record["alternatives"]):
             each.pop("token_scores", None)
@@ -166,7 +156,7 @@ ANSWER = {
     "source": CODE,
     "target": CODE,
     "translations": objects(
-        "for each text, in order, what `translate --format jsonl` writes", TRANSLATION
+        "for each text, in order, what `translate --format jsonl` writes", record_keys.TRANSLATION
     ),
 }
 CUT = {

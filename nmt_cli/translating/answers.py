@@ -109,13 +109,12 @@ class Answers:
         if options.choose == "mbr" and settings.trees is not None:
             raise UserError("--choose mbr compares texts, but this model writes trees.")
         self._alignments, self._choose = options.alignments, options.choose
+        self._are_samples = options.sampling is not None
         self._unknown_words = None
         if options.replace_unknown:
             self._unknown_words = UnknownWords(tokenizer, settings.text, self.known_text)
 
-    def answer(
-        self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]], *, are_samples: bool
-    ) -> Translation:
+    def answer(self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
         """Return the translation of a line whose parts have the hypotheses ``found``.
 
         The n best are the choices of an output for each segment whose scores have the greatest
@@ -133,11 +132,8 @@ class Answers:
         rankings = [self._ranking(each, wanted.length_penalty) for each in in_groups(found, sizes)]
         is_by_agreement = (wanted.choose or self._choose) == "mbr"
         if is_by_agreement:
-            rankings = [
-                self._by_agreement(*each, are_samples=are_samples)
-                for each in zip(rankings, parts, strict=True)
-            ]
-        are_chosen = layout.is_cut and not are_samples and not is_by_agreement
+            rankings = [self._by_agreement(*each) for each in zip(rankings, parts, strict=True)]
+        are_chosen = layout.is_cut and not self._are_samples and not is_by_agreement
         alternatives, are_few = list[Alternative](), False
         for choice in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
             of_each = [ranked.hypotheses for ranked in choice]
@@ -148,13 +144,8 @@ class Answers:
             if not alternatives and self._form is None:  # the best
                 texts = zip(job.sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
-            alternatives.append(
-                self._alternative(choice, layout.filled(outputs))._replace(
-                    repairs=outputs[0].repairs,
-                    not_copied=_not_copied(job.sources, [output.text for output in outputs]),
-                    alignment=self._links(job, of_each, parts),
-                )
-            )
+            links = self._links(job, of_each, parts)
+            alternatives.append(self._alternative(job, choice, outputs, links))
         best, *others = alternatives
         return Translation(
             **best._asdict(),
@@ -198,9 +189,7 @@ class Answers:
             ranking.append(Ranked(log_probability / length_penalty(length, alpha), hypotheses))
         return ranking
 
-    def _by_agreement(
-        self, ranking: Sequence[Ranked], parts: Sequence[Part], *, are_samples: bool
-    ) -> list[Ranked]:
+    def _by_agreement(self, ranking: Sequence[Ranked], parts: Sequence[Part]) -> list[Ranked]:
         """Return the outputs for a segment, the one that agrees most with all of them first.
 
         Each sample counts once, and other outputs as much as the model finds them probable.
@@ -210,7 +199,7 @@ class Answers:
             each = zip(ranked.hypotheses, parts, strict=True)
             texts.append(self._joined([self._part(*of_part) for of_part in each], parts))
             logs.append(sum(each.log_probability for each in ranked.hypotheses))
-        weights = [1.0 if are_samples else math.exp(each - max(logs)) for each in logs]
+        weights = [1.0 if self._are_samples else math.exp(each - max(logs)) for each in logs]
         return [ranking[place] for place in by_agreement(texts, weights)]
 
     def _output(
@@ -261,14 +250,19 @@ class Answers:
         places = (place for place, each in enumerate(text) if not each.isspace())
         return Output(text, [Span(place, place + 1, place, place + 1) for place in places])
 
-    def _alternative(self, choice: Sequence[Ranked], text: str) -> Alternative:
+    def _alternative(
+        self, job: LineJob, choice: Sequence[Ranked], outputs: Sequence[Output], links: Links
+    ) -> Alternative:
         hypotheses = [hypothesis for ranked in choice for hypothesis in ranked.hypotheses]
         return Alternative(
-            text,
+            job.layout.filled(outputs),
             sum(ranked.score for ranked in choice),
             tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
-            log_probability=sum(hypothesis.log_probability for hypothesis in hypotheses),
-            token_scores=tuple(chain.from_iterable(each.token_scores for each in hypotheses)),
+            outputs[0].repairs,
+            sum(hypothesis.log_probability for hypothesis in hypotheses),
+            tuple(chain.from_iterable(each.token_scores for each in hypotheses)),
+            links,
+            _not_copied(job.sources, outputs),
         )
 
     def _joined(self, texts: Sequence[str], parts: Sequence[Part]) -> str:
@@ -305,10 +299,11 @@ class Answers:
         return tree_of([self._tokenizer.decode(symbols)], words, replace(form, words="dropped"))
 
 
-def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[str]) -> tuple[str, ...]:
+def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[Output]) -> tuple[str, ...]:
     """Return the texts that some output has more or less often than its source."""
     each = zip(sources, outputs, strict=True)
-    return tuple(dict.fromkeys(text for source, out in each for text in source.not_copied(out)))
+    texts = (text for source, output in each for text in source.not_copied(output.text))
+    return tuple(dict.fromkeys(texts))
 
 
 Item = TypeVar("Item")

@@ -20,7 +20,8 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
 from nmt_cli.translating.protection import Match
-from nmt_cli.translating.target_phrases import TargetPhrases
+from nmt_cli.translating.request import LineError
+from nmt_cli.translating.target_phrases import OneOf, TargetPhrase, TargetPhrases, shown
 
 # Names of pieces that stand for any span; those with other names stand for matches of this name.
 FOR_ANY = ("ph", "placeholder", "entity", "ent", "protected")
@@ -41,6 +42,13 @@ class Copy(NamedTuple):
     def end(self) -> int:
         """The end of what stands for it, in the text that the model gets."""
         return self.begin + len(self.written)
+
+    @property
+    def phrases(self) -> OneOf:
+        """Its pieces as phrases. Raises LineError if there are none."""
+        if not self.forms:
+            raise LineError(f"no pieces can stand for the text {shown(self.text)}")
+        return tuple(TargetPhrase(form.ids, shown(self.text)) for form in self.forms)
 
 
 class ProtectedText(NamedTuple):

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
-from nmt_cli.search.sentences import (
-    Cause,
-    Failure,
-    Hypothesis,
-    Outcome,
-    Sentence,
-    failure_of,
-    gathered,
-)
+from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
 from nmt_cli.translating.line_job import LineJob, TicketedSentence
@@ -63,7 +55,8 @@ class LineJobs:
         """Return the job of a line. Raises a bug."""
         job = LineJob()
         try:
-            if self._soft_glossary is not None and not self._is_known(request.text):
+            is_known = self._memory is not None and self._memory.equal(request.text) is not None
+            if self._soft_glossary is not None and not is_known:
                 request = self._soft_glossary.marked(request)
             self._complete(job, request)
         except Exception as error:
@@ -84,7 +77,7 @@ class LineJobs:
         if self._words_of is not None:
             job.words = [word for text in job.layout.texts for word in self._words_of(text)]
             job.layout = uncut(" ".join(job.words))
-        job.sources = self._sources(job, wanted)
+        job.sources = self._sources(job)
         of_each = [self._parts(job, source) for source in job.sources]
         job.parts_of_each = list(map(len, of_each))
         job.parts = [part for parts in of_each for part in parts]
@@ -92,12 +85,9 @@ class LineJobs:
             raise LineError(NO_SENTENCE if len(job.sources) > 1 else NO_PLACE)
         job.sentences = self._sentences(job)
 
-    def _is_known(self, text: str) -> bool:
-        return self._memory is not None and self._memory.equal(text) is not None
-
-    def _sources(self, job: LineJob, wanted: Wanted) -> list[ProtectedText]:
+    def _sources(self, job: LineJob) -> list[ProtectedText]:
         """Return the segments with what is copied of each; a forced output needs the model."""
-        protection = wanted.protection
+        wanted, protection = job.wanted, job.wanted.protection
         sources = [
             ProtectedText(text) if protection is None else self._outputs.protected(text, protection)
             for text in job.layout.texts
@@ -150,10 +140,9 @@ class LineJobs:
         if job.error is not None:
             raise LineError(job.error)
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
-        are_samples = self._outputs.sampling is not None
-        if are_samples:
+        if self._outputs.sampling is not None:
             outcomes = gathered(outcomes, job.wanted.n_best)
-        found = list[tuple[Hypothesis, ...]]()
+        found = []
         for outcome in outcomes:
             if not isinstance(outcome, Failure):
                 found.append(outcome)
@@ -161,7 +150,7 @@ class LineJobs:
                 raise outcome.bug
             else:
                 raise LineError(self._reason(outcome, job.wanted))
-        translation = self._answers.answer(job, found, are_samples=are_samples)
+        translation = self._answers.answer(job, found)
         drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
         translation = translation._replace(drops_invisible=drops, memory=tuple(job.matches))
         return strict(translation) if job.wanted.is_strict else translation

@@ -13,7 +13,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe import search_ranges as ranges
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
+from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, Choose, TextOrPieces
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nmt_cli.search.sampling import Sampling
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.memory import TranslationMemory
-    from nmt_cli.translating.request import Choose
     from nmt_cli.translating.soft_glossary import SoftGlossary
 
 TooLong = Literal["split", "truncate", "error"]

@@ -18,17 +18,11 @@ from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
+from nmt_cli.search import sentences
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import (
-    Cause,
-    Failure,
-    SentencePair,
-    ends_the_device,
-    failure_of,
-    warn_of_passed,
-)
+from nmt_cli.search.sentences import Cause, Failure, SentencePair
 from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
 from nmt_cli.translating.encoded_texts import KnownText
 
@@ -150,7 +144,7 @@ class Rescorer:
         try:
             return self._encoded(source, target)
         except Exception as error:
-            if (failure := failure_of(error)) is not None:
+            if (failure := sentences.failure_of(error)) is not None:
                 return Rescored(error=failure.reason)
             if isinstance(error, UserError):
                 return Rescored(error=str(error).rstrip("."))
@@ -199,9 +193,9 @@ class Rescorer:
         try:
             scores = mean_of_models([model.token_scores(together) for model in self._models])
         except Exception as error:
-            if ends_the_device(error):
+            if sentences.ends_the_device(error):
                 raise  # other passes would fail too
-            failure = failure_of(error) or Failure(Cause.BUG, str(error), error)
+            failure = sentences.failure_of(error) or Failure(Cause.BUG, str(error), error)
         else:
             self._size.note_searched(len(pairs))
             return [
@@ -214,7 +208,7 @@ class Rescorer:
         outcomes = [*self._scored(pairs[:half]), *self._scored(pairs[half:])]
         if all(isinstance(outcome, Rescored) for _, outcome in outcomes):
             if failure.bug is not None:
-                warn_of_passed(failure.bug)
+                sentences.warn_of_passed(failure.bug)
             elif failure.cause is Cause.NO_MEMORY:
                 self._size.lower_to(half * _tokens_of(pairs[0][1]))
         return outcomes

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
@@ -20,9 +19,7 @@ from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.segments import Segments, sentences, uncut, whole
-
-if TYPE_CHECKING:
-    from nmt_cli.translating.wanted_output import Wanted
+from nmt_cli.translating.wanted_output import Wanted
 
 TREES_HAVE_NO_ALIGNMENTS = "this model writes trees, which have no alignments"
 KEPT_PIECES = "tags are placed in text, but --keep-pieces asks for pieces"

@@ -75,6 +75,11 @@ class TargetPhrases:
         _refuse_text(phrases)
         return tuple(map(self.encode, phrases))
 
+    def encode_prefix(self, prefix: TextOrPieces) -> tuple[TargetPhrase, ...]:
+        """Return the ids of the pieces of ``prefix``; none if it is blank."""
+        is_blank = not prefix or (isinstance(prefix, str) and not prefix.strip())
+        return () if is_blank else (self.encode(prefix),)
+
     def encode_constraints(self, required: Iterable[TextOrPieces | AnyOf]) -> tuple[OneOf, ...]:
         """Return the phrases of each constraint; those that cannot be encoded are left out.
 
@@ -225,9 +230,3 @@ def refuse_many(phrases: Sequence[Phrase]) -> None:
             f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be required, but "
             f"there are {len(phrases)} of {sum(map(len, phrases)):,}"
         )
-
-
-def given_prefix(prefix: str | Sequence[str]) -> list[str | Sequence[str]]:
-    """Return a list with ``prefix``, or an empty one if it is blank."""
-    is_blank = not prefix or (isinstance(prefix, str) and not prefix.strip())
-    return [] if is_blank else [prefix]

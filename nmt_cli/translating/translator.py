@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
 from nmt_cli.recipe.search_ranges import MOST_SAMPLES
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.members import load_models
+from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.shortlist import Shortlists
 from nmt_cli.translating.answers import Answers
@@ -32,15 +33,12 @@ from nmt_cli.translating.translation import Translation, in_order
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from nmt_cli.corpus.lexicon import Lexicon
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.parsing.linearization import Linearization
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.pictures.attention import Attention
-    from nmt_cli.search.members import Member
 
 
 class Translator:

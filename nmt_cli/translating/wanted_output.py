@@ -10,16 +10,9 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.rules import phrases as names
+from nmt_cli.search.rules import rule
 from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
-from nmt_cli.search.rules.rule import (
-    BannedPhrases,
-    Choice,
-    ForcedPrefix,
-    MinimumLength,
-    NoRepeatedNgrams,
-    Rule,
-    SampledCandidates,
-)
+from nmt_cli.search.rules.rule import Choice, Rule
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import SearchSettings, Sentence, samples_of
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
@@ -28,14 +21,7 @@ from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import AnyOf, Choose, LineError, Request
-from nmt_cli.translating.target_phrases import (
-    OneOf,
-    TargetPhrase,
-    TargetPhrases,
-    given_prefix,
-    refuse_many,
-    shown,
-)
+from nmt_cli.translating.target_phrases import OneOf, TargetPhrase, TargetPhrases, refuse_many
 
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 NO_TREES = "choose mbr compares texts, but this model writes trees"
@@ -211,17 +197,17 @@ class WantedOutputs:
 
     def rules(self, eos_id: int) -> list[Rule]:
         """Return the rules of the search; one without data for a sentence does not restrict it."""
-        rules: list[Rule] = [NoRepeatedNgrams(), BannedPhrases(), ForcedPrefix()]
+        rules: list[Rule] = [rule.NoRepeatedNgrams(), rule.BannedPhrases(), rule.ForcedPrefix()]
         if self.limits.trees is not None:
             rules.append(self.limits.trees)
         if self.constraints.min_length:
-            rules.append(MinimumLength(self.constraints.min_length, eos_id))
+            rules.append(rule.MinimumLength(self.constraints.min_length, eos_id))
         return rules
 
     def choice(self, search: SearchSettings) -> Choice:
         """Return the choice of candidates."""
         if self.sampling is not None:
-            return SampledCandidates(self.sampling)
+            return rule.SampledCandidates(self.sampling)
         return ConstrainedCandidates(2 * search.beam_size, search.eos_id)
 
     def have_rules_for(self, wanted: Wanted) -> bool:
@@ -248,7 +234,7 @@ class WantedOutputs:
             return self._for_all
         for_all, prefix, banned = self._for_all, self._for_all.prefix, self._for_all.banned
         if request.prefix is not None:
-            prefix = self._phrases.encode_all(given_prefix(request.prefix))
+            prefix = self._phrases.encode_prefix(request.prefix)
         required = self._phrases.encode_constraints(request.required)
         banned_phrases = for_all.banned_phrases
         if own_banned := self._phrases.encode_all(request.banned):
@@ -308,7 +294,7 @@ class WantedOutputs:
             _refuse_forbidden(f"the prefix {phrase.shown}", phrase, wanted)
         possible = tuple(_possible(each, wanted) for each in wanted.required)
         for copy in copies:
-            _possible(_phrases_of(copy), wanted)
+            _possible(copy.phrases, wanted)
         required = self._required_phrases(possible, limits)
         prefix = wanted.prefix[0].ids if wanted.prefix else ()
         return wanted._replace(required_phrases=required, shortest=self._shortest(prefix, required))
@@ -344,13 +330,6 @@ class WantedOutputs:
                 "possible"
             )
         return max(of_phrases, least)
-
-
-def _phrases_of(copy: Copy) -> OneOf:
-    """Return the pieces of a copy as phrases. Raises LineError if there are none."""
-    if not copy.forms:
-        raise LineError(f"no pieces can stand for the text {shown(copy.text)}")
-    return tuple(TargetPhrase(form.ids, shown(copy.text)) for form in copy.forms)
 
 
 def _possible(one_of: OneOf, wanted: Wanted) -> OneOf:

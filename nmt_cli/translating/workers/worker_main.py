@@ -81,9 +81,7 @@ class WorkerLines(LineSource[int]):
         # ``Connection.poll`` makes such an object each time: 30 µs a step.
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
-        self._waiting: dict[
-            int, Request | messages.AttentionOf
-        ] = {}  # in order
+        self._waiting: dict[int, Request | messages.AttentionOf] = {}  # in order
         self._shared: dict[int, Request] = {}
         self._of_many: set[int] = set()  # without an answer
         self._withdrawn: set[int] = set()  # since the last step
