@@ -192,8 +192,8 @@ class _Unknown:
         if in_table and list(keys) == [RATE] and _number(self._value) >= LEAST_FACTOR:
             keys = [FACTOR]
         rows = [row for row in renames() if keys[0] in row.places()] or [Renamed(keys[0])]
-        by_name = [row for row in rows if plain(self._name) in row.names()]
-        near = [row for row in rows if slips(self._name, row.names())]
+        by_name = [row for row in rows if plain(self._name) in row.names]
+        near = [row for row in rows if slips(self._name, row.names)]
         row, own = [*by_name, *near, *rows][0], keys[0].rpartition(".")[2]
         is_ours = plain(self._name) == own or bool(not by_name and slips(self._name, [own]))
         value, is_noted = self._value, not is_ours

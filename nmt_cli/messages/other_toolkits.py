@@ -5,19 +5,19 @@ propose names from it.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 
 from nmt_cli.messages.proposals import plain
 
 TABLE = Path(__file__).with_name("other_toolkits.jsonl")  # a line for each row
 
 
-class Renamed(NamedTuple):
+@dataclass(frozen=True)
+class Renamed:
     """One thing and the names that each toolkit gives it, separated by spaces."""
 
     # "training.max_steps" is a recipe's key, "translate --input" an option, "train RECIPE" an
@@ -31,16 +31,16 @@ class Renamed(NamedTuple):
     note: str = ""  # what is different here
     also: str = ""  # further names that people try, which the page does not show
     example: str = ""  # a value to propose if the user's has another unit or form
-    values: Mapping[str, str] = MappingProxyType({})  # theirs, and what they are here
+    values: Mapping[str, str] = field(default_factory=dict)  # theirs, and what they are here
 
     def of_toolkits(self) -> tuple[str, ...]:
         """Return the names of each toolkit, in the order of the page's table."""
         return self.fairseq, self.opennmt, self.sockeye, self.marian, self.ctranslate2
 
-    def names(self) -> Iterator[str]:
-        """Yield every other name, without dashes in front."""
-        for names in (*self.of_toolkits(), self.also):
-            yield from map(plain, names.split())
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every other name, without dashes in front."""
+        return tuple(map(plain, " ".join([*self.of_toolkits(), self.also]).split()))
 
     def value_here(self, theirs: str) -> str | None:
         """Return what a value of another toolkit is here; None if the table does not have it."""
@@ -63,7 +63,7 @@ def renames() -> tuple[Renamed, ...]:
 def renamed(name: str) -> list[Renamed]:
     """Return the rows that hold ``name`` as a name of any toolkit."""
     written = plain(name)
-    return [row for row in renames() if written in row.names()]
+    return [row for row in renames() if written in row.names]
 
 
 def names_of_keys() -> dict[str, str]:
@@ -73,7 +73,7 @@ def names_of_keys() -> dict[str, str]:
         for row in reversed(renames())  # the first row that has a name decides
         for key in row.places()
         if "." in key
-        for name in row.names()
+        for name in row.names
     }
 
 

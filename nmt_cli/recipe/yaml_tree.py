@@ -5,6 +5,7 @@ declared type. What YAML can do beyond sections, lists and text is refused befor
 """
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
@@ -57,15 +58,11 @@ class Tree(NamedTuple):
 def parse_yaml(text: str, file: str) -> Tree:
     """Return the values in ``text``, or a finding with the reason why it cannot be read."""
     try:
-        loader = _Loader(text)
-        root = loader.get_single_node()
+        root = _composed(text)
     except _RefusedError as error:
         finding = Finding(Place(file, error.line), "", str(error))
     except yaml.YAMLError as error:
         finding = _syntax_finding(error, text, file)
-    except (ValueError, OverflowError):  # an escape such as "\UFFFFFFFF"
-        place = Place(file, loader.line + 1)
-        finding = Finding(place, "", "not YAML: an escape names no character")
     else:
         place = Place(file, 1) if root is None else _place(root, file)
         tree = Tree(None, {(): place}, [])
@@ -156,6 +153,15 @@ class _Loader(yaml.BaseLoader):
         elif SURROGATE.search(event.value):
             return "half of a surrogate pair stands in the text; write the character itself"
         return None
+
+
+@lru_cache(maxsize=8)  # a command reads the files of a recipe again and again
+def _composed(text: str) -> yaml.Node | None:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    except (ValueError, OverflowError):  # an escape such as "\UFFFFFFFF"
+        raise _RefusedError(loader.get_mark(), "not YAML: an escape names no character") from None
 
 
 def _value(node: yaml.Node, path: KeyPath, file: str, tree: Tree) -> Any:

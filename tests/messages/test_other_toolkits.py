@@ -84,7 +84,7 @@ def test_every_name_of_the_table_is_answered(row):
         params = cli.main.commands[command].params
         arguments = ["x" for param in params if isinstance(param, click.Argument)]
         own = {plain(option) for param in params for option in param.opts}
-        for name in row.names():
+        for name in row.names:
             if name in own or f"_{name}".startswith("_marian") or "onmt_" in name:
                 continue
             option = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
@@ -276,6 +276,6 @@ def test_the_commands_of_other_toolkits_are_answered():
     for row in renames():
         if row.here not in cli.main.commands:
             continue
-        for name in (n for names in row[1:5] for n in names.split()):
+        for name in " ".join(row.of_toolkits()[:4]).split():
             result = CliRunner().invoke(cli.main, [name])
             assert result.stderr.endswith(f"No such command {name}. Did you mean {row.here}?\n")
