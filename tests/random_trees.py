@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from nmt_cli.parsing.labels import PENN_TREEBANK
 from nmt_cli.parsing.linearization import Linearization
-from nmt_cli.parsing.repair import repair
 from nmt_cli.parsing.tree import read_trees
+from nmt_cli.parsing.tree_output import repair
 from nmt_cli.recipe.data_config import TreebankConfig
 
 CONSTITUENTS = ["S", "NP", "VP", "PP", "X"]

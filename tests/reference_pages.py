@@ -18,10 +18,9 @@ from nmt_cli.recipe.changes import ChangeKind, change_kind
 from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.recipe.keys import key_at
-from nmt_cli.recipe.model_config import ModelConfig, PaperModel
+from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig, Normalization, PaperModel
 from nmt_cli.recipe.model_values import DROPOUTS
 from nmt_cli.recipe.training_config import ValidationConfig
-from nmt_cli.recipe.translation_config import DecodingConfig, Normalization
 from nmt_cli.recipe.values import Section
 from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS

@@ -12,9 +12,8 @@ from nmt_cli.commands.inspect_figures import (
     find_subject,
 )
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, StackFlops
+from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, PAPER_SUSTAINED_FLOPS, PlannedWork, StackFlops
 from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory
-from nmt_cli.costs.training_time import PAPER_SUSTAINED_FLOPS, PlannedWork
 from nmt_cli.messages.figures import aligned, counted, duration_text, with_prefix
 from nmt_cli.messages.logs import printable
 from nmt_cli.recipe.model_values import ModelShape

@@ -10,20 +10,22 @@ from typing import Any, NamedTuple
 
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
-from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, ForwardFlops, forward_flops
-from nmt_cli.costs.parameters import Parameters, TrainingMemory, count_parameters, training_memory
-from nmt_cli.costs.training_time import (
+from nmt_cli.costs.flops import (
     ASSUMED_LENGTH,
+    BACKWARD_AND_FORWARD,
     H100,
     P100S,
+    ForwardFlops,
     MeasuredMachine,
     PlannedWork,
     SentenceLengths,
     equal_pairs,
+    forward_flops,
     papers_estimate_of_flops,
     planned_training,
     sum_of_text,
 )
+from nmt_cli.costs.parameters import Parameters, TrainingMemory, count_parameters, training_memory
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, LEXICON, RECIPE
 from nmt_cli.files.folders import PREPARED, is_model, is_run, kind_of

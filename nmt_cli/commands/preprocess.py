@@ -13,10 +13,9 @@ from typing import Any
 from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
 from nmt_cli.commands.lines.recipe_texts import on_languages, on_scripts, wrong_texts
-from nmt_cli.corpus.changed_text import validation_facts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder
-from nmt_cli.corpus.prepared import foreign_file, validation_text
+from nmt_cli.corpus.prepared import foreign_file, validation_facts, validation_text
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits, training_limits
 from nmt_cli.corpus.text.looking_over import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files

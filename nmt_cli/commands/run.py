@@ -13,7 +13,7 @@ from nmt_cli.commands.experiments.stages import take_through, wanted_stages
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.corpus.text.treebank import read_sentences
+from nmt_cli.corpus.text.recipe_text import read_sentences
 from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.launch.python_process import PARENT, end_with_parent

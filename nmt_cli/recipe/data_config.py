@@ -15,8 +15,8 @@ from nmt_cli.recipe.corpora_config import (
     sets_by_key,
 )
 from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing
+from nmt_cli.recipe.model_config import Normalization
 from nmt_cli.recipe.model_values import Problem
-from nmt_cli.recipe.translation_config import Normalization
 from nmt_cli.recipe.values import (
     HELD_OUT,
     STEPS,

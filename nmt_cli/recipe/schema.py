@@ -8,13 +8,16 @@ from pydantic import Field, create_model, model_validator
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import DataConfig
-from nmt_cli.recipe.distillation_config import DistillationConfig
 from nmt_cli.recipe.mixing_config import problems_of_ends
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.tokenizer_config import TokenizerConfig
-from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
-from nmt_cli.recipe.translation_config import DecodingConfig
+from nmt_cli.recipe.training_config import (
+    CheckpointsConfig,
+    DistillationConfig,
+    TrainingConfig,
+    ValidationConfig,
+)
 from nmt_cli.recipe.values import BLEU, COURSE, PARSEVAL, STATE, TEXT, USE, DataPath, Section
 
 if TYPE_CHECKING:

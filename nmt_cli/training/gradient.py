@@ -24,10 +24,9 @@ from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.graphed_gradient import GraphedGradient
+from nmt_cli.training.graphed_gradient import GraphedGradient, MicroBatch, in_room, packed
 from nmt_cli.training.guided_alignment import Guidance
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
-from nmt_cli.training.micro_batch import UNLIMITED, MicroBatch, in_room, packed
 
 
 class RoundedWeights:
@@ -376,9 +375,7 @@ class Objective(NamedTuple):
         shifted[starts] = self.start_id
         sides = Sentences(source_tokens, source_lengths), Sentences(shifted, target_lengths)
         if self.graphed is not None:
-            config = self.model.config
-            most = config.max_positions if config.positions == "learned" else UNLIMITED
-            return in_room(*sides, target_tokens, most)
+            return in_room(*sides, target_tokens, self.model.config)
         source, target_input = (packed(each, self.machine) for each in sides)
         padded = None
         if self.machine.attention == "padded":

@@ -6,21 +6,71 @@ to rooms (``model/packing.py``), and each room has graphs of its own, recorded a
 """
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.hardware.cuda_graphs import GraphRecorder, Step
 from nmt_cli.hardware.device import copied, tensors_in
+from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.messages import logs
-from nmt_cli.model.packing import Room
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.packing import Packed, Room, pack_into_room, pack_on_cpu
+from nmt_cli.model.transformer import PaddedPairs, Transformer
+from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.training.flat_gradient import FlatGradient
+from nmt_cli.training.guided_alignment import PieceLinks
 from nmt_cli.training.loss import LossSums
-from nmt_cli.training.micro_batch import MicroBatch
+
+
+class MicroBatch(NamedTuple):
+    """The tensors of a micro-batch."""
+
+    source: Packed
+    target_input: Packed  # the target moved by one
+    target_output: Tensor
+    padded: PaddedPairs | None = None  # if attention is computed in padded groups on a GPU
+    links: PieceLinks | None = None  # if a head is guided
+    num_targets: Tensor | None = None  # without those of fillers, if this fills a room
+    room: Room | None = None
+
+
+def packed(sentences: Sentences, machine: Machine) -> Packed:
+    """Return the sentences of one side, packed on the CPU for ``machine``."""
+    tokens, lengths = sentences
+    # oneDNN compiles a product for each new number of rows, in ten times the time of the product.
+    is_by_onednn = machine.precision == "bf16" or machine.fp32_products == "onednn"
+    round_up = is_by_onednn and machine.device.type == "cpu"
+    return pack_on_cpu(torch.from_numpy(tokens), lengths.tolist(), round_up=round_up)
+
+
+def in_room(
+    source: Sentences,
+    target_input: Sentences,
+    target_output: NDArray[np.int64],
+    config: ModelShape,
+) -> MicroBatch:
+    """Return the micro-batch on the CPU, padded to a room of a model with this ``config``."""
+    most = config.max_positions if config.positions == "learned" else sys.maxsize
+    lengths = source.lengths.tolist(), target_input.lengths.tolist()
+    room, num_fillers = Room.of(*lengths, most)
+    rows = room.source_rows, room.target_rows
+    on_source, on_target = (
+        pack_into_room(torch.from_numpy(side.tokens), of_side, num_rows, num_fillers, room)
+        for side, of_side, num_rows in zip((source, target_input), lengths, rows, strict=True)
+    )
+    output = torch.from_numpy(
+        np.pad(target_output, (0, len(on_target.tokens) - len(target_output)))
+    )
+    num_targets = torch.tensor(len(target_output))
+    return MicroBatch(on_source, on_target, output, num_targets=num_targets, room=room)
+
 
 MOST_GRAPHS = 128
 

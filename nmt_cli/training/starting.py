@@ -13,9 +13,8 @@ from torch import Tensor
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
-from nmt_cli.corpus.changed_text import trained_on
 from nmt_cli.corpus.node_memory import NodeMemory
-from nmt_cli.corpus.prepared import PreparedCorpus
+from nmt_cli.corpus.prepared import PreparedCorpus, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id

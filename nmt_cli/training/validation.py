@@ -1,6 +1,7 @@
-"""Loss, perplexity, and BLEU or F1 on the validation sets."""
+"""Loss, perplexity, and BLEU or F1 on the validation sets, and on copies whose text is changed."""
 
 import math
+import random
 import time
 from collections.abc import Sequence
 from itertools import chain, zip_longest
@@ -10,10 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmt_cli.corpus.changed_validation import ChangedSet, changed_sets
+from nmt_cli.corpus.batching import derived_bits
+from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.references import References, references_of
+from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
+from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of
 from nmt_cli.launch.stop_signals import StopRequest
@@ -23,12 +28,66 @@ from nmt_cli.messages.figures import null_if_not_finite, perplexity_of, short_nu
 from nmt_cli.metrics import bleu
 from nmt_cli.model.compiled.kernels import kernels_for
 from nmt_cli.parsing.parseval import score_trees
+from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
+
+
+class ChangedSet(NamedTuple):
+    """A changed copy of a validation set, in memory."""
+
+    name: str
+    source: BinarizedText
+    target: BinarizedText
+    texts: dict[Side, list[str]]
+
+    def lines(self, side: Side) -> list[str]:
+        """Return all lines of one side, also those that have no loss."""
+        return self.texts[side]
+
+
+def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ChangedSet]:
+    """Return the copies of the set that decides, as ``validation.robustness`` asks for them.
+
+    The changes depend only on the kind and the line, so they are the same in all trainings.
+    """
+    decides = recipe.validation.deciding(corpus.validation)
+    return [_changed(decides, kind, recipe, corpus) for kind in recipe.validation.robustness]
+
+
+def _changed(
+    measured: ValidationSet, kind: str, recipe: Recipe, corpus: PreparedCorpus
+) -> ChangedSet:
+    config = Augmentation.model_validate({kind: 1.0})
+    symbols = recipe.tokenizer.user_defined_symbols
+    files = next(each for each in recipe.data.validation_sets if each.name == measured.name)
+    augmenting = Augmenting(config, symbols, None, files.tag)
+    pairs = []
+    for number, lines in enumerate(zip(*map(measured.lines, SIDES), strict=True)):
+        pair = TextPair(*(line.split() for line in lines))
+        draw = random.Random(derived_bits("validation.robustness", kind, number))
+        pairs.append(augmenting.changed(pair, [kind], (), draw))
+    texts = {side: [" ".join(getattr(pair, side)) for pair in pairs] for side in SIDES}
+    encoded = [corpus.tokenizer.encode_batch(texts[side], side) for side in SIDES]
+    longest = min(recipe.data.max_length, corpus.longest - 1)
+    with_loss = [
+        pair for pair in zip(*encoded, strict=True) if all(0 < len(ids) <= longest for ids in pair)
+    ]
+    source, target = (
+        _binarized([pair[place] for pair in with_loss], corpus.tokenizer) for place in (0, 1)
+    )
+    return ChangedSet(kind, source, target, texts)
+
+
+def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> BinarizedText:
+    with_ends = [[*ids, tokenizer.eos_id] for ids in sentences]
+    lengths = np.array([len(ids) for ids in with_ends], dtype=np.uint32)
+    return BinarizedText(np.array([*chain.from_iterable(with_ends)], dtype=np.uint32), lengths)
+
 
 MeasuredSet = ValidationSet | ChangedSet
 QUALITY_DIGITS = 2  # of BLEU and F1, as they are shown: less is chance

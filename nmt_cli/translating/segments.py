@@ -14,7 +14,7 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.translating.protection import Protection
 
 if TYPE_CHECKING:
-    from nmt_cli.parsing.repair import Repairs
+    from nmt_cli.parsing.tree_output import Repairs
 
 PARAGRAPH_BREAK = re.compile(r"(\n\r*\n)")
 BLANKS = re.compile(rf"[\s{INVISIBLE}]*")

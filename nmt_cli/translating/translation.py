@@ -9,7 +9,7 @@ from nmt_cli.messages.errors import LinesFailedError
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.links import Links
-    from nmt_cli.parsing.repair import Repairs
+    from nmt_cli.parsing.tree_output import Repairs
 
 
 EQUAL = 100  # per cent, the similarity of a segment that has the translation of a memory

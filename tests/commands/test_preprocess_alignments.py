@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nmt_cli.corpus import chunk_pool
-from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.prepared import changed_text
 from nmt_cli.corpus.text import parallel_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError

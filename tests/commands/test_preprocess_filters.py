@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.corpus import chunk_pool
-from nmt_cli.corpus.changed_text import changed_text
-from nmt_cli.corpus.prepared import refuse_stale
+from nmt_cli.corpus.prepared import changed_text, refuse_stale
 from nmt_cli.corpus.text import parallel_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError

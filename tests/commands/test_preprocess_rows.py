@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.commands import recipes
-from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.prepared import changed_text
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.messages.errors import RecipeError, UserError
 

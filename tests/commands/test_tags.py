@@ -8,8 +8,8 @@ import pytest
 
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands import translate
+from nmt_cli.corpus.augmenter import sampler_of
 from nmt_cli.corpus.binarized import Sentences
-from nmt_cli.corpus.piece_sampler import sampler_of
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.recipe.reader import read_recipe
 from tests.commands.conftest import MKL

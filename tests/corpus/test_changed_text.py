@@ -1,6 +1,6 @@
 import hashlib
 
-from nmt_cli.corpus.changed_text import changed_text
+from nmt_cli.corpus.prepared import changed_text
 
 
 def test_another_tokenizer_under_the_same_name_is_a_change(tmp_path):

@@ -12,8 +12,8 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt_cli.corpus.augmenter import PieceSampler
 from nmt_cli.corpus.binarized import Sentences
-from nmt_cli.corpus.piece_sampler import PieceSampler
 from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
 from nmt_cli.corpus.tokenizers.ways_to_cut import BpeDropout, Piece, UnigramSampling
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL

@@ -1,7 +1,6 @@
 import pytest
 
-from nmt_cli.corpus.text.recipe_text import write_sides
-from nmt_cli.corpus.text.treebank import read_sentences
+from nmt_cli.corpus.text.recipe_text import read_sentences, write_sides
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig, TreebankConfig

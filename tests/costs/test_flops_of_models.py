@@ -12,11 +12,11 @@ from nmt_cli.costs.flops import (
     LengthSums,
     forward_flops,
     sum_lengths,
+    sum_of_text,
     training_flops,
     training_flops_of_sums,
 )
 from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters
-from nmt_cli.costs.training_time import sum_of_text
 from nmt_cli.model.attention_window import Window, distances
 from nmt_cli.model.packing import pack
 from nmt_cli.recipe.model_config import ModelConfig

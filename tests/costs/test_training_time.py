@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt_cli.costs import training_time
-from nmt_cli.costs.flops import sum_lengths, training_flops
-from nmt_cli.costs.training_time import (
+from nmt_cli.costs import flops
+from nmt_cli.costs.flops import (
     H100,
     HOUR,
     P100S,
@@ -15,7 +14,9 @@ from nmt_cli.costs.training_time import (
     equal_pairs,
     papers_estimate_of_flops,
     planned_training,
+    sum_lengths,
     sum_of_text,
+    training_flops,
 )
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.training_config import TrainingConfig
@@ -98,7 +99,7 @@ def test_the_end_that_comes_first_counts(max_steps, max_epochs, pairs, steps):
 
 
 def test_a_text_is_summed_in_parts(monkeypatch):
-    monkeypatch.setattr(training_time, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(flops, "PAIRS_AT_ONCE", 7)
     rng = np.random.default_rng(1)
     source, target = rng.integers(1, 900, (2, 40), dtype=np.uint16)
     assert sum_of_text(source, target) == sum_lengths(source, target)

@@ -15,7 +15,7 @@ from nmt_cli.files import formats
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.formats import NewerFormatError
 from nmt_cli.model_directory import load_model
-from nmt_cli.parsing.repair import Repairs
+from nmt_cli.parsing.tree_output import Repairs
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.translating.translator import Translator

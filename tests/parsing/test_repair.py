@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.parsing.labels import Labels
-from nmt_cli.parsing.repair import Repairs, repair
 from nmt_cli.parsing.tree import read_trees
+from nmt_cli.parsing.tree_output import Repairs, repair
 from tests.random_trees import CONSTITUENTS, PIECES, TAGS, WORDS, every_form, linearization
 
 LABELS = Labels(

@@ -13,11 +13,10 @@ from nmt_cli.recipe.changes import (
     changed_keys,
     changes_of_quality,
 )
-from nmt_cli.recipe.distillation_config import DistillationConfig, MonolingualText
 from nmt_cli.recipe.keys import recipe_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import with_fold
-from nmt_cli.recipe.training_config import ValidationConfig
+from nmt_cli.recipe.training_config import DistillationConfig, MonolingualText, ValidationConfig
 
 
 def changes(*overrides):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus.changed_validation import changed_sets
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.launch.stop_signals import StopRequest
@@ -14,7 +13,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search import engine
-from nmt_cli.training.validation import Validator
+from nmt_cli.training.validation import Validator, changed_sets
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.fake_models import CopyModel
 from tests.trainers import new_trainer

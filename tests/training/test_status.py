@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from nmt_cli.launch.run_status import read_status
-from nmt_cli.training.status import status_kept
+from nmt_cli.training.session import status_kept
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from nmt_cli.parsing.repair import Repairs
+from nmt_cli.parsing.tree_output import Repairs
 from nmt_cli.translating.record_keys import LINE, TRANSLATION, object_of, record_of, request_of
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, MemoryMatch, Translation

@@ -23,8 +23,7 @@ from nmt_cli.commands.experiments.measuring import measure, measured_from, score
 from nmt_cli.commands.experiments.run_stages import STAGES as STAGES_OF_RUN
 from nmt_cli.commands.experiments.stages import Stage, stage_of_folder
 from nmt_cli.commands.experiments.teaching import stage_of
-from nmt_cli.corpus.changed_text import trained_on
-from nmt_cli.corpus.prepared import open_prepared
+from nmt_cli.corpus.prepared import open_prepared, trained_on
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
 from nmt_cli.files.file_names import AVERAGE, LEXICON, MANIFEST, RECIPE, STUDENT_TABLE

@@ -27,11 +27,11 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import Model, find_model
 from nmt_cli.recipe.corpora_config import Corpus
-from nmt_cli.recipe.distillation_config import DistillationConfig
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.recipe_files import checked_tree, validated
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.training_config import DistillationConfig
 from nmt_cli.recipe.yaml_tree import write_yaml
 from nmt_cli.training.options import TrainOptions
 

@@ -19,8 +19,7 @@ from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
 from nmt_cli.commands.experiments.stages import Stage, stage_of_folder
-from nmt_cli.corpus.changed_text import changed_text, trained_on
-from nmt_cli.corpus.prepared import refuse_stale
+from nmt_cli.corpus.prepared import changed_text, refuse_stale, trained_on
 from nmt_cli.corpus.references import References, references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256, verify

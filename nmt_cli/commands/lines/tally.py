@@ -109,7 +109,7 @@ class Tally:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {at(self._with_bad_bytes)}.")
         if self._num_trees:
-            from nmt_cli.parsing.repair import Repairs  # only for models that parse
+            from nmt_cli.parsing.tree_output import Repairs  # only for models that parse
 
             repaired, repairs = self._repaired_trees, Repairs(**self._repairs)
             what = f" in {at(repaired)}: {repairs.described()}" if repaired.count else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.changed_text import validation_facts
+from nmt_cli.corpus.prepared import validation_facts
 from nmt_cli.corpus.text import cleaning
 from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
