@@ -151,7 +151,7 @@ def test_english_french_text_lies_like_english_german_text(french, german):
 def test_a_row_of_table_3_is_base_with_the_papers_values(row):
     file, base = read_recipe(row.name), read_recipe("base")
     model, training = file.recipe.model, file.recipe.training
-    heads = (model.num_heads, model.key_width, model.value_width)
+    heads = (model.num_heads, model.encoder_shape.key_width, model.encoder_shape.value_width)
     assert [model.num_layers, model.d_model, model.d_ff, *heads] == row.widths
     assert (model.dropout, training.label_smoothing) == (row.dropout, row.label_smoothing)
     changed = {change.key for change in changed_keys(base.recipe, file.recipe)} - {"description"}

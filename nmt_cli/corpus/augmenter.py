@@ -229,15 +229,11 @@ def augmenter_of(
     """Return what changes the text as the recipe asks for; None if it asks for no changes."""
     if not recipe.data.is_augmented:
         return None
-    symbols = recipe.tokenizer.user_defined_symbols
-    augments = []
+    tokenizer, augments = recipe.tokenizer, []
     for each in recipe.data.train:
-        path = each.augment.glossary
-        glossary = None if path is None else glossaries.get(path)
-        is_in_pieces = recipe.tokenizer.type == "whitespace"
-        augments.append(
-            Augmenting(each.augment, symbols, glossary, each.tag, is_in_pieces=is_in_pieces)
-        )
+        glossary = each.augment.glossary and glossaries.get(each.augment.glossary)
+        of_corpus = each.augment, tokenizer.user_defined_symbols, glossary, each.tag
+        augments.append(Augmenting(*of_corpus, is_in_pieces=tokenizer.type == "whitespace"))
     return Augmenter(corpus, augments, recipe.training.seed)
 
 

@@ -72,7 +72,7 @@ class Encoder(NamedTuple):
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         tokenizer, longest = self.tokenizer, self.recipe.data.max_length
         finders = None
-        if any(report.alignments is not None for report in corpora.reports):
+        if any("alignments" in report.paths for report in corpora.reports):
             text = text_settings(self.recipe.tokenizer, self.recipe.data)
             finders = [WordFinder(tokenizer, text, side) for side in SIDES]
         tags = [report.files.tag for report in corpora.reports]

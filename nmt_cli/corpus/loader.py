@@ -194,15 +194,11 @@ def cut_into_micro_batches(
     of_limits = [(side, max_tokens) for side in sides]
     fewest = len(_longest_parts(of_limits))
     number = multiple_of * max(1, -(-fewest // multiple_of))
-    ends = _ends_of_equal_cost(costs, number)
+    equal_costs = costs[-1] * np.arange(1, number) / number
+    ends = [*np.searchsorted(costs, equal_costs).tolist(), len(costs)]
     if not _are_within(ends, of_limits):
         ends = _ends_of_least_cost(costs.tolist(), of_limits, number)
     return [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
-
-
-def _ends_of_equal_cost(costs: Indices, number: int) -> list[int]:
-    targets = costs[-1] * np.arange(1, number) / number
-    return [*np.searchsorted(costs, targets).tolist(), len(costs)]
 
 
 def _ends_of_least_cost(

@@ -70,7 +70,9 @@ def remove_leftovers(parent: Path, names: Names) -> None:
     """
     restore_names(parent, names)
     for path, match in _found(parent, names, "partial|delete|replaced"):
-        if _is_ours(match["host"], match["boot"]) or _is_untouched(path):
+        # A writer of this machine has ended, since we hold the lock.
+        is_ours = match["host"] == _this_host() or match["boot"] == _this_boot() != HIDDEN_BOOT
+        if is_ours or _is_untouched(path):
             remove(path)
 
 
@@ -92,11 +94,6 @@ def _found(parent: Path, names: Names, why: str) -> Iterator[tuple[Path, re.Matc
         match = pattern.fullmatch(path.name)
         if match is not None:
             yield path, match
-
-
-def _is_ours(host: str, boot: str) -> bool:
-    """Return whether this machine wrote the name: its writer has ended, since we hold the lock."""
-    return host == _this_host() or (boot == _this_boot() != HIDDEN_BOOT)
 
 
 def _is_untouched(path: Path) -> bool:

@@ -35,10 +35,9 @@ def _details_of_bleu(score: BLEUScore) -> Details:
         "reference_length": score.ref_len,
     }
     precisions = "/".join(f"{precision:.1f}" for precision in score.precisions)
-    return Details(
-        figures,
+    return figures, (
         f"{precisions} (brevity penalty {score.bp:.3f}, hypothesis {score.sys_len:,} tokens, "
-        f"reference {score.ref_len:,})",
+        f"reference {score.ref_len:,})"
     )
 
 
@@ -109,7 +108,7 @@ def _share_with(sign: re.Pattern[str], lines: Sequence[str]) -> float:
 def _details_of_ter(score: TERScore) -> Details:
     # Edits, and words of the reference; of several references, their mean.
     figures = {"edits": score.num_edits, "reference_length": float(score.ref_length)}
-    return Details(figures, f"({score.num_edits:,} edits, reference {score.ref_length:,.0f} words)")
+    return figures, f"({score.num_edits:,} edits, reference {score.ref_length:,.0f} words)"
 
 
 class _RememberedTer(TER):

@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
+Details = tuple[dict[str, Any], str]  # beside a score: by name for JSON, and as text
 # The names of the metrics in text, by their keys in JSON.
 NAMES = {"bleu": "BLEU", "paper_bleu": "paper's BLEU", "chrf": "chrF2", "ter": "TER"}
-
-
-class Details(NamedTuple):
-    """What one metric reports beside its score: by name for JSON, and as text."""
-
-    figures: dict[str, Any]
-    text: str
 
 
 class Score(NamedTuple):
@@ -43,7 +37,7 @@ class Scorer:
 
     key: str  # in JSON
     metric: Metric  # for the paired tests of sacrebleu
-    details_of: Callable[[Any], Details] = lambda _: Details({}, "")  # of sacrebleu's score
+    details_of: Callable[[Any], Details] = lambda _: ({}, "")  # of sacrebleu's score
     higher_is_better: bool = True
     of_documents: bool = False
 

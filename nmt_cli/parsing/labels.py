@@ -1,7 +1,7 @@
 """The labels of a treebank, and the cleaning of trees: which labels and parts are kept."""
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from operator import ne
 from typing import NamedTuple
 
@@ -27,16 +27,10 @@ class Labels(NamedTuple):
     tags: frozenset[str]
 
     @classmethod
-    def of(cls, trees: Iterable[Tree]) -> "Labels":
-        """Return the labels that ``trees`` have."""
-        constituents, tags = set[str](), set[str]()
-        for tree in trees:
-            for part in tree.parts:
-                if isinstance(part, Leaf):
-                    tags.add(part.tag)
-                else:
-                    constituents.add(part.label)
-        return cls(frozenset(constituents), frozenset(tags))
+    def of(cls, tree: Tree) -> "Labels":
+        """Return the labels that ``tree`` has."""
+        constituents = {part.label for part in tree.parts if isinstance(part, Open)}
+        return cls(frozenset(constituents), frozenset(tree.tags))
 
     def __or__(self, other: "Labels") -> "Labels":
         """Return the labels of both."""
@@ -67,15 +61,10 @@ def tag_without_context(word: str) -> str:
 NOT_COUNTED = frozenset({",", ".", ":", "``", "''"})
 
 
-class Fitted(NamedTuple):
-    """A tree, and how many of its tags were replaced."""
-
-    tree: Tree
-    num_replaced: int
-
-
-def with_fitting_tags(tree: Tree, tags: Set[str]) -> Fitted:
+def with_fitting_tags(tree: Tree, tags: Set[str]) -> tuple[Tree, int]:
     """Return the tree with a tag of punctuation on marks, and on no word with a letter or digit.
+
+    The number is how many tags were replaced.
 
     PARSEVAL leaves out words by their tags. One word with the wrong kind of tag would leave a tree
     with other words than the gold tree, and then the whole sentence could not be scored. A word
@@ -83,7 +72,7 @@ def with_fitting_tags(tree: Tree, tags: Set[str]) -> Fitted:
     treebank has.
     """
     parts = tuple(_fitting(part, tags) for part in tree.parts)
-    return Fitted(Tree(parts), sum(map(ne, parts, tree.parts)))
+    return Tree(parts), sum(map(ne, parts, tree.parts))
 
 
 def fits(leaf: Leaf, tags: Set[str]) -> bool:

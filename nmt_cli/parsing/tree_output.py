@@ -65,14 +65,9 @@ class Repairs:
         return ", ".join(counted(count, *words) for count, words in counts if count)
 
 
-class Repaired(NamedTuple):
-    """A well-formed tree, and what was repaired to get it."""
-
-    tree: Tree
-    repairs: Repairs
-
-
-def repair(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> Repaired:
+def repair(
+    tokens: Sequence[str], words: Sequence[str], form: Linearization
+) -> tuple[Tree, Repairs]:
     """Return a tree whose leaves are exactly ``words``, as near to ``tokens`` as these rules say.
 
     - Tokens that are neither bracket nor tag are dropped. So are brackets with unknown labels,
@@ -104,7 +99,7 @@ def repair(tokens: Sequence[str], words: Sequence[str], form: Linearization) -> 
             if form.words == "kept":
                 place += unfinished.pass_word(tokens[place : place + 1], form)
             unfinished.add_leaf(symbol, form)
-    return Repaired(unfinished.finish(), unfinished.repairs)
+    return unfinished.finish(), unfinished.repairs
 
 
 class _Constituent(NamedTuple):
@@ -239,9 +234,8 @@ def tree_of(outputs: Sequence[str], words: Sequence[str], form: Linearization) -
     """
     tokens = [token for output in outputs for token in form.split(output)]
     tree, repairs = repair(tokens, words, form)
-    fitted = with_fitting_tags(tree, known_tags(form))
-    repairs.wrong_punctuation = fitted.num_replaced
-    return TreeText(str(with_root(fitted.tree)), repairs)
+    tree, repairs.wrong_punctuation = with_fitting_tags(tree, known_tags(form))
+    return TreeText(str(with_root(tree)), repairs)
 
 
 def linearized(line: str, num_words: int, form: Linearization, *, spaced: bool) -> str:

@@ -83,6 +83,11 @@ class ParallelFiles(Section):
         return {key: path for key in keys if (path := getattr(self, key)) is not None}
 
     @property
+    def of_pairs(self) -> dict[str, Path]:
+        """The files with a line for each pair beside its texts, by their keys."""
+        return {}
+
+    @property
     def text_files(self) -> tuple[Path, Path]:
         """The files of source and target of a corpus that has no file of rows."""
         assert self.source is not None
@@ -148,6 +153,13 @@ class Corpus(ParallelFiles):
     separates in the text files."""
     augment: Annotated[Augmentation, STEPS] = Field(default_factory=Augmentation)
     """Changes to its pairs, drawn anew in each epoch by the seed."""
+
+    @property
+    def of_pairs(self) -> dict[str, Path]:
+        """The files of scores and alignments, if there are any, by these keys."""
+        scores = self.scores.file if self.scores is not None else None
+        found = {"scores": scores, "alignments": self.alignments}
+        return {key: path for key, path in found.items() if path is not None}
 
     def problems(self) -> Iterator[Problem]:
         """Yield wrong files, and terms without a glossary or alignments that translate them."""

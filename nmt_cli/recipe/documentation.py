@@ -13,6 +13,12 @@ from nmt_cli.recipe.values import Section
 from nmt_cli.recipe.yaml_tree import parse_yaml, write_yaml
 
 WIDTH = 100
+LIMITS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "greater than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
 NAMES = {"integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
 
 JsonSchema: TypeAlias = dict[str, Any]
@@ -111,19 +117,8 @@ def _allowed(prop: JsonSchema, schema: JsonSchema) -> str:
         is_language = "pattern" in prop
         is_path = prop.get("format") == "path"
         return "language code such as en" if is_language else "path" if is_path else "text"
-    return ", ".join([NAMES[prop["type"]], *_limits(prop)])
-
-
-def _limits(prop: JsonSchema) -> Iterator[str]:
-    texts = {
-        "minimum": "at least",
-        "exclusiveMinimum": "greater than",
-        "maximum": "at most",
-        "exclusiveMaximum": "less than",
-    }
-    found = [f"{text} {_number(prop[name])}" for name, text in texts.items() if name in prop]
-    if found:
-        yield " and ".join(found)
+    found = [f"{text} {_number(prop[name])}" for name, text in LIMITS.items() if name in prop]
+    return ", ".join(filter(None, [NAMES[prop["type"]], " and ".join(found)]))
 
 
 def _number(limit: float) -> str:

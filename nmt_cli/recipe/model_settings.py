@@ -175,13 +175,8 @@ def as_json(settings: ModelSettings) -> str:
         "decoding": dict(vars(settings.decoding)),
     }
     if trees is not None:
-        content["trees"] = {
-            "notation": trees.notation,
-            "tags": trees.tags,
-            "words": trees.words,
-            "closing": trees.closing,
-            "labels": labels_as_json(trees.labels) if trees.labels else None,
-        }
+        labels = labels_as_json(trees.labels) if trees.labels else None
+        content["trees"] = {**vars(trees), "labels": labels}
     if settings.alignment is not None:
         content["alignment"] = {name: n + 1 for name, n in settings.alignment._asdict().items()}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -274,6 +269,5 @@ def _trees_from_json(content: Mapping[str, Any]) -> Linearization:
 
     values = dict(content)
     labels = values.pop("labels")
-    form = TreeNotation(**values)
     allowed = labels_from_json(labels) if labels is not None else None
-    return Linearization(form.notation, form.tags, form.words, form.closing, allowed)
+    return Linearization(**vars(TreeNotation(**values)), labels=allowed)

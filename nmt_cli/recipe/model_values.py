@@ -81,39 +81,19 @@ class ModelShape:
         return self.decoder == "ssru"
 
     @property
-    def key_width(self) -> int:
-        """The width of one head's queries and keys."""
-        return self.d_k if self.d_k is not None else self.d_model // self.num_heads
-
-    @property
-    def value_width(self) -> int:
-        """The width of one head's values."""
-        return self.d_v if self.d_v is not None else self.d_model // self.num_heads
-
-    @property
     def encoder_shape(self) -> StackShape:
         """The sizes of the encoder."""
-        return StackShape(
-            self.num_layers,
-            self.d_ff,
-            self.num_heads,
-            self.key_width,
-            self.value_width,
-            self.attention_window,
-        )
+        return self._shape(self.num_layers, self.d_ff, self.num_heads)
 
     @property
     def decoder_shape(self) -> StackShape:
         """The sizes of the decoder."""
-        heads = self.decoder_num_heads or self.num_heads
-        return StackShape(
-            self.decoder_num_layers or self.num_layers,
-            self.decoder_d_ff or self.d_ff,
-            heads,
-            self.d_k or self.d_model // heads,
-            self.d_v or self.d_model // heads,
-            self.attention_window,
-        )
+        layers, d_ff = self.decoder_num_layers or self.num_layers, self.decoder_d_ff or self.d_ff
+        return self._shape(layers, d_ff, self.decoder_num_heads or self.num_heads)
+
+    def _shape(self, num_layers: int, d_ff: int, heads: int) -> StackShape:
+        widths = self.d_k or self.d_model // heads, self.d_v or self.d_model // heads
+        return StackShape(num_layers, d_ff, heads, *widths, self.attention_window)
 
     @property
     def stack_shapes(self) -> dict[str, StackShape]:

@@ -77,7 +77,7 @@ def _architecture(config: ModelShape) -> dict[str, object]:
     """Return what decides names, shapes and meaning of the weights, beside the vocabulary."""
     keys = dict(vars(config.of_model()))
     del keys["tied_embeddings"], keys["source_vocabulary_size"]
-    keys.update(d_k=config.key_width, d_v=config.value_width)
+    keys.update(d_k=config.encoder_shape.key_width, d_v=config.encoder_shape.value_width)
     for key, value in config.decoder_shape._asdict().items():
         is_other = config.decoder_shape != config.encoder_shape
         keys[f"decoder_{key}"] = value if is_other else None
@@ -107,9 +107,7 @@ def _common_pieces(tokenizer: Tokenizer, parent: Tokenizer, side: Side) -> Commo
 
 def _ids_of_text_pieces(tokenizer: Tokenizer, side: Side) -> dict[str, int]:
     marks = {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}
-    size = tokenizer.size
-    if side == "source" and tokenizer.source_size is not None:
-        size = tokenizer.source_size
+    size = (tokenizer.source_size if side == "source" else None) or tokenizer.size
     pieces = tokenizer.pieces(range(size), side)
     return {piece: token for token, piece in enumerate(pieces) if token not in marks}
 

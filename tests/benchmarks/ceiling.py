@@ -47,27 +47,31 @@ def _encoder_layer(config: ModelConfig, source: Packed) -> Iterator[Product]:
 def _decoder_layer(config: ModelConfig, source: Packed, target: Packed) -> Iterator[Product]:
     rows, heads = len(target.tokens), config.num_heads
     yield from _self_attention(config, target)
-    yield Product(rows, config.d_model, heads * config.key_width)
-    keys_values = heads * (config.key_width + config.value_width)
+    yield Product(rows, config.d_model, heads * config.encoder_shape.key_width)
+    keys_values = heads * (config.encoder_shape.key_width + config.encoder_shape.value_width)
     yield Product(len(source.tokens), config.d_model, keys_values)
     yield from _attention_core(config, AttentionLayout(target, source))
-    yield Product(rows, heads * config.value_width, config.d_model)
+    yield Product(rows, heads * config.encoder_shape.value_width, config.d_model)
     yield from _feed_forward(config, rows)
 
 
 def _self_attention(config: ModelConfig, side: Packed) -> Iterator[Product]:
     rows, heads = len(side.tokens), config.num_heads
-    yield Product(rows, config.d_model, heads * (2 * config.key_width + config.value_width))
+    yield Product(
+        rows,
+        config.d_model,
+        heads * (2 * config.encoder_shape.key_width + config.encoder_shape.value_width),
+    )
     yield from _attention_core(config, AttentionLayout(side, side))
-    yield Product(rows, heads * config.value_width, config.d_model)
+    yield Product(rows, heads * config.encoder_shape.value_width, config.d_model)
 
 
 def _attention_core(config: ModelConfig, layout: AttentionLayout) -> Iterator[Product]:
     for group in layout.padded.groups:
         batch = config.num_heads * group.num_sentences
         queries, keys = group.query_length, group.key_length
-        yield Product(queries, config.key_width, keys, batch, in_attention=True)
-        yield Product(queries, keys, config.value_width, batch, in_attention=True)
+        yield Product(queries, config.encoder_shape.key_width, keys, batch, in_attention=True)
+        yield Product(queries, keys, config.encoder_shape.value_width, batch, in_attention=True)
 
 
 def _feed_forward(config: ModelConfig, rows: int) -> Iterator[Product]:

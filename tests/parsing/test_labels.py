@@ -98,8 +98,8 @@ def test_the_work_does_not_grow_with_the_square_of_the_roots():
 
 
 def fitted(text, tags=PENN_TREEBANK.tags):
-    found = with_fitting_tags(tree_of(text), tags)
-    return str(found.tree), found.num_replaced
+    tree, num_replaced = with_fitting_tags(tree_of(text), tags)
+    return str(tree), num_replaced
 
 
 @pytest.mark.parametrize(

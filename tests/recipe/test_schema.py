@@ -52,9 +52,9 @@ def test_a_recipe_cannot_be_changed():
 
 def test_widths_of_a_head_follow_from_d_model_or_are_given():
     model = recipe_with("model", d_model=30, num_heads=5).model
-    assert (model.key_width, model.value_width) == (6, 6)
+    assert (model.encoder_shape.key_width, model.encoder_shape.value_width) == (6, 6)
     model = recipe_with("model", d_model=30, num_heads=7, d_k=3, d_v=4).model
-    assert (model.key_width, model.value_width) == (3, 4)
+    assert (model.encoder_shape.key_width, model.encoder_shape.value_width) == (3, 4)
 
 
 def test_epochs_replace_the_default_interval_in_steps():

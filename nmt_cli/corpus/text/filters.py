@@ -71,11 +71,6 @@ class Pairs:
         return [_counts(side, len) for side in self.texts]
 
     @cached_property
-    def longest_words(self) -> list[Counts]:
-        """The number of characters of the longest word of each text."""
-        return [_counts(side, _length_of_longest_word) for side in self.texts]
-
-    @cached_property
     def kinds(self) -> list[Counts]:
         """The number of characters of each kind; a row for each text."""
         return list(map(count_kinds, self.starts, map(kinds_of_characters, self._scripts)))
@@ -126,7 +121,7 @@ def _counts(texts: Iterable[str], count: Callable[[str], int]) -> Counts:
     return np.fromiter(map(count, texts), np.int64)
 
 
-def _length_of_longest_word(text: str) -> int:
+def _longest_word(text: str) -> int:
     return max(map(len, text.split()), default=0)
 
 
@@ -186,7 +181,9 @@ CHECKS: dict[str, Callable[[Pairs, Any], Broken]] = {
     "min_words": lambda pairs, limit: np.minimum(*pairs.words) < limit,
     "max_words": lambda pairs, limit: np.maximum(*pairs.words) > limit,
     "max_words_ratio": lambda pairs, limit: _are_unequal(pairs.words, limit),
-    "max_word_length": lambda pairs, limit: np.maximum(*pairs.longest_words) > limit,
+    "max_word_length": lambda pairs, limit: (
+        np.maximum(*(_counts(side, _longest_word) for side in pairs.texts)) > limit
+    ),
     "remove_copies": lambda pairs, _: ~_differ([map(str.strip, side) for side in pairs.texts]),
     "min_letters": lambda pairs, limit: np.minimum(*map(_letters, pairs.kinds)) < limit,
     "min_script": lambda pairs, limit: np.minimum(*map(_letters_of_script, pairs.kinds)) < limit,

@@ -40,7 +40,7 @@ from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
+from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
@@ -103,9 +103,7 @@ class CorpusReport:
     @property
     def paths(self) -> dict[str, Path]:
         """The files of the corpus."""
-        others = {"scores": scores_of(self.files), "alignments": self.alignments}
-        named = {name: path for name, path in others.items() if path is not None}
-        return {**self.files.paths, **named}
+        return {**self.files.paths, **self.files.of_pairs}
 
     def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
         """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
@@ -125,15 +123,10 @@ class CorpusReport:
                 **{name: pairs.facts() for name, pairs in similar.items() if pairs.count},
             },
         }
-        if self.alignments is not None:
+        if "alignments" in self.paths:
             facts["links"] = self.links
             facts["found"]["pairs_of_other_words"] = self.pairs_of_other_words
         return facts
-
-    @property
-    def alignments(self) -> Path | None:
-        """The file with the links of the corpus, if it has one."""
-        return self.files.alignments if isinstance(self.files, Corpus) else None
 
 
 def facts_of_files(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dict[str, Any]:
@@ -143,11 +136,6 @@ def facts_of_files(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dic
         **{f"{name}_sha256": hashes[path] for name, path in paths.items()},
         **{f"{name}_bytes": path.stat().st_size for name, path in paths.items()},
     }
-
-
-def scores_of(files: ParallelFiles) -> Path | None:
-    """Return the file of the scores of a corpus, if it has one."""
-    return files.scores.file if isinstance(files, Corpus) and files.scores else None
 
 
 class ParallelCorpora:
@@ -198,7 +186,7 @@ class ParallelCorpora:
             if found.wrong_links is not None:
                 line, problem = found.wrong_links
                 number = chunk.lines.num_before + line + 1
-                raise UserError(f"{report.alignments}:{number}: {problem}.")
+                raise UserError(f"{report.paths['alignments']}:{number}: {problem}.")
             report.add(found, chunk.lines)
             self._num_blank.append(found.num_blank)
             validation.count(found.in_validation.equal)
@@ -275,8 +263,7 @@ class ParallelCorpora:
         """Yield all lines of all corpora, also those that are left out."""
         first_index = 0
         for corpus, report in enumerate(self.reports):
-            text = ParallelText(self._plain(report.files), scores_of(report.files))
-            for lines in text.chunks():
+            for lines in ParallelText(self._plain(report.files)).chunks():
                 yield CorpusChunk(corpus, first_index + lines.num_before, lines, left_out=None)
             first_index += lines.num_before + lines.num_lines
 

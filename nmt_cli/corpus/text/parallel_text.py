@@ -17,7 +17,7 @@ from nmt_cli.files.text_files import bytes_read, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
+from nmt_cli.recipe.corpora_config import ParallelFiles
 
 FIRST_COLUMNS, DEFAULT_KEYS = ("1", "2"), ("source", "target")
 
@@ -150,7 +150,7 @@ class LineChunk(NamedTuple):
     source: bytes  # without the last line feed
     target: bytes = b""  # nothing if there are ``rows``
     scores: bytes | None = None  # lines of a third file, if the corpus has scores
-    links: bytes | None = None  # if the corpus has alignments
+    alignments: bytes | None = None  # likewise
     rows: RowReader | None = None  # takes both sides out of ``source``, if it holds rows of both
     num_bytes: int = 0  # read so far of the files of source and target, before decompression
 
@@ -168,8 +168,8 @@ class LineChunk(NamedTuple):
         sources, bad_sources = texts_in(source, is_first=is_first)
         targets, bad_targets = texts_in(target, is_first=is_first)
         links = None
-        if self.links is not None:
-            links, _ = texts_in(self.links, is_first=self.num_before == 0)
+        if self.alignments is not None:
+            links, _ = texts_in(self.alignments, is_first=self.num_before == 0)
         return Texts(sources, targets, {"source": bad_sources, "target": bad_targets}, links)
 
     def numbers(self, path: Path) -> npt.NDArray[np.float64]:
@@ -199,8 +199,8 @@ class LineChunk(NamedTuple):
 class ParallelText:
     """The pairs of two files, in order, and the scores of a corpus that has them."""
 
-    def __init__(self, files: ParallelFiles, scores: Path | None = None) -> None:
-        self._files, self._scores = files, scores
+    def __init__(self, files: ParallelFiles) -> None:
+        self._files = files
         self.num_invalid: dict[Side, int] = {"source": 0, "target": 0}  # lines with bad bytes
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -252,13 +252,8 @@ class ParallelText:
 
     def _paths(self) -> dict[str, Path]:
         """Return the files to read; a file of rows, which holds both sides, is the source."""
-        files = self._files
-        paths = dict(zip(("source", "target"), files.paths.values(), strict=False))
-        if self._scores is not None:
-            paths["scores"] = self._scores
-        if isinstance(files, Corpus) and files.alignments is not None:
-            paths["links"] = files.alignments
-        return paths
+        paths = zip(("source", "target"), self._files.paths.values(), strict=False)
+        return {**dict(paths), **self._files.of_pairs}
 
     def _refuse_unequal(self, paths: Mapping[str, Path], totals: Mapping[str, int]) -> None:
         """Raise UserError if the files are empty, or if one has more lines than another."""
@@ -268,7 +263,7 @@ class ParallelText:
         if not num_pairs:
             raise _empty(paths["source"])
         unit = "line" if self._files.rows is None else "pair"
-        for name, relation in (("scores", "be the score"), ("links", "hold the links")):
+        for name, relation in (("scores", "be the score"), ("alignments", "hold the links")):
             if totals.get(name, num_pairs) != num_pairs:
                 raise UserError(
                     f"{paths[name]} has {counted(totals[name], 'line')} but {paths['source']} has "

@@ -182,7 +182,7 @@ class LinearizedText(RecipeText):
                     gold = self._gold[files.text_files] = folder / f"{number}.gold"
                 for sentence in self._written(files, folder / f"{number}", gold):
                     if not is_validation and sentence.tree is not None:
-                        self._labels |= Labels.of([sentence.tree])
+                        self._labels |= Labels.of(sentence.tree)
                     counter.advance(1)
 
     def plain(self, files: ParallelFiles) -> ParallelFiles:
@@ -223,7 +223,7 @@ class LinearizedText(RecipeText):
         for files in corpora:
             for sentence in read_sentences(files, self._config):
                 if sentence.tree is not None:
-                    labels |= Labels.of([sentence.tree])
+                    labels |= Labels.of(sentence.tree)
         return labels
 
     def _written(

@@ -47,11 +47,6 @@ class Normalizer:
         self._nfc, self._folds = text.normalization.nfc, bool(text.normalization.fold)
         self._punctuation = _punctuation_rules(text) if text.normalization.punctuation else {}
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether every text stays unchanged."""
-        return not (self._nfc or self._folds or self._punctuation)
-
     def __call__(self, text: str, side: Side = "source") -> str:
         """Return the normalized text."""
         if self._folds:

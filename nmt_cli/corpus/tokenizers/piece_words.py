@@ -64,9 +64,7 @@ class WordFinder:
     """
 
     def __init__(self, tokenizer: Tokenizer, text: TextSettings, side: Side) -> None:
-        size = tokenizer.size
-        if side == "source" and tokenizer.source_size is not None:
-            size = tokenizer.source_size
+        size = (tokenizer.source_size if side == "source" else None) or tokenizer.size
         pieces = tokenizer.pieces(range(size), side)
         if text.type == "whitespace":
             pieces = [f"{SPACE_IN_PIECES}word"] * size

@@ -70,9 +70,8 @@ class SentencePieceTokenizer:
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return the ids of the pieces of each text, in a third of the time of one by one."""
-        if not self._normalizer.is_identity:
-            texts = [self._normalizer(text, side) for text in texts]
-        return encoded_texts(self._processor, texts, int)
+        normalized = [self._normalizer(text, side) for text in texts]
+        return encoded_texts(self._processor, normalized, int)
 
     def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
         """Return what draws the pieces of plain text, with the strength of the randomness.

@@ -72,7 +72,7 @@ class Tokenizer(Protocol):
 
 def source_pieces(tokenizer: Tokenizer) -> Iterator[str]:
     """Yield the pieces of the source's vocabulary, some at a time, because many are not needed."""
-    size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size
+    size = tokenizer.source_size or tokenizer.size
     for start in range(0, size, VOCABULARY_AT_ONCE):
         yield from tokenizer.pieces(
             range(start, min(size, start + VOCABULARY_AT_ONCE)), side="source"
