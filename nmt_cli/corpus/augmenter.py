@@ -229,11 +229,15 @@ def augmenter_of(
     """Return what changes the text as the recipe asks for; None if it asks for no changes."""
     if not recipe.data.is_augmented:
         return None
-    tokenizer, augments = recipe.tokenizer, []
+    symbols = recipe.tokenizer.user_defined_symbols
+    is_in_pieces = recipe.tokenizer.type == "whitespace"
+    augments = []
     for each in recipe.data.train:
-        glossary = each.augment.glossary and glossaries.get(each.augment.glossary)
-        of_corpus = each.augment, tokenizer.user_defined_symbols, glossary, each.tag
-        augments.append(Augmenting(*of_corpus, is_in_pieces=tokenizer.type == "whitespace"))
+        path = each.augment.glossary
+        glossary = None if path is None else glossaries.get(path)
+        augments.append(
+            Augmenting(each.augment, symbols, glossary, each.tag, is_in_pieces=is_in_pieces)
+        )
     return Augmenter(corpus, augments, recipe.training.seed)
 
 
