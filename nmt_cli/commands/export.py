@@ -7,8 +7,7 @@ from nmt_cli.files.folders import EXPORT, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2
-from nmt_cli.interchange.export_format import CARD, EXACT, model_card
-from nmt_cli.interchange.exported_model import ExportedModel
+from nmt_cli.interchange.exported_model import CARD, EXACT, ExportedModel, model_card
 from nmt_cli.interchange.huggingface import exporter as huggingface
 from nmt_cli.interchange.verification import verification_texts
 from nmt_cli.interchange.verification import verify as compared

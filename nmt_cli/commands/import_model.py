@@ -8,7 +8,7 @@ from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.interchange.ctranslate2.argos import is_package
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
-from nmt_cli.interchange.fairseq.files import KNOWN_BY as FAIRSEQ
+from nmt_cli.interchange.fairseq.importer import KNOWN_BY as FAIRSEQ
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.interchange.files import NO_FILES, TextFiles, read_config
 from nmt_cli.interchange.huggingface.importer import import_huggingface

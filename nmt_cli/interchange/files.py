@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
+from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG
 from nmt_cli.files.text_files import read_text
-from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 
 Array = NDArray[np.float32]
 Weights = dict[str, Array]
 # The sides of a model, and our names of their text.
-SIDES = {"encoder": "source", "decoder": "target"}
+SIDES: dict[str, Side] = {"encoder": "source", "decoder": "target"}
 
 
 def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
@@ -68,6 +69,20 @@ class TextFiles(NamedTuple):
     def refuse_vocabularies(self, program: str) -> None:
         """Raise UserError if the user names a file other than SentencePiece models."""
         self._replace(sentencepiece=None, target_sentencepiece=None).refuse_any(program)
+
+    def models(self) -> dict[Side, Path] | None:
+        """Return the SentencePiece models that the user names; None without any.
+
+        Raises UserError if only the target's is named.
+        """
+        source, target = self.sentencepiece, self.target_sentencepiece
+        if source is not None:
+            return {"source": source, "target": target or source}
+        if target is not None:
+            raise WrongUsageError(
+                f"--target-sentencepiece {target} needs --sentencepiece, the model of the source."
+            )
+        return None
 
 
 NO_FILES = TextFiles()

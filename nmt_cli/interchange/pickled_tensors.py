@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.serialization import safe_globals
 
+from nmt_cli.interchange.files import Array, as_fp32
 from nmt_cli.messages.errors import DamagedError, UserError
 
 STORES, RECALLS = {"BINPUT", "LONG_BINPUT", "PUT"}, {"BINGET", "LONG_BINGET", "GET"}
@@ -167,12 +168,12 @@ StandIns = Mapping[str, Callable[..., Any]]  # by "module name", as in the file
 NO_STAND_INS: StandIns = MappingProxyType({})
 
 
-def read_pickled_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file by name.
+def read_pickled_tensors(path: Path) -> dict[str, Array]:
+    """Return the tensors of a file by name, in fp32.
 
     Raises UserError if it cannot be read or holds anything else, DamagedError if it is damaged.
     """
-    return tensors_by_name(read_pickle(path), path)
+    return as_fp32(tensors_by_name(read_pickle(path), path), path)
 
 
 def read_pickle(path: Path, stand_ins: StandIns = NO_STAND_INS, remedy: str = SAFER) -> Any:

@@ -1,6 +1,6 @@
 """Vocabularies of other programs: pieces, SentencePiece files, rows of embeddings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,33 +9,12 @@ import numpy as np
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import read_usable_model
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
-from nmt_cli.interchange.files import Array, TextFiles
-from nmt_cli.messages.errors import WrongUsageError
-
-JOINER = "@@"  # of subword-nmt and fastBPE, behind the pieces inside a word
-SEPARATORS = " \t\r\n"  # of the words of a text, for all programs
-
-
-def joiner_of(*vocabularies: Iterable[str]) -> str | None:
-    """Return the joiner of text in these pieces; None if no piece has one."""
-    has_joiner = any(piece.endswith(JOINER) for pieces in vocabularies for piece in pieces)
-    return JOINER if has_joiner else None
+from nmt_cli.interchange.files import Array
 
 
 def unreachable(number: int) -> str:
     """Return the name that a piece gets here if no text can have it."""
     return f"<unreachable:{number}>"
-
-
-def without_white_space(pieces: Sequence[str]) -> list[str]:
-    """Return ``pieces`` with other names for those with white space, which separates pieces here.
-
-    For other programs only ``SEPARATORS`` separate them, so a piece may hold a no-break space.
-    """
-    return [
-        piece if piece.split() == [piece] else unreachable(number)
-        for number, piece in enumerate(pieces)
-    ]
 
 
 def list_of_texts(value: Any) -> list[str]:
@@ -55,28 +34,6 @@ def rename(pieces: dict[int, str], number: int, mark: str, reasons: list[str]) -
     if pieces[number] != mark and mark in pieces.values():
         reasons.append(f"its vocabulary has both {pieces[number]} and {mark}")
     pieces[number] = mark
-
-
-def problems_of_pieces(pieces: Sequence[str], name: str, *, are_words: bool) -> list[str]:
-    """Return the reasons why ``pieces`` cannot be a vocabulary of ours.
-
-    ``are_words`` is true for text in pieces, which white space separates.
-    """
-    problems, others = [], list(pieces)
-    for mark in CONTROL:
-        if mark in others:
-            others.remove(mark)
-    if len(set(others)) < len(others):
-        problems.append(f"the {name} vocabulary holds a token twice")
-    wrong = next((piece for piece in others if not piece or set(piece) & set(SEPARATORS)), None)
-    if are_words and wrong is not None:
-        problems.append(
-            f"the {name} vocabulary holds {wrong!r}, which is not one word, and there is no "
-            "SentencePiece model"
-        )
-    if not are_words and not set(CONTROL).isdisjoint(others):
-        problems.append(f"the {name} vocabulary has other marks than {', '.join(CONTROL)}")
-    return problems
 
 
 # The logit of a piece that the model lacks: so low that its exponential is 0 beside any other, and
@@ -134,27 +91,12 @@ SENTENCEPIECE_FILES: tuple[dict[Side, str], ...] = (
 )
 
 
-def sentencepiece_files(folder: Path) -> dict[Side, Path] | None:
+def models_in(folder: Path) -> dict[Side, Path] | None:
     """Return the SentencePiece model of each side; None if the folder has none."""
     for names in SENTENCEPIECE_FILES:
         paths = {side: folder / name for side, name in names.items()}
         if all(path.is_file() for path in paths.values()):
             return paths
-    return None
-
-
-def named_models(files: TextFiles) -> dict[Side, Path] | None:
-    """Return the SentencePiece models that the user names; None without any.
-
-    Raises UserError if only the target's is named.
-    """
-    source, target = files.sentencepiece, files.target_sentencepiece
-    if source is not None:
-        return {"source": source, "target": target or source}
-    if target is not None:
-        raise WrongUsageError(
-            f"--target-sentencepiece {target} needs --sentencepiece, the model of the source."
-        )
     return None
 
 

@@ -11,21 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.interchange.files import SIDES, Array
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import refuse
 from nmt_cli.interchange.tensor_names import READING, RECURRENT, Pair, StackNames
-from nmt_cli.interchange.vocabularies import (
-    NEVER,
-    Vocabulary,
-    joiner_of,
-    problems_of_pieces,
-    without_white_space,
-)
+from nmt_cli.interchange.vocabularies import NEVER, Vocabulary, unreachable
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.model_values import Architecture
 
 NAMED = 5  # tensors in a reason
+JOINER = "@@"  # of subword-nmt and fastBPE, behind the pieces inside a word
+SEPARATORS = " \t\r\n"  # of the words of a text, for all programs
 
 
 class TensorsTaken:
@@ -280,16 +277,23 @@ class WeightsTaken:
         """
         for side, vocabulary in vocabularies.items():
             if side == "source" or vocabulary != vocabularies.get("source"):
-                self.tensors.reasons += problems_of_pieces(
-                    vocabulary.pieces, side, are_words=sentencepiece is None
-                )
+                are_words = sentencepiece is None
+                self.tensors.reasons += _problems_of_pieces(vocabulary.pieces, side, are_words)
         self.tensors.refuse_wrong()
         self._leave_out_zeros()
         source, target = vocabularies["source"].pieces, vocabularies["target"].pieces
         joiner = None
         if sentencepiece is None:
-            source, target = map(without_white_space, (source, target))
-            joiner = joiner_of(source, target)
+            # White space separates pieces here. For other programs only ``SEPARATORS`` do, so a
+            # piece may hold a no-break space.
+            source, target = (
+                [
+                    each if each.split() == [each] else unreachable(n)
+                    for n, each in enumerate(pieces)
+                ]
+                for pieces in (source, target)
+            )
+            joiner = JOINER if any(piece.endswith(JOINER) for piece in (*source, *target)) else None
         return ImportedModel(
             Architecture(**self.options),
             target,
@@ -314,3 +318,25 @@ class WeightsTaken:
             if not self.options[option]:
                 for name in biases:
                     del self.weights[name]
+
+
+def _problems_of_pieces(pieces: Sequence[str], side: Side, are_words: bool) -> list[str]:
+    """Return the reasons why ``pieces`` cannot be a vocabulary of ours.
+
+    They ``are_words`` of text in pieces, which white space separates.
+    """
+    problems, others = [], list(pieces)
+    for mark in CONTROL:
+        if mark in others:
+            others.remove(mark)
+    if len(set(others)) < len(others):
+        problems.append(f"the {side} vocabulary holds a token twice")
+    wrong = next((piece for piece in others if not piece or set(piece) & set(SEPARATORS)), None)
+    if are_words and wrong is not None:
+        problems.append(
+            f"the {side} vocabulary holds {wrong!r}, which is not one word, and there is no "
+            "SentencePiece model"
+        )
+    if not are_words and not set(CONTROL).isdisjoint(others):
+        problems.append(f"the {side} vocabulary has other marks than {', '.join(CONTROL)}")
+    return problems

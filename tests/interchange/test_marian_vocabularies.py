@@ -7,7 +7,7 @@ import yaml
 
 from nmt_cli.files import text_files
 from nmt_cli.interchange.marian.files import MarianFiles
-from nmt_cli.interchange.marian.vocabularies import parse_vocabulary, read_vocabularies
+from nmt_cli.interchange.marian.importer import parse_vocabulary, read_vocabularies
 from nmt_cli.messages.errors import DamagedError, UserError
 
 # Lines that Marian 1.12.42 wrote for words, and the words.

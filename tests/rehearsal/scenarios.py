@@ -26,7 +26,7 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware.device import Precision, Sender
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
-from nmt_cli.interchange.export_format import CARD
+from nmt_cli.interchange.exported_model import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model.no_draws import NoDraws

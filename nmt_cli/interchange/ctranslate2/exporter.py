@@ -22,8 +22,15 @@ from nmt_cli.files.file_names import (
     TARGET_SENTENCEPIECE,
 )
 from nmt_cli.interchange.ctranslate2.files import read_vocabulary
-from nmt_cli.interchange.export_format import EXACT, CardOf, Format, nearest_exponent
-from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
+from nmt_cli.interchange.exported_model import (
+    EXACT,
+    CardOf,
+    ExportedModel,
+    Format,
+    TensorsMade,
+    keys_not_exported,
+    nearest_exponent,
+)
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import Pair, StackNames, parts_of_layer
 from nmt_cli.messages.extras import importing

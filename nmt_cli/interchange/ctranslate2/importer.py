@@ -20,7 +20,7 @@ from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import merged, refusing
 from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.vocabularies import named_models, read_models, sentencepiece_files
+from nmt_cli.interchange.vocabularies import models_in, read_models
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
@@ -63,9 +63,9 @@ def import_ctranslate2(path: Path, files: TextFiles = NO_FILES) -> ImportedModel
             raise UserError(
                 f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
             )
-        paths = named_models(files) or sentencepiece_files(folder)
+        paths = files.models() or models_in(folder)
         if paths is None and folder.absolute().name == argos.MODEL:
-            paths = sentencepiece_files(folder.absolute().parent)
+            paths = models_in(folder.absolute().parent)
         models = read_models(paths)
         with refusing(folder):
             model = _read_model(folder, models)

@@ -27,8 +27,15 @@ from nmt_cli.files.file_names import (
     TARGET_SENTENCEPIECE,
     WEIGHTS,
 )
-from nmt_cli.interchange.export_format import EXACT, CardOf, Format, nearest_exponent
-from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade, keys_not_exported
+from nmt_cli.interchange.exported_model import (
+    EXACT,
+    CardOf,
+    ExportedModel,
+    Format,
+    TensorsMade,
+    keys_not_exported,
+    nearest_exponent,
+)
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import names_of_stack, sines_first
 from nmt_cli.messages.errors import UserError

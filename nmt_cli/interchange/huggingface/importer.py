@@ -17,20 +17,11 @@ from nmt_cli.interchange.files import (
     NO_FILES,
     Array,
     TextFiles,
-    as_fp32,
     read_config,
     read_parts,
     read_safetensors,
 )
-from nmt_cli.interchange.huggingface.exporter import (
-    BIAS,
-    EMBEDDINGS,
-    EPSILON,
-    NAMES,
-    OUTPUT,
-    POSITIONS,
-    SHARED,
-)
+from nmt_cli.interchange.huggingface import exporter
 from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
     read_vocabularies,
@@ -43,8 +34,8 @@ from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_f
 from nmt_cli.interchange.vocabularies import (
     PEGASUS_MODEL,
     Vocabulary,
+    models_in,
     read_models,
-    sentencepiece_files,
 )
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages import logs
@@ -87,7 +78,7 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     with refusing(folder):
         config = _read_configuration(read_config(folder))
         tensors = TensorsTaken(read_tensors(folder))
-        models = read_models(sentencepiece_files(folder))
+        models = read_models(models_in(folder))
         found = read_vocabularies(folder, models, config.eos_id, config.sizes, tensors.reasons)
         if models is None:
             tensors.reasons.append(f"it has no source.spm and target.spm, and no {PEGASUS_MODEL}")
@@ -96,7 +87,7 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
         )
         vocabularies = _take_pieces(taken, config, found)
         _take_positions(taken)
-        for side, names in NAMES.items():
+        for side, names in exporter.NAMES.items():
             taken.take_stack(side, names)
         return taken.model(vocabularies, models).with_languages(*found.languages)
 
@@ -106,7 +97,7 @@ def read_tensors(folder: Path) -> dict[str, Array]:
 
     Raises UserError if a file cannot be read or holds other things, DamagedError if it is damaged.
     """
-    for name, read in ((WEIGHTS, read_safetensors), (PICKLED, _read_pickled)):
+    for name, read in ((WEIGHTS, read_safetensors), (PICKLED, read_pickled_tensors)):
         path = folder / name
         if path.is_file():
             return read(path)
@@ -114,10 +105,6 @@ def read_tensors(folder: Path) -> dict[str, Array]:
         if index.is_file():
             return read_parts(_parts(index), read)
     raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")
-
-
-def _read_pickled(path: Path) -> dict[str, Array]:
-    return as_fp32(read_pickled_tensors(path), path)
 
 
 def _parts(index: Path) -> list[Path]:
@@ -162,7 +149,7 @@ def _read_configuration(config: Mapping[str, Any]) -> Configuration:
             theirs.refuse(key, f", which the class {kind} does not compute")
     options: dict[str, Any] = {
         "norm": TYPES[kind],
-        "norm_epsilon": EPSILON,
+        "norm_epsilon": exporter.EPSILON,
         "activation": theirs.choose("activation_function", ACTIVATIONS, "gelu"),
         "scale_embeddings": bool(config.get("scale_embedding", False)),
         **read_sizes(SIZES, theirs, theirs, is_divided=True),
@@ -194,18 +181,18 @@ def _take_pieces(
     """
     tensors, size = taken.tensors, config.sizes["target"]
     matrices = taken.take_matrices(
-        [*EMBEDDINGS, OUTPUT],
+        [*exporter.EMBEDDINGS, exporter.OUTPUT],
         list(config.sizes.values()),
         is_shared=config.is_shared,
         is_tied=config.is_tied and not _has_own_output(tensors, is_shared=config.is_shared),
-        of_both=[SHARED] if config.is_shared else [],
+        of_both=[exporter.SHARED] if config.is_shared else [],
     )
-    tensors.take_if_there(SHARED)  # which these classes do not use if it is not shared
-    stored, bias = tensors.get(BIAS), None
+    tensors.take_if_there(exporter.SHARED)  # which these classes do not use if it is not shared
+    stored, bias = tensors.get(exporter.BIAS), None
     if stored is not None:  # for padded rows transformers may have left out its numbers
         last = max(*found.pieces["target"], config.start_id)
         has_all = stored.ndim == 2 and last < stored.shape[1] <= size
-        bias = tensors.take(BIAS, 1, stored.shape[1] if has_all else size)[0]
+        bias = tensors.take(exporter.BIAS, 1, stored.shape[1] if has_all else size)[0]
     if not tensors.is_wrong:
         start = config.start_id
         if start != config.eos_id and not matrices[1][start].any():
@@ -249,22 +236,22 @@ def _has_own_output(tensors: TensorsTaken, *, is_shared: bool) -> bool:
 
     Models of OPUS-MT-tc-big are so, and transformers 5 then takes both as they are.
     """
-    names = ([SHARED] if is_shared else []) + EMBEDDINGS[::-1]
+    names = ([exporter.SHARED] if is_shared else []) + exporter.EMBEDDINGS[::-1]
     reference = next((tensors.get(name) for name in names if tensors.has(name)), None)
-    output = tensors.get(OUTPUT)
+    output = tensors.get(exporter.OUTPUT)
     return reference is not None and output is not None and not np.array_equal(output, reference)
 
 
 def _take_positions(taken: WeightsTaken) -> None:
     """Take the tables of positions, if there are any; those that are no sinusoids are learned."""
     tensors = taken.tensors
-    tables = taken.take_tables([name for name in POSITIONS if tensors.has(name)])
+    tables = taken.take_tables([name for name in exporter.POSITIONS if tensors.has(name)])
     if tensors.is_wrong:
         return
     found = known_sinusoids(tables, ROUNDING)  # without tables, they are the paper's
     if found is not None:
         taken.options |= found
-    elif len(tables) < len(POSITIONS):
+    elif len(tables) < len(exporter.POSITIONS):
         tensors.reasons.append("its sides have unlike positions")
     else:
         taken.put_learned_positions(tables)

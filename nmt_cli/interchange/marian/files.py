@@ -8,15 +8,82 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.text_files import read_text
 from nmt_cli.interchange.files import Array, TextFiles, only_file
-from nmt_cli.interchange.marian.binary import NAME, START, read_items
-from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES, named_models
+from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
+
+START = (1).to_bytes(8, "little")
+NAME = re.compile(r"[\w:.-]{1,200}", re.ASCII)
+PLAIN = {0x101: "<i1", 0x402: "<f2", 0x404: "<f4"}
+QUANTIZED = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
+EMBEDDINGS = "Wemb"
+TILE = 16  # Marian transposes a matrix correctly only if its sizes are multiples of this
+
+
+class _Content:
+    """Gives out the bytes of a file, one part after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._start = data, 0
+
+    def take(self, count: int, dtype: DTypeLike = np.uint8) -> NDArray[Any]:
+        """Return the next ``count`` numbers. Raises ValueError if there are not so many."""
+        end = self._start + count * np.dtype(dtype).itemsize
+        if end > len(self._data):
+            raise ValueError("it ends too early")
+        start, self._start = self._start, end
+        return np.frombuffer(self._data, dtype, count, start)
+
+
+def read_items(data: bytes) -> Iterator[tuple[str, NDArray[Any] | str]]:
+    """Yield the name and the array of each item; the name of its type if that is not known.
+
+    Integers that stand for weights become fp32. Raises ValueError if ``data`` is something else.
+    """
+    content = _Content(data)
+    if content.take(len(START)).tobytes() != START:
+        raise ValueError("it does not begin with 1")
+    (count,) = content.take(1, "<u8").tolist()
+    headers = content.take(4 * count, "<u8").reshape(-1, 4).tolist()
+    names = [content.take(length).tobytes()[:-1] for length, *_ in headers]
+    shapes = [content.take(length, "<i4").tolist() for *_, length, _ in headers]
+    (padding,) = content.take(1, "<u8").tolist()
+    content.take(padding)
+    for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
+        text = name.decode("latin-1")
+        if not NAME.fullmatch(text):
+            raise ValueError(f"it holds {ascii(text)[:100]}, which names no tensor")
+        yield text, _array(content.take(length).tobytes(), kind, shape, text)
+
+
+def _array(data: bytes, kind: int, shape: list[int], name: str) -> NDArray[Any] | str:
+    dtype = PLAIN.get(kind) or QUANTIZED.get(kind)
+    if dtype is None:
+        return f"type {kind:#x}"
+    count, content = math.prod(shape), _Content(data)
+    if min(shape, default=0) < 1:
+        raise ValueError(f"{name} has the shape {str(shape)[:60]}")
+    numbers = content.take(count, dtype)
+    if kind in PLAIN:
+        return numbers.reshape(shape)
+    (scale,) = content.take(1, "<f4").tolist()
+    if not 0 < scale < math.inf:
+        raise ValueError(f"{name} was multiplied by {scale}")
+    weights = numbers / np.float32(scale)
+    if EMBEDDINGS in name:
+        return weights.reshape(shape)
+    if any(size % TILE for size in shape):
+        raise ValueError(
+            f"{name} has the shape {str(shape)[:60]}, and Marian writes integers wrongly unless "
+            f"sizes are multiples of {TILE}"
+        )
+    return weights.reshape(shape[::-1]).T
+
 
 WEIGHTS, BINARY = ".npz", ".bin"
 SUFFIX = ".npy"
@@ -68,7 +135,7 @@ def _arrays(file: zipfile.ZipFile, size: int) -> Iterator[tuple[str, NDArray[Any
         name = entry.filename.removesuffix(SUFFIX)
         if not NAME.fullmatch(name) or name == entry.filename:
             raise ValueError(f"it holds {ascii(entry.filename)[:100]}, which names no tensor")
-        yield name, _array(file.read(entry), name)
+        yield name, _entry(file.read(entry), name)
 
 
 def _archive(items: Iterable[tuple[str, NDArray[Any] | str]]) -> Archive:
@@ -115,7 +182,7 @@ def _refuse_large(entries: Sequence[zipfile.ZipInfo], size: int) -> None:
         raise ValueError("its entries have more bytes than the file")
 
 
-def _array(data: bytes, name: str) -> NDArray[Any]:
+def _entry(data: bytes, name: str) -> NDArray[Any]:
     """Return the array in ``data``. Raises ValueError if its header does not fit its bytes."""
     if data[: len(MAGIC)] != MAGIC:
         raise ValueError(f"{name} is no array of the first version")
@@ -266,7 +333,7 @@ def _is_vocabulary(path: Path) -> bool:
 
 
 def _models(folder: Path, files: TextFiles) -> dict[Side, Path] | None:
-    if (named := named_models(files)) is not None:
+    if (named := files.models()) is not None:
         return named
     found = {side: folder / name for side, name in MODELS.items()}
     missing = [path.name for path in found.values() if not path.is_file()]

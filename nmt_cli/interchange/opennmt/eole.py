@@ -13,7 +13,7 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.opennmt.model import (
+from nmt_cli.interchange.opennmt.importer import (
     LEARNED,
     SINUSOIDS,
     Configuration,
@@ -24,7 +24,7 @@ from nmt_cli.interchange.opennmt.model import (
 )
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
 from nmt_cli.interchange.tensor_names import StackNames, dotted, parts_of_layer
-from nmt_cli.interchange.vocabularies import list_of_texts, named_models, read_models
+from nmt_cli.interchange.vocabularies import list_of_texts, read_models
 from nmt_cli.messages.errors import DamagedError, UserError
 
 ARCHITECTURES = ("transformer", "custom")  # the latter if config.json has none
@@ -147,7 +147,7 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
         configuration = read_configuration(config)
         found = read_parts(sorted(folder.glob(PARTS)))
         tensors = {name: found[name] for name in found if not UNUSED.fullmatch(name)}
-        models = read_models(named_models(files) or _own_sentencepiece(folder, config))
+        models = read_models(files.models() or _own_sentencepiece(folder, config))
         return make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
 
 
