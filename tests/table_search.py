@@ -1,11 +1,13 @@
 """Searches over tables of random logits, which a test can also search by brute force."""
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 
-from nmt_cli.search.driver import beam_search
-from nmt_cli.search.sentences import SearchSettings
+from nmt_cli.search.driver import Driver
+from nmt_cli.search.search import Search
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import IMPOSSIBLE, Failure, Found, SearchSettings
 from tests.fake_models import BOS, EOS, TableModel
 
 
@@ -34,6 +36,27 @@ def log_probability(logits, source, tokens):
 
 def settings(beam_size, alpha=0.6, n_best=1):
     return SearchSettings(beam_size, alpha, n_best, BOS, EOS)
+
+
+def beam_search(model, sentences, num_slots, settings, rules=(), choice=None):
+    """Yield what is found for each sentence when it is done."""
+    driver = Driver[int](
+        lambda first, _: Search(model, len(first), settings, rules, choice),
+        SearchSize(num_slots),
+        lambda sentence: 1,
+    )
+    return found_by(driver, sentences)
+
+
+def found_by(driver, sentences):
+    """Yield what a driver finds for each sentence, with its number; bugs are raised."""
+    for number, outcome in driver.run(partial(next, enumerate(sentences), None), is_text=True):
+        if not isinstance(outcome, Failure):
+            yield Found(number, outcome)
+        elif outcome.bug is not None:
+            raise outcome.bug
+        else:
+            yield Found(number, (), None if outcome is IMPOSSIBLE else outcome.reason)
 
 
 def search(logits, sentences, settings, num_slots=3, rules=(), choice=None):

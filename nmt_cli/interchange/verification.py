@@ -3,7 +3,9 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -21,10 +23,12 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import TextSettings, length_limits
-from nmt_cli.search.driver import beam_search
+from nmt_cli.search.driver import Driver
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.search.sentences import SearchSettings, Sentence, SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.search import Search
+from nmt_cli.search.search_size import SearchSize
+from nmt_cli.search.sentences import Failure, SearchSettings, Sentence, SentencePair
+from nmt_cli.search.torch_models import TorchForcing
 
 TOLERANCE = 1e-4  # of a log-probability, in fp32
 # Each of two tokens may be off by the tolerance, in opposite directions.
@@ -40,15 +44,12 @@ class Engine(Protocol):
 
     def source_ids(self, text: str) -> list[int]:
         """Return the ids of the pieces of a normalized text, without ``</s>``."""
-        ...
 
     def token_scores(self, source: Sequence[int], target: Sequence[int]) -> list[float]:
         """Return the log-probability of each token of ``target``, then of ``</s>``."""
-        ...
 
     def greedy(self, source: Sequence[int], longest: int) -> list[int]:
         """Return the greedy output, without ``</s>``: at most ``longest`` tokens."""
-        ...
 
 
 class Verification(NamedTuple):
@@ -161,12 +162,17 @@ def _greedy_outputs(
     sentences = [
         Sentence([*source, *end], longest) for source, longest in zip(sources, limits, strict=True)
     ]
-    found = list(beam_search(CachedTransformer(loaded.model), sentences, SLOTS, settings))
-    for each in found:
-        if each.error is not None:
-            raise UserError(f"the model cannot translate sentence {each.number + 1}: {each.error}.")
-    in_order = sorted(found, key=lambda each: each.number)
-    return [list(each.hypotheses[0].tokens) for each in in_order]
+    model = CachedTransformer(loaded.model)
+    driver = Driver[int](
+        lambda first, _: Search(model, len(first), settings), SearchSize(SLOTS), lambda sentence: 1
+    )
+    outputs = []
+    found = driver.run(partial(next, enumerate(sentences), None), is_text=True)
+    for number, outcome in sorted(found, key=itemgetter(0)):
+        if isinstance(outcome, Failure):
+            raise UserError(f"the model cannot translate sentence {number + 1}: {outcome.reason}.")
+        outputs.append(list(outcome[0].tokens))
+    return outputs
 
 
 def _is_near_tie(

@@ -7,18 +7,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from nmt_cli.search.rules.rule import Choice, Rule
-from nmt_cli.search.search import BeamSearch, Search, StepModel
+from nmt_cli.search.search import BeamSearch
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import (
     Cause,
     Failure,
     Found,
     Outcome,
-    SearchSettings,
     Sentence,
     ends_the_device,
     failure_of,
@@ -49,11 +46,9 @@ class Finish(Protocol):
 
     def needs(self, sentence: Sentence) -> bool:
         """Return whether ``sentence`` is to be completed."""
-        ...
 
     def complete(self, results: Sequence[Found], sentences: Sequence[Sentence]) -> Iterable[Found]:
         """Return what was found for each of ``sentences``, completed."""
-        ...
 
 
 @dataclass(eq=False)
@@ -78,7 +73,7 @@ class _Supply(NamedTuple):
     # Whether sentences that wait are prepared together, and those that are done completed together,
     # because nobody waits for a single one.
     is_text: bool
-    is_urgent: Callable[[Any], bool] = lambda ticket: False
+    is_urgent: Callable[[Any], bool]
 
 
 class Driver(Generic[Ticket]):
@@ -143,13 +138,6 @@ class Driver(Generic[Ticket]):
     def most_like(self, sentence: Sentence) -> int:
         """Return how many sentences as long as ``sentence`` are searched at a time."""
         return self.size.num_slots(self._tokens_of(sentence))
-
-    def found_for(self, sentences: Iterable[Sentence]) -> Iterator[Found]:
-        """Yield what is found for ``sentences``, by their numbers, until an error is raised."""
-        take = partial(next, enumerate(sentences), None)
-        self._supply = _Supply(take, lambda inside: None, is_text=True)
-        for entry, found in self._attempt(deque()):
-            yield found._replace(number=cast(int, entry.ticket))
 
     def forget_search(self) -> None:
         """Begin a new search with the next sentence."""
@@ -373,27 +361,6 @@ class Driver(Generic[Ticket]):
         for entry, _ in done:
             del self._suspects[entry]
         return done
-
-
-def beam_search(
-    model: StepModel,
-    sentences: Iterable[Sentence],
-    num_slots: int,
-    settings: SearchSettings,
-    rules: Sequence[Rule] = (),
-    choice: Choice | None = None,
-) -> Iterator[Found]:
-    """Yield the hypotheses of each sentence when it is done.
-
-    ``sentences`` is read as needed, ``num_slots`` at a time. ``rules`` and ``choice`` are as in
-    ``Search``. Give long sentences first: then the slots that are busy at the end hold short ones.
-    """
-    driver = Driver[int](
-        lambda first, _: Search(model, len(first), settings, rules, choice),
-        SearchSize(num_slots),
-        lambda sentence: 1,
-    )
-    return driver.found_for(sentences)
 
 
 def _none() -> None:

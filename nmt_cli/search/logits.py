@@ -102,15 +102,12 @@ class Logits(Protocol):
         Nothing else was asked for before. The logits of other tokens are -inf from now on, also for
         the normalizers.
         """
-        ...
 
     def normalizers(self) -> Array:
         """Return log(sum(exp(row))) [R] in fp32; NaN for a row with a logit that is NaN."""
-        ...
 
     def restrict(self, restriction: Restriction) -> None:
         """Set the logits of tokens that may not follow to -inf; those of earlier calls stay so."""
-        ...
 
     def best_of_slots(self, scores: Array, number: int) -> Candidates:
         """Return the ``number`` (C) best continuations of each slot.
@@ -120,33 +117,27 @@ class Logits(Protocol):
         earlier hypothesis comes first, then the larger logit, then the lower token. If there are
         fewer than C, totals of -inf follow them.
         """
-        ...
 
     def best_of_rows(self, number: int) -> tuple[Array, Array]:
         """Return the greatest log-probabilities [R, C] of each row and their tokens, best first.
 
         C is ``number``, or V if that is less. Of equal logits, lower tokens come first.
         """
-        ...
 
     def log_probabilities(self, rows: Array, tokens: Array) -> Array:
         """Return that of the n-th of ``tokens`` in the n-th of ``rows`` [N]; -inf: restricted."""
-        ...
 
     def draw(self, sampling: Sampling, uniforms: Array) -> tuple[Array, Array]:
         """Return a token [R] for each row, drawn by its number in [0, 1), and log-probabilities.
 
         The log-probabilities [R] are the model's, whatever the temperature.
         """
-        ...
 
     def select(self: Own, rows: Array) -> Own:
         """Return a copy of ``rows`` (int64, may repeat), with their restrictions."""
-        ...
 
     def mean_with(self: Own, others: Iterable[Own]) -> Own:
         """Return the logarithms of the mean probabilities of these and ``others``.
 
         The others have as many rows, and are taken one after another, so that few are in memory.
         """
-        ...

@@ -19,8 +19,7 @@ import numpy as np
 from nmt_cli.hardware.memory import rounded_up
 from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.search.beams import NOT_A_NUMBER, Beams
-from nmt_cli.search.compiled_beams import CompiledBeams
-from nmt_cli.search.compiled_logits import CompiledLogits
+from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.logits import Candidates, Logits
 from nmt_cli.search.rules.rule import (
     BestCandidates,
@@ -60,11 +59,9 @@ class SlotModel(Protocol):
     @property
     def kernels(self) -> Kernels | None:
         """The library that computes it, and continues its hypotheses; None: torch computes it."""
-        ...
 
     def reset(self, num_slots: int, beam_size: int) -> None:
         """Forget all sentences; make room for ``num_slots`` of ``beam_size`` hypotheses."""
-        ...
 
     def encode(
         self, sentences: Sequence[Sequence[int]], start_mark: int
@@ -73,22 +70,18 @@ class SlotModel(Protocol):
 
         Many sentences at once take less time each.
         """
-        ...
 
     def start(self, slots: Sequence[int], encoded: Sequence[Any]) -> None:
         """Put a new sentence into each of ``slots``; its hypotheses consist of the start mark."""
-        ...
 
     def keep_slots(self, slots: Sequence[int]) -> None:
         """Drop all slots but these, at least one; ``slots[i]`` becomes slot i.
 
         A slot may be named repeatedly.
         """
-        ...
 
     def forget(self, slots: Sequence[int]) -> None:
         """Empty the caches of ``slots``: NaN would reach their next sentences, even if masked."""
-        ...
 
 
 class StepModel(SlotModel, Protocol):
@@ -99,7 +92,6 @@ class StepModel(SlotModel, Protocol):
 
         It has read ``state`` when it returns.
         """
-        ...
 
 
 Model = TypeVar("Model", bound=SlotModel)

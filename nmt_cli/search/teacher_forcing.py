@@ -16,7 +16,7 @@ from nmt_cli.search.sentences import AttentionWeights, SentencePair
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer
-    from nmt_cli.search.torch_forcing import TorchForcing
+    from nmt_cli.search.torch_models import TorchForcing
 
 
 def teacher_forcing(
@@ -29,9 +29,9 @@ def teacher_forcing(
     """
     if isinstance(model, PackedModel):
         return CompiledForcing(model, tokenizer)
-    from nmt_cli.search import torch_forcing  # it imports torch
+    from nmt_cli.search.torch_models import TorchForcing  # it imports torch
 
-    return torch_forcing.TorchForcing(model, tokenizer, precision)
+    return TorchForcing(model, tokenizer, precision)
 
 
 class CompiledForcing:

@@ -23,7 +23,7 @@ from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
 from nmt_cli.pictures.attention import as_json
 from nmt_cli.search.sentences import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating import shown_attention
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe

@@ -11,7 +11,7 @@ from nmt_cli.interchange.huggingface.exporter import huggingface_tensors
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating.translator import Translator
 from tests.interchange.test_huggingface_layout import EXPORTABLE
 

@@ -17,7 +17,7 @@ from nmt_cli.interchange.huggingface.exporter import (
 from nmt_cli.interchange.tensor_names import sines_first
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from tests.interchange.conftest import ARCHITECTURES
 from tests.interchange.plain_transformer import Attention, Layer, Options, PlainTransformer, Side
 

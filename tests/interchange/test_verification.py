@@ -9,10 +9,10 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.interchange.verification import as_other_programs_read, verification_texts, verify
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import load_model
-from nmt_cli.search.driver import beam_search
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.sentences import SearchSettings, Sentence, SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
+from tests.table_search import beam_search
 
 
 class Imitation:

@@ -14,7 +14,6 @@ from nmt_cli.search import compiled_model
 from nmt_cli.search.attention_cache import GrowingPast
 from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.compiled_model import CompiledTransformer
-from nmt_cli.search.driver import beam_search
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import StepInput
@@ -22,6 +21,7 @@ from nmt_cli.search.search_size import room_for
 from nmt_cli.search.sentences import SearchSettings, Sentence
 from nmt_cli.search.torch_models import at_precision
 from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
+from tests.table_search import beam_search
 
 VOCABULARY_SIZE = 37
 VARIANTS = [

@@ -7,8 +7,7 @@ import torch
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import Beams
-from nmt_cli.search.compiled_beams import CompiledBeams
-from nmt_cli.search.compiled_logits import CompiledLogits
+from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.compiled_model import CompiledPast
 from nmt_cli.search.logits import Candidates
 from nmt_cli.search.rules.rule import BestCandidates, LongestOutput, NeverStart, SlotStates

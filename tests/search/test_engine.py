@@ -13,13 +13,12 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.driver import beam_search
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import TableModel, save_as_model, tiny_recipe
-from tests.table_search import random_table, search, settings
+from tests.table_search import beam_search, random_table, search, settings
 
 FORMATS = Path(__file__).parents[1] / "formats"
 WORDS = ["ant", "bee", "cat", "dog", "eel"]

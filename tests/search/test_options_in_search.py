@@ -8,7 +8,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import save_as_model, tiny_recipe, translator_of
 

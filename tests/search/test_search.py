@@ -10,12 +10,18 @@ import pytest
 import torch
 
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
-from nmt_cli.search.driver import beam_search
 from nmt_cli.search.logits import Permitted
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, TableModel
-from tests.table_search import log_probabilities, log_probability, random_table, search, settings
+from tests.table_search import (
+    beam_search,
+    log_probabilities,
+    log_probability,
+    random_table,
+    search,
+    settings,
+)
 
 pytestmark = pytest.mark.usefixtures("searched_by")
 

@@ -14,7 +14,6 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.compiled_logits import CompiledLogits
-from nmt_cli.search.driver import beam_search
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.members import load_models
 from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, Alternative, RequiredPhrases
@@ -28,7 +27,7 @@ from tests.architectures import random_model
 from tests.fake_models import BOS, EOS, TableModel
 from tests.levels import LEVELS_HERE
 from tests.model.test_packed_model import PRECISIONS, packed_at
-from tests.table_search import log_probability, random_table, search, settings
+from tests.table_search import beam_search, log_probability, random_table, search, settings
 
 FORMAT_2 = Path(__file__).parents[1] / "formats/format_2/whitespace/run/average"
 LINES = (Path(__file__).parents[1] / "formats/text/train.en").read_text().splitlines()[:15]

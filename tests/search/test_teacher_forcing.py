@@ -14,7 +14,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.teacher_forcing import CompiledForcing, mean_of_models
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.fake_models import ByteTokenizer, packed_model
 from tests.levels import LEVELS_HERE, at_levels, at_the_best_level

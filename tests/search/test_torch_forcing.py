@@ -13,7 +13,7 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.search.sentences import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from tests.fake_models import BOS, EOS, ByteTokenizer
 
 PAIRS = [

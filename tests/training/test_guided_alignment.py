@@ -24,7 +24,7 @@ from nmt_cli.messages import logs
 from nmt_cli.recipe.model_settings import AlignmentHead, text_settings
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search.sentences import SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of, linked_pieces

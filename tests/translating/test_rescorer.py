@@ -18,7 +18,7 @@ from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.search.teacher_forcing import mean_of_models
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating import rescorer as rescorer_module
 from nmt_cli.translating.rescorer import Rescored, Rescorer
 from nmt_cli.translating.translator import Translator

@@ -13,8 +13,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceToken
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.compiled_beams import CompiledBeams
-from nmt_cli.search.compiled_logits import CompiledLogits
+from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.translating.line_jobs import NO_PLACE
 from nmt_cli.translating.options import Constraints

@@ -14,7 +14,7 @@ from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import AlignmentHead, alignment_layer, settings_of
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, SentencePair
-from nmt_cli.search.torch_forcing import TorchForcing
+from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended

@@ -24,8 +24,7 @@ from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
 from nmt_cli.search.graphed.kernels import kernels_work
-from nmt_cli.search.incremental import Encoded, IncrementalTransformer
-from nmt_cli.search.recurrent_past import RecurrentPast
+from nmt_cli.search.incremental import Encoded, IncrementalTransformer, RecurrentPast
 from nmt_cli.search.sentences import SearchSettings
 
 LEAST_ROOM = 32  # entries of a slot; smaller rooms would need more graphs and save little

@@ -46,33 +46,18 @@ class SlotStates(NamedTuple):
 class Rule(Protocol):
     """Decides from the hypotheses so far which tokens may not follow."""
 
-    @property
-    def name(self) -> str:
-        """The key of this rule's data in ``Sentence.rule_data``."""
-        ...
-
-    @property
-    def needs_data(self) -> bool:
-        """Whether it restricts only sentences that have data for it."""
-        ...
+    name: str  # the key of this rule's data in ``Sentence.rule_data``
+    needs_data: bool  # whether it restricts only sentences that have data for it
 
     def restriction(self, states: SlotStates) -> Restriction | None:
         """Return what may not follow the hypotheses of ``states``; None if all may."""
-        ...
 
 
 class Choice(Protocol):
     """Chooses candidates after all rules have restricted the tokens."""
 
-    @property
-    def name(self) -> str:
-        """The key of this choice's data in ``Sentence.rule_data``."""
-        ...
-
-    @property
-    def needs_data(self) -> bool:
-        """Whether it chooses the best candidates for sentences that have no data for it."""
-        ...
+    name: str  # the key of this choice's data in ``Sentence.rule_data``
+    needs_data: bool  # whether it chooses the best candidates for sentences that have none
 
     def candidates(self, logits: Logits, scores: Array, states: SlotStates) -> Candidates:
         """Return continuations of each slot's hypotheses, whose log-probabilities are ``scores``.
@@ -80,7 +65,6 @@ class Choice(Protocol):
         ``scores`` [S, K] are -inf where there is no hypothesis. May restrict ``logits`` [R, V].
         Returns at least as many as the beam has places; those that do not exist have -inf.
         """
-        ...
 
 
 class BestCandidates:

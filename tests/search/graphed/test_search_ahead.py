@@ -13,7 +13,7 @@ import torch
 from nmt_cli.hardware.cuda_graphs import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER
-from nmt_cli.search.driver import Driver, beam_search
+from nmt_cli.search.driver import Driver
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.search.graphed.model import (
@@ -29,6 +29,7 @@ from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, tiny_recipe
 from tests.search.graphed.replayed_steps import ReplayingRecorder
+from tests.table_search import beam_search, found_by
 
 VOCABULARY_SIZE = 37
 VARIANTS = [
@@ -79,7 +80,7 @@ def begun_ahead(graphed, sentences, num_slots, settings):
         SearchSize(num_slots),
         lambda sentence: 1,
     )
-    return driver.found_for(sentences)
+    return found_by(driver, sentences)
 
 
 def plain_search(model, sentences, num_slots, settings):
@@ -256,7 +257,7 @@ def test_the_table_of_positions_grows_with_outputs_not_with_what_they_may_be(rep
 
         def steps(self, number, num_places, num_positions):
             self.calls += 1
-            if self.calls == 20:
+            if self.calls >= 20:
                 raise EndedError
             return super().steps(number, num_places, num_positions)
 
@@ -358,8 +359,10 @@ def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
         return record(recorder, step)
 
     monkeypatch.setattr(GraphRecorder, "record", full)
+    search = SearchAhead(graphed, 16, settings)
+    search.admit(search.prepare(sentences[:16]))
     with pytest.raises(MemoryError):
-        search_ahead(model, sentences, 16, settings, graphed)
+        [search.step() for _ in range(100)]
     assert not graphed._steps
     assert not any(storage._layers for storage in graphed._storages)
     assert_same(search_ahead(model, sentences, 2, settings, graphed), expected)
