@@ -5,7 +5,7 @@ Any tokens become one well-formed tree, so that every output of a model is a par
 
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from operator import add
 from typing import Literal, NamedTuple
 
@@ -53,11 +53,11 @@ class Repairs:
 
     def total(self) -> int:
         """Return the number of all repairs; 0 if the tokens were those of a tree."""
-        return sum(astuple(self))
+        return sum(vars(self).values())
 
     def __add__(self, other: "Repairs") -> "Repairs":
         """Return the sums."""
-        return Repairs(*map(add, astuple(self), astuple(other)))
+        return Repairs(*map(add, vars(self).values(), vars(other).values()))
 
     def described(self) -> str:
         """Return the names of the rules that were applied, with their counts."""
