@@ -13,6 +13,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_duration
 from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, Range
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # of the function of a command
+
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.2 has none
     """The type of an option whose text is parsed; ``name`` stands for the value in --help.
@@ -51,6 +53,7 @@ class _NamedPath(click.Path):
 
 
 PATH = _NamedPath(path_type=Path)
+POSITIVE = click.IntRange(min=1)
 overrides = click.option(
     "--set",
     "overrides",
@@ -107,9 +110,12 @@ threads = click.option(
 run_dir = click.option("--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]")
 
 
-def needless_resume(
-    command: str, messages: str = "Messages about training"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def max_tokens_per_device(of_what: str, least: int = 1) -> Decorator:
+    """Return the option that limits the memory of a device; ``of_what`` is its help."""
+    return click.option("--max-tokens-per-device", type=click.IntRange(min=least), help=of_what)
+
+
+def needless_resume(command: str, messages: str = "Messages about training") -> Decorator:
     """Return the option --resume of a ``command`` that always resumes."""
     return click.option(
         "--resume",
@@ -153,9 +159,7 @@ max_time = click.option(
     type=Parsed("DURATION", parse_duration),
     help="Save and end before this much time has passed, such as 3h30m or 90s.",
 )
-workers = click.option(
-    "--workers", type=click.IntRange(min=1), help="Processes.  [default: one per core]"
-)
+workers = click.option("--workers", type=POSITIVE, help="Processes.  [default: one per core]")
 
 
 def cli_command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
@@ -168,7 +172,7 @@ def cli_group() -> Callable[[Callable[..., Any]], click.Group]:
     return click.group(cls=HelpfulGroup)
 
 
-def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def together(*options: Decorator) -> Decorator:
     """Return a decorator that adds ``options`` to a command, in this order."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +183,7 @@ def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
     return add
 
 
-def stages(names: Sequence[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def stages(names: Sequence[str]) -> Decorator:
     """Return the options of a command that makes the stages ``names``, one after the other."""
     stage, anew = click.Choice(names), "Make this stage and all after it anew, training included."
     return together(
@@ -193,10 +197,8 @@ training_machine = together(
     precision,
     fp32_products,
     threads,
-    click.option(
-        "--max-tokens-per-device",
-        type=click.IntRange(min=2),
-        help="Most tokens of a side in one micro-batch.  [default: what fits the memory]",
+    max_tokens_per_device(
+        "Most tokens of a side in one micro-batch.  [default: what fits the memory]", least=2
     ),
     click.option(
         "--compile",

@@ -90,11 +90,7 @@ def parse_lengths(text: str) -> tuple[int, int]:
     help="Tokens of a source and a target sentence.  [default: the means of the prepared text, "
     "or an assumption if there is none]",
 )
-@click.option(
-    "--max-tokens-per-device",
-    type=click.IntRange(min=1),
-    help="Tokens of a side in one micro-batch.  [default: a whole step]",
-)
+@options.max_tokens_per_device("Tokens of a side in one micro-batch.  [default: a whole step]")
 @click.option(
     "--target-tokens-per-second",
     type=click.FloatRange(min=0, min_open=True),

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import click
 
 from nmt_cli.command_line import options
-from nmt_cli.command_line.options import PATH
+from nmt_cli.command_line.options import PATH, POSITIVE
 from nmt_cli.command_line.usage import refuse_options_except
 from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED
 from nmt_cli.metrics.tokenization import Tokenization
@@ -55,7 +55,7 @@ from nmt_cli.metrics.tokenization import Tokenization
 @click.option("--source", type=PATH, help="The text that was translated; for --terms and --worst.")
 @click.option(
     "--num-refs",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=1,
     help="REFERENCES is one file with this many references on each line, separated by tabs.",
 )
@@ -73,7 +73,7 @@ from nmt_cli.metrics.tokenization import Tokenization
 )
 @click.option(
     "--worst",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     metavar="N",
     help="Also print the N lines, or documents, of the lowest chrF, with all their texts.",
 )

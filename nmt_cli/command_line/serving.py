@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line import completion, options
-from nmt_cli.command_line.options import PATH
+from nmt_cli.command_line.options import PATH, POSITIVE
 from nmt_cli.recipe.search_ranges import BEAM_SIZE
 
 
@@ -35,11 +35,9 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     type=click.IntRange(1, 1024),
     help="Processes for each model.  [default: one per core, or per GPU]",
 )
-@click.option(
-    "--max-tokens-per-device",
-    type=click.IntRange(min=1),
-    help="Most tokens of all hypotheses in the search of a process at one time.  [default: what "
-    "keeps the device busy]",
+@options.max_tokens_per_device(
+    "Most tokens of all hypotheses in the search of a process at one time.  [default: what "
+    "keeps the device busy]"
 )
 @click.option(
     "--glossary",
@@ -88,30 +86,23 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     help="Let pages of ORIGIN, such as https://example.org, use the service in browsers (CORS); "
     "may be repeated.",
 )
-@click.option(
-    "--max-body-bytes",
-    type=click.IntRange(min=1),
-    default=1 << 20,
-    help="Largest body of a request.",
-)
+@click.option("--max-body-bytes", type=POSITIVE, default=1 << 20, help="Largest body of a request.")
 @click.option(
     "--max-document-bytes",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=10 << 20,
     help="Largest body of a request with a document.",
 )
-@click.option(
-    "--max-characters", type=click.IntRange(min=1), default=100_000, help="Most in a request."
-)
+@click.option("--max-characters", type=POSITIVE, default=100_000, help="Most in a request.")
 @click.option(
     "--max-lines",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=10_000,
     help="Most in a request; each text of /v1 is a line.",
 )
 @click.option(
     "--max-waiting-lines",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=20_000,
     help="Most of all requests; further requests are refused with status 503.",
 )

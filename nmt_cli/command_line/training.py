@@ -7,7 +7,7 @@ import click
 
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.command_line import completion, options
-from nmt_cli.command_line.options import PATH
+from nmt_cli.command_line.options import PATH, POSITIVE
 from nmt_cli.messages import logs
 
 
@@ -126,9 +126,7 @@ def train(recipe: str, **given: Any) -> None:
 @options.cli_command("average-checkpoints")
 @click.argument("run", type=PATH, shell_complete=completion.runs)
 @click.option(
-    "--last",
-    type=click.IntRange(min=1),
-    help="How many checkpoints.  [default: the recipe's keep_for_average]",
+    "--last", type=POSITIVE, help="How many checkpoints.  [default: the recipe's keep_for_average]"
 )
 @click.option(
     "--checkpoints", type=PATH, multiple=True, help="A checkpoint to average; may be repeated."

@@ -140,11 +140,9 @@ from nmt_cli.recipe import search_ranges
 @click.option(
     "--devices", type=click.IntRange(1, 1024), help="GPUs that share the text.  [default: one]"
 )
-@click.option(
-    "--max-tokens-per-device",
-    type=click.IntRange(min=1),
-    help="Most tokens of all hypotheses in the search at one time.  [default: what keeps the "
-    "device busy]",
+@options.max_tokens_per_device(
+    "Most tokens of all hypotheses in the search at one time.  [default: what keeps the "
+    "device busy]"
 )
 @options.quiet
 def translate(model: Path, **given: Any) -> None:
@@ -183,11 +181,8 @@ def translate(model: Path, **given: Any) -> None:
 @options.device
 @options.decoding_precision
 @options.threads
-@click.option(
-    "--max-tokens-per-device",
-    type=click.IntRange(min=1),
-    help="Most tokens of the pairs that are computed together.  [default: what keeps the device "
-    "busy]",
+@options.max_tokens_per_device(
+    "Most tokens of the pairs that are computed together.  [default: what keeps the device busy]"
 )
 @options.quiet
 def rescore(model: Path, source: Path, target: Path, **given: Any) -> None:

@@ -6,11 +6,11 @@ from nmt_cli.datasets import opus
 from nmt_cli.datasets.assembly import download, write_evaluation_sets, write_train
 from nmt_cli.datasets.catalogue import CATALOGUE
 from nmt_cli.datasets.wsj_sections import write_splits
-from nmt_cli.files.atomic_files import directory_appearing_whole, refuse_directory
-from nmt_cli.files.folders import DATASET, kind_of
+from nmt_cli.files.atomic_files import directory_appearing_whole
+from nmt_cli.files.folders import DATASET, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import FOLDER, OPUS, TREEBANK, any_of, nearest
 
 DOWNLOADS = "downloads"  # folder of the archives, beside the output
@@ -33,7 +33,8 @@ def run(
     _refuse_unknown(name)
     _refuse_unfit(name, downloads, treebank)
     output = output or FOLDER / name.replace(":", "/")
-    _refuse_output(output, force=force)
+    is_empty = output.is_dir() and not any(output.iterdir())
+    refuse_output(output, DATASET, "a data set of data get", force=force or is_empty)
     with claimed(output, "--output"):
         if treebank is None:
             _assemble_parallel(name, downloads or output.parent / DOWNLOADS, output)
@@ -88,13 +89,3 @@ def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> N
         raise WrongUsageError(f"{name} is not made of a treebank; --treebank is for {TREEBANK}.")
     if name == TREEBANK and downloads is not None:
         raise WrongUsageError(f"{TREEBANK} downloads nothing; leave out --downloads.")
-
-
-def _refuse_output(output: Path, *, force: bool) -> None:
-    """Raise UserError if ``output`` cannot be written; even --force replaces only a data set."""
-    is_empty = output.is_dir() and not any(output.iterdir())
-    if output.is_dir() and not is_empty and kind_of(output) != DATASET:
-        raise UserError(
-            f"{output} exists and was not written by data get; choose another --output."
-        )
-    refuse_directory(output, replace=force or is_empty)

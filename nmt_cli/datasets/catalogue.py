@@ -51,15 +51,9 @@ class EvaluationSet(NamedTuple):
 class ParallelDataset(NamedTuple):
     """The training text, in this order, and the test sets of one language pair."""
 
-    source_language: str
-    target_language: str
+    languages: tuple[str, str]  # source and target
     train: tuple[Part, ...]
     evaluation_sets: tuple[EvaluationSet, ...]
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target language."""
-        return self.source_language, self.target_language
 
     @property
     def archives(self) -> list[Archive]:
@@ -100,8 +94,7 @@ EVALUATION_SETS = (
 
 CATALOGUE: dict[str, ParallelDataset] = {
     "wmt14-en-de": ParallelDataset(
-        "en",
-        "de",
+        ("en", "de"),
         (
             Part("Europarl v7", EUROPARL_7, "training/europarl-v7.de-en.{language}", 1_920_209),
             Part("Common Crawl", COMMON_CRAWL, "commoncrawl.de-en.{language}", 2_399_123),
@@ -115,8 +108,7 @@ CATALOGUE: dict[str, ParallelDataset] = {
         EVALUATION_SETS,
     ),
     "wmt14-en-fr": ParallelDataset(
-        "en",
-        "fr",
+        ("en", "fr"),
         (
             Part("Europarl v7", EUROPARL_7, "training/europarl-v7.fr-en.{language}", 2_007_723),
             Part("Common Crawl", COMMON_CRAWL, "commoncrawl.fr-en.{language}", 3_244_152),

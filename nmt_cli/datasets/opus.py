@@ -30,13 +30,11 @@ class OpusName(NamedTuple):
 
     corpus: str
     version: str | None  # None stands for the newest
-    source_language: str
-    target_language: str
+    languages: tuple[str, str]  # source and target
 
     def __str__(self) -> str:
         version = f"@{self.version}" if self.version is not None else ""
-        pair = f"{self.source_language}-{self.target_language}"
-        return f"{OPUS}{self.corpus}{version}/{pair}"
+        return f"{OPUS}{self.corpus}{version}/{'-'.join(self.languages)}"
 
 
 def parse_name(name: str) -> OpusName:
@@ -48,7 +46,7 @@ def parse_name(name: str) -> OpusName:
             f"{OPUS}CORPUS@v8/en-de for a version, with two languages as OPUS writes them."
         )
     corpus, version, source, target = match.groups()
-    return OpusName(corpus, None if version is None else f"v{version}", source, target)
+    return OpusName(corpus, None if version is None else f"v{version}", (source, target))
 
 
 def find_corpus(wanted: OpusName) -> tuple[OpusName, ParallelDataset]:
@@ -64,7 +62,7 @@ def find_corpus(wanted: OpusName) -> tuple[OpusName, ParallelDataset]:
         urls = {url: num_bytes_at(url)}
     else:
         folder = f"{FILES}/OPUS-{wanted.corpus}/{wanted.version}/moses"
-        pair = sorted([wanted.source_language, wanted.target_language])
+        pair = sorted(wanted.languages)
         for first, second in (pair, pair[::-1]):  # OPUS sorts them
             url = f"{folder}/{first}-{second}.txt.zip"
             urls[url] = num_bytes_at(url)
@@ -79,7 +77,7 @@ def find_corpus(wanted: OpusName) -> tuple[OpusName, ParallelDataset]:
     file_name = f"opus-{wanted.corpus}-{wanted.version}-{url.rpartition('/')[2]}"
     archive = Archive(url, num_bytes, None, file_name)
     part = Part(f"{wanted.corpus} {wanted.version}", archive, "", None)
-    return wanted, ParallelDataset(wanted.source_language, wanted.target_language, (part,), ())
+    return wanted, ParallelDataset(wanted.languages, (part,), ())
 
 
 def _newest(wanted: OpusName) -> tuple[OpusName, str]:
@@ -90,8 +88,7 @@ def _newest(wanted: OpusName) -> tuple[OpusName, str]:
         API,
         {
             "corpus": wanted.corpus,
-            "source": wanted.source_language,
-            "target": wanted.target_language,
+            **dict(zip(("source", "target"), wanted.languages, strict=True)),
             "preprocessing": "moses",
             "version": "latest",
         },

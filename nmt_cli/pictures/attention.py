@@ -20,14 +20,12 @@ LIGHT_PAGE, DARK_PAGE = "#FFFFFF", "#16181C"
 NUM_DASHES = 4  # solid lines, and three kinds of broken lines
 
 
-def colour_of(place: int) -> int:
-    """Return the place in the palette of the head at ``place``."""
-    return place % len(LIGHT)
+def style_of(place: int) -> tuple[int, int]:
+    """Return the numbers of the colour in the palette and of the dashes of the head at ``place``.
 
-
-def dashes_of(place: int) -> int:
-    """Return the number of the dashes of this head; each round through the palette has others."""
-    return place // len(LIGHT) % NUM_DASHES
+    Each round through the palette has other dashes.
+    """
+    return place % len(LIGHT), place // len(LIGHT) % NUM_DASHES
 
 
 DIGITS = 6  # of a weight in JSON

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.pictures.attention import HEADINGS, LIGHT, Attention, Kind, colour_of, dashes_of
+from nmt_cli.pictures.attention import HEADINGS, LIGHT, Attention, Kind, style_of
 
 DOTS_PER_INCH = 150
 LARGEST_AREA = 2_000.0  # square inches; drawing takes a byte for each of four colours of a dot
@@ -152,14 +152,15 @@ def _draw(axes: Axes, attention: Attention, panel: _Panel, gap: float) -> None:
     for head, of_head in enumerate(weights):
         shift = 0.5 + SPREAD * ((head + 0.5) / len(weights) - 0.5)
         queries, keys = (of_head >= VISIBLE).nonzero()
+        colour, dashes = style_of(head)
         axes.add_collection(
             LineCollection(
                 [[(0, q + shift), (1, k + shift)] for q, k in zip(queries, keys, strict=True)],
                 colors=[
-                    to_rgba(LIGHT[colour_of(head)], float(min(weight, 1.0)))
+                    to_rgba(LIGHT[colour], float(min(weight, 1.0)))
                     for weight in of_head[queries, keys]
                 ],
-                linestyles=DASHES[dashes_of(head)],
+                linestyles=DASHES[dashes],
                 linewidths=1.2,
             ),
             autolim=False,
@@ -167,10 +168,8 @@ def _draw(axes: Axes, attention: Attention, panel: _Panel, gap: float) -> None:
 
 
 def _line_of(place: int, label: str) -> Line2D:
-    colour = LIGHT[colour_of(place)]
-    return Line2D(
-        [], [], color=colour, linestyle=DASHES[dashes_of(place)], linewidth=2, label=label
-    )
+    colour, dashes = style_of(place)
+    return Line2D([], [], color=LIGHT[colour], linestyle=DASHES[dashes], linewidth=2, label=label)
 
 
 def _shortened(piece: str) -> str:

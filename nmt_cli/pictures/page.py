@@ -16,8 +16,7 @@ from nmt_cli.pictures.attention import (
     LIGHT,
     LIGHT_PAGE,
     Attention,
-    colour_of,
-    dashes_of,
+    style_of,
 )
 
 THOUSANDTHS = 1000  # whole numbers take half the space of decimal fractions
@@ -75,8 +74,8 @@ def _data(attention: Attention) -> str:
         "layers": attention.layers,
         "heads": attention.heads,
         "styles": [
-            f"colour-{colour_of(place)} dashes-{dashes_of(place)}"
-            for place in range(len(attention.heads))
+            f"colour-{colour} dashes-{dashes}"
+            for colour, dashes in map(style_of, range(len(attention.heads)))
         ],
         "kinds": [
             {

@@ -58,8 +58,7 @@ def toy(server, monkeypatch, tmp_path):
     web = serve(server, "/old/web.tar", packed, "w")
     news = serve_news_and_notes(server)
     dataset = ParallelDataset(
-        "en",
-        "de",
+        ("en", "de"),
         (
             Part("News", news, "t/news.{language}", 2),
             Part("Web", web, "web.{language}.gz", 3),
@@ -179,7 +178,7 @@ def test_what_exists_is_replaced_only_with_force(toy, server):
 def test_files_of_the_user_are_never_replaced(toy, server, force):
     Path("data/toy-en-de").mkdir(parents=True)
     Path("data/toy-en-de/train.en").write_text("mine")
-    with pytest.raises(UserError, match=r"exists and was not written by data get; choose another"):
+    with pytest.raises(UserError, match="is not a data set of data get; choose another --output"):
         data_get.run("toy-en-de", force=force)
     assert server.requests == []
     assert Path("data/toy-en-de/train.en").read_text() == "mine"

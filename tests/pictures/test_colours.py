@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from nmt_cli.pictures.attention import DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, colour_of, dashes_of
+from nmt_cli.pictures.attention import DARK, DARK_PAGE, LIGHT, LIGHT_PAGE, style_of
 
 PALETTES = [(LIGHT, LIGHT_PAGE), (DARK, DARK_PAGE)]
 
@@ -38,5 +38,5 @@ def test_colours_differ_also_to_the_colour_blind(palette):
 
 
 def test_thirty_two_heads_have_styles_of_their_own():
-    styles = {(colour_of(place), dashes_of(place)) for place in range(32)}
+    styles = {style_of(place) for place in range(32)}
     assert len(styles) == 32
