@@ -15,8 +15,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import first_outside
-from nmt_cli.pictures.attention import Attention, as_json
-from nmt_cli.pictures.page import as_html
+from nmt_cli.pictures.attention import Attention, as_html, as_json
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.translating.shown_attention import (
     Shown,

@@ -39,7 +39,11 @@ def run(
         if treebank is None:
             _assemble_parallel(name, downloads or output.parent / DOWNLOADS, output)
         else:
-            _assemble_treebank(treebank, output)
+            with directory_appearing_whole(output, replace=output.exists()) as partial:
+                splits = write_splits(treebank, partial.path)
+                partial.facts.update(
+                    kind=DATASET, name=TREEBANK, treebank=str(treebank), splits=splits
+                )
     logs.info(f"Wrote {output}.")
 
 
@@ -58,12 +62,6 @@ def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
         train = write_train(dataset, downloaded.archives, partial.path)
         partial.facts.update(kind=DATASET, name=name, train=train, test_sets=test_sets)
     logs.info(f"Joined the archives in {downloads}; you may remove them.")
-
-
-def _assemble_treebank(treebank: Path, output: Path) -> None:
-    with directory_appearing_whole(output, replace=output.exists()) as partial:
-        splits = write_splits(treebank, partial.path)
-        partial.facts.update(kind=DATASET, name=TREEBANK, treebank=str(treebank), splits=splits)
 
 
 def _refuse_unknown(name: str) -> None:

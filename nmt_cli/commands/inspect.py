@@ -44,7 +44,8 @@ def as_json(figures: ModelFigures) -> str:
         "forward_flops_per_target_token": _scaled(
             _with_totals(figures.flops), 1 / lengths.sums.target
         ),
-        "training_flops_per_target_token": figures.training_flops_per_token,
+        "training_flops_per_target_token": BACKWARD_AND_FORWARD
+        * figures.per_token(figures.flops.total),
         "memory_bytes": None,
         "training": _training_facts(figures),
     }

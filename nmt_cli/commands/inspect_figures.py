@@ -12,7 +12,6 @@ from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
 from nmt_cli.costs.flops import (
     ASSUMED_LENGTH,
-    BACKWARD_AND_FORWARD,
     H100,
     P100S,
     ForwardFlops,
@@ -221,11 +220,6 @@ class ModelFigures(NamedTuple):
     def papers_estimate(self) -> float:
         """The FLOPs of the training as the paper counts them, from the time on its GPUs."""
         return papers_estimate_of_flops(self.times[0].seconds)
-
-    @property
-    def training_flops_per_token(self) -> float:
-        """The operations of forward and backward for a target token."""
-        return BACKWARD_AND_FORWARD * self.per_token(self.flops.total)
 
     def per_token(self, flops: float) -> float:
         """Return the share of a target token in ``flops``, which are of all pairs."""

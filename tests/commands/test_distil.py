@@ -15,7 +15,7 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt_cli.commands import distil as command
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.experiments import distil_stages, measuring, teaching
+from nmt_cli.commands.experiments import measuring, teaching
 from nmt_cli.commands.experiments.stages import STAGES_OF_DISTIL
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
@@ -101,7 +101,7 @@ def lines(*parts):
 
 
 def test_the_stages_have_the_names_of_the_help():
-    assert tuple(distil_stages.STAGES) == STAGES_OF_DISTIL
+    assert tuple(command.STAGES) == STAGES_OF_DISTIL
 
 
 def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):
@@ -287,9 +287,9 @@ def test_the_better_one_in_int8_ships(folder, monkeypatch):
     """Of equal ones, the first."""
     bleus = {"average": 3.0, "other": 3.0}
     paths = {"average": RUN / "average", "other": TEACHER / "average"}
-    monkeypatch.setattr(distil_stages, "candidates", lambda _: paths)
+    monkeypatch.setattr(command, "candidates", lambda _: paths)
     by_path = {path: name for name, path in paths.items()}
-    monkeypatch.setattr(distil_stages, "_int8_bleu", lambda _, path: bleus[by_path[path]])
+    monkeypatch.setattr(command, "_int8_bleu", lambda _, path: bleus[by_path[path]])
     before = weights()
     do()
     assert weights() == before

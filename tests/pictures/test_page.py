@@ -7,8 +7,7 @@ import re
 
 import numpy as np
 
-from nmt_cli.pictures.attention import KINDS
-from nmt_cli.pictures.page import as_html
+from nmt_cli.pictures.attention import KINDS, as_html
 from tests.fake_attention import attention_of, words
 
 HOSTILE = "</script><script>alert('\"&\u2028')</script><!--"

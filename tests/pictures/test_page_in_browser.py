@@ -5,8 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from nmt_cli.pictures.attention import DARK, DARK_PAGE, KINDS, LIGHT, LIGHT_PAGE
-from nmt_cli.pictures.page import as_html
+from nmt_cli.pictures.attention import DARK, DARK_PAGE, KINDS, LIGHT, LIGHT_PAGE, as_html
 from tests.browser import needs_chromium
 from tests.fake_attention import attention_of, words
 

@@ -4,7 +4,7 @@ import re
 
 import requests
 
-from nmt_cli.pictures.page import as_html
+from nmt_cli.pictures.attention import as_html
 from nmt_cli.translating import shown_attention
 from nmt_cli.translating.record_keys import record_of
 from nmt_cli.translating.request import Request

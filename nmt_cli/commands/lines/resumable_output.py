@@ -181,39 +181,28 @@ class ResumableOutput:
     def finish(self, *, replace: bool) -> None:
         """Give the file its name."""
         stream = self._begun()
-        if self._compose is not None:
-            self._publish_composed(self._compose, replace=replace)
-            return
-        if not stream.tell():
-            self._append(b"")  # also an empty file must be one that can be decompressed
-        # The record comes first, so that no complete output is without one.
-        self.progress = self.progress._replace(
-            num_bytes=stream.tell(), output_sha256=self._output.hexdigest()
-        )
-        self._save()
-        atomic_files.publish_file(stream, self._path, replace=replace)
-        self._clear()
-
-    def _publish_composed(self, compose: Composer, *, replace: bool) -> None:
-        stream = self._begun()
-        stream.flush()
-        with (
-            atomic_files.file_appearing_whole(self._path, replace=replace) as whole,
-            compressed(whole, self._path) as packed,
-        ):
-            packed.write(compose(Path(stream.name).read_bytes()))
-        self.progress = self.progress._replace(
-            num_bytes=self._path.stat().st_size, output_sha256=atomic_files.sha256(self._path)
-        )
-        self._save()
-        partial_of(self._path).unlink()
-        self._clear()
-
-    def _clear(self) -> None:
-        """Remove what is not needed beside the complete output."""
+        if self._compose is None:
+            if not stream.tell():
+                self._append(b"")  # also an empty file must be one that can be decompressed
+            # The record comes first, so that no complete output is without one.
+            self._record_output(stream.tell(), self._output.hexdigest())
+            atomic_files.publish_file(stream, self._path, replace=replace)
+        else:
+            stream.flush()
+            with (
+                atomic_files.file_appearing_whole(self._path, replace=replace) as whole,
+                compressed(whole, self._path) as packed,
+            ):
+                packed.write(self._compose(Path(stream.name).read_bytes()))
+            self._record_output(self._path.stat().st_size, atomic_files.sha256(self._path))
+            partial_of(self._path).unlink()
         if not self._keeps_record:
             record_path(self._path).unlink(missing_ok=True)
         _remove_leftovers(self._path)
+
+    def _record_output(self, num_bytes: int, output_sha256: str) -> None:
+        self.progress = self.progress._replace(num_bytes=num_bytes, output_sha256=output_sha256)
+        self._save()
 
     def keep(self) -> int:
         """Keep what is finished for ``--resume``; return the number of its lines."""

@@ -175,8 +175,10 @@ def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
         for side in SIDES:
             trained, measured = (share_unknown(facts, of, side) for of in ("train", part))
             if measured > LEAST_UNKNOWN and measured > 2 * trained:
+                rows = report.get("tsv", report.get("jsonl"))
+                where = report[side] if rows is None else f"the {side} in {rows}"
                 yield (
-                    f"{measured:.0%} of the pieces of {_name_of_side(report, side)} are unknown, "
+                    f"{measured:.0%} of the pieces of {where} are unknown, "
                     f"{trained:.0%} of those of the training text; "
                     "were both tokenized and normalized in the same way?"
                 )
@@ -185,9 +187,3 @@ def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
 def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
     """Return the share of unknown pieces on one side of "train" or a validation set."""
     return facts["unknown"][part][side] / max(1, facts["tokens"][part][side])
-
-
-def _name_of_side(report: Mapping[str, Any], side: Side) -> str:
-    """Return the file of a side by the manifest's entry of a set, or which side of its file."""
-    rows = report.get("tsv", report.get("jsonl"))
-    return f"the {side} in {rows}" if rows is not None else str(report[side])

@@ -26,7 +26,7 @@ from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, reporting_full_memory
-from nmt_cli.pictures.page import as_html
+from nmt_cli.pictures.attention import as_html
 from nmt_cli.translating.continuous_search import LineSource
 from nmt_cli.translating.request import Request, numbered
 from nmt_cli.translating.shown_attention import languages_of
