@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 from nmt_cli.commands.lines import line_windows, opened_texts
 from nmt_cli.commands.lines import translation_formats as formats
 from nmt_cli.commands.lines import translation_processes as processes
-from nmt_cli.commands.lines import translation_record as record
+from nmt_cli.commands.lines import translation_record as records
 from nmt_cli.commands.lines.document_text import DocumentText, read_document_text
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
@@ -78,18 +78,18 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None
         recorded = {
-            **record.affecting(options),
+            **records.affecting(options),
             "format": output_format,
             "input_format": form,
             "shard": None if shard is None else str(shard),
             "retranslate": retranslate,
             "document": None if document is None else document.sha256,
         }
-        if resume and not force and output_path is not None and record.is_finished(output_path):
+        if resume and not force and output_path is not None and records.is_finished(output_path):
             with suppress(UnwritableOutputError), claimed(output_path, "--output"):
                 pass  # removes the lock of a process that was killed after it had finished
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
-            record.refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
+            records.refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
             return 0
         output = stack.enter_context(
             opened_texts.opened_output(
@@ -105,8 +105,8 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         together = {**vars(options), "ensemble": ensemble}
         engine = stack.enter_context(_engine(model, counts, together, source, output))
         if isinstance(output, ResumableOutput):
-            made_with = {**recorded, **record.affecting(options), **engine.chosen}
-            output.begin(made_with, record.rounding(options, engine.threads), asked)
+            made_with = {**recorded, **records.affecting(options), **engine.chosen}
+            output.begin(made_with, records.rounding(options, engine.threads), asked)
         read_line = formats.reader(form, output_format, options.choose)
         format_line = formats.formatter(form, output_format)
         tally = _translate_all(engine, source, output, read_line, format_line)

@@ -8,13 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from nmt_cli.files.atomic_files import Partial, directory_appearing_whole, verify
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError, claimed
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import (
-    DamagedError,
-    InterruptedTrainingError,
-    UserError,
-    WrongUsageError,
-)
+from nmt_cli.messages import errors, logs
 
 # The stages of ``run`` and ``distil`` in their order, for --help: what makes them imports torch.
 STAGE_NAMES = ("preprocess", "train", "average", "translate", "score", "report")
@@ -52,7 +46,7 @@ def wanted_stages(
     """
     names = list(stages)
     if force_from is not None and names.index(force_from) > names.index(until):
-        raise WrongUsageError(
+        raise errors.WrongUsageError(
             f"--force-from {force_from} comes after --until {until}; "
             f"the stages are {', '.join(names)}."
         )
@@ -118,9 +112,9 @@ def naming(name: str, anew: str) -> Iterator[None]:
     """Name the stage in its errors, and how to go on; ``anew`` is how to train anew."""
     try:
         yield
-    except InterruptedTrainingError:
+    except errors.InterruptedTrainingError:
         raise
-    except UserError as error:
+    except errors.UserError as error:
         # Only train refuses to replace what is there; all other stages are made anew in any case.
         problem = str(error)
         if isinstance(error, OutputInUseError | UnwritableOutputError):
@@ -144,7 +138,7 @@ def was_made_from(folder: Path, made_from: Mapping[str, Any]) -> bool:
     """Return whether ``folder`` is whole and was made from this."""
     try:
         return bool(verify(folder).get("made_from") == made_from)
-    except DamagedError:
+    except errors.DamagedError:
         return False
 
 

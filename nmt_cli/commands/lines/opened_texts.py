@@ -6,14 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nmt_cli.commands.lines import translation_record as records
 from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
 from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput, resumable_output
-from nmt_cli.commands.lines.translation_record import (
-    FinishedLines,
-    partial_of,
-    record_path,
-    stopped,
-)
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
 from nmt_cli.files.lines import Line
@@ -57,7 +52,7 @@ def refuse_to_replace(
     of_output = [output]
     if is_resumable:
         refuse_nameless(output)
-        of_output += [partial_of(output), record_path(output)]
+        of_output += [records.partial_of(output), records.record_path(output)]
     written = [path for path in of_output if path.is_file()]
     for path in texts:
         if path.exists() and any(path.samefile(file) for file in written):
@@ -75,7 +70,7 @@ class Stream:
 
     made_with: Mapping[str, Any] = {}
     machine: Mapping[str, Any] = {}
-    progress = FinishedLines()
+    progress = records.FinishedLines()
     is_file = False
 
     def __init__(self, write: Callable[[bytes], object], reader: OutputReader) -> None:
@@ -150,4 +145,4 @@ def opened_output(
         except (KeyboardInterrupt, SystemExit) as stop:
             if not stream.is_empty:
                 raise
-            raise stopped(stop, "Nothing was written: no line was finished.") from None
+            raise records.stopped(stop, "Nothing was written: no line was finished.") from None

@@ -15,21 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt_cli.commands.lines.translation_record import (
-    FinishedLines,
-    Record,
-    as_recorded,
-    differences,
-    is_finished,
-    is_stop,
-    partial_of,
-    read_record,
-    record_path,
-    stopped,
-    text_of,
-    with_advice,
-    write_record,
-)
+from nmt_cli.commands.lines import translation_record as records
 from nmt_cli.files import atomic_files
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
@@ -57,7 +43,7 @@ class ResumableOutput:
     def __init__(
         self,
         path: Path,
-        record: Record | None,
+        record: records.Record | None,
         *,
         keeps_record: bool = True,
         compose: Composer | None = None,
@@ -69,7 +55,7 @@ class ResumableOutput:
         self._keeps_record, self._compose = keeps_record, compose
         self.made_with = record.made_with if record else {}
         self.machine = record.machine if record else {}
-        self.progress = record.progress if record else FinishedLines()
+        self.progress = record.progress if record else records.FinishedLines()
         self._path, self._record = path, record
         self._stream: BinaryIO | None = None
         self._input, self._output = hashlib.sha256(), hashlib.sha256()
@@ -83,16 +69,16 @@ class ResumableOutput:
 
         The arguments are the fields of a ``Record``.
         """
-        made_with, machine = as_recorded(made_with), as_recorded(machine)
+        made_with, machine = records.as_recorded(made_with), records.as_recorded(machine)
         if self._record is not None:
-            partial = partial_of(self._path)
-            if other := "; ".join(differences(self._record.made_with, made_with)):
+            partial = records.partial_of(self._path)
+            if other := "; ".join(records.differences(self._record.made_with, made_with)):
                 raise UserError(
                     f"--resume cannot continue {partial}, which was made differently (old -> new): "
                     f"{other}. Give what it was made with, or --force instead of --resume to start "
                     "anew."
                 )
-            if other := "; ".join(differences(self._record.machine, machine)):
+            if other := "; ".join(records.differences(self._record.machine, machine)):
                 logs.warning(
                     f"{partial} was made differently (old -> new): {other}. Sums may be rounded "
                     "differently, so a line with two equally good translations may get the other "
@@ -100,14 +86,14 @@ class ResumableOutput:
                 )
             if self.progress.num_lines:
                 logs.info(f"Continuing after line {self.progress.num_lines:,} of {partial}.")
-        record = Record(made_with, machine, self.progress, dict(asked))
+        record = records.Record(made_with, machine, self.progress, dict(asked))
         if self._record is None:
-            write_record(self._path, record)  # first, so that no file is without one
+            records.write_record(self._path, record)  # first, so that no file is without one
         self._record = record
         self._stream = self._opened()
 
     def _opened(self) -> BinaryIO:
-        partial = partial_of(self._path)
+        partial = records.partial_of(self._path)
         if not self.progress.num_bytes:
             return partial.open("wb")
         try:
@@ -137,7 +123,7 @@ class ResumableOutput:
         for window in windows:
             num_finished = min(len(window), expected.num_lines - self._skipped)
             for line in window[:num_finished]:
-                self._input.update(text_of(line))
+                self._input.update(records.text_of(line))
             self._skipped += num_finished
             if num_finished and self._skipped == expected.num_lines:
                 self._refuse_other_input()
@@ -154,21 +140,21 @@ class ResumableOutput:
             what = f"lines: at least {expected.num_lines:,} -> {self._skipped:,}"
         else:
             first = f"sha256 of the first {counted(expected.num_lines, 'line')}"
-            what = next(differences({first: expected.input_sha256}, {first: found}))
+            what = next(records.differences({first: expected.input_sha256}, {first: found}))
         raise UserError(
-            f"--resume cannot continue {partial_of(self._path)}, which was made from another input "
-            f"(old -> new): {what}. Give the same input, or --force instead of --resume to start "
-            "anew."
+            f"--resume cannot continue {records.partial_of(self._path)}, which was made from "
+            f"another input (old -> new): {what}. Give the same input, or --force instead of "
+            "--resume to start anew."
         )
 
     def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
         """Write the output of a whole window, and count its lines as finished."""
         self._append(data)
         for line in lines:
-            self._input.update(text_of(line))
+            self._input.update(records.text_of(line))
         stream = self._begun()
         # A single assignment, so that an interrupt finds the old progress or the new one.
-        self.progress = FinishedLines(
+        self.progress = records.FinishedLines(
             self.progress.num_lines + len(lines),
             stream.tell(),
             self._input.hexdigest(),
@@ -195,9 +181,9 @@ class ResumableOutput:
             ):
                 packed.write(self._compose(Path(stream.name).read_bytes()))
             self._record_output(self._path.stat().st_size, atomic_files.sha256(self._path))
-            partial_of(self._path).unlink()
+            records.partial_of(self._path).unlink()
         if not self._keeps_record:
-            record_path(self._path).unlink(missing_ok=True)
+            records.record_path(self._path).unlink(missing_ok=True)
         _remove_leftovers(self._path)
 
     def _record_output(self, num_bytes: int, output_sha256: str) -> None:
@@ -209,7 +195,7 @@ class ResumableOutput:
         if self.progress.num_lines:
             with suppress(OSError, OutputError):  # the disk is full; the record before is valid
                 self._save()
-        record = read_record(self._path)
+        record = records.read_record(self._path)
         return record.progress.num_lines if record else 0
 
     def close(self) -> None:
@@ -237,7 +223,7 @@ class ResumableOutput:
         stream = self._begun()
         stream.flush()
         os.fsync(stream.fileno())
-        write_record(self._path, self._record._replace(progress=self.progress))
+        records.write_record(self._path, self._record._replace(progress=self.progress))
         self._recorded_at = time.monotonic()
 
 
@@ -277,12 +263,12 @@ def resumable_output(
                 _remove_unfinished(path)
                 if before is not None:
                     with suppress(OSError, OutputError):  # the disk is full
-                        write_record(path, before)
-                if arguments is None or not is_stop(error):
+                        records.write_record(path, before)
+                if arguments is None or not records.is_stop(error):
                     raise
                 nothing = f"{path} was not written: no window of lines was finished."
-                raise stopped(error, nothing) from None
-            advised = with_advice(error, path, kept, arguments)
+                raise records.stopped(error, nothing) from None
+            advised = records.with_advice(error, path, kept, arguments)
             if advised is error:
                 raise
             raise advised from None
@@ -292,38 +278,39 @@ def resumable_output(
 
 def _remove_unfinished(path: Path) -> None:
     """Remove the unfinished output of ``path`` and its record, in this order."""
-    partial_of(path).unlink(missing_ok=True)
-    record_path(path).unlink(missing_ok=True)
+    records.partial_of(path).unlink(missing_ok=True)
+    records.record_path(path).unlink(missing_ok=True)
     _remove_leftovers(path)
 
 
 def _remove_leftovers(path: Path) -> None:
     """Remove what a killed process left of writing the record of ``path``."""
-    remove_leftovers(path.parent, record_path(path).name)
+    remove_leftovers(path.parent, records.record_path(path).name)
 
 
-def _record_of_complete(path: Path) -> Record | None:
+def _record_of_complete(path: Path) -> records.Record | None:
     """Return the record of the complete output ``path``; None if there is none that can be read."""
     with suppress(DamagedError):
-        return read_record(path) if is_finished(path) else None
+        return records.read_record(path) if records.is_finished(path) else None
     return None
 
 
 def _record_to_continue(
     path: Path, *, replace: bool, resume: bool, arguments: Sequence[str] | None
-) -> Record | None:
+) -> records.Record | None:
     """Return the record of the unfinished output to continue; None to start anew."""
-    partial = partial_of(path)
+    partial = records.partial_of(path)
     if replace and not resume:
         if partial.exists():
             logs.info(f"Removing {partial}, an unfinished translation, because of --force.")
         _remove_unfinished(path)
         return None
-    record = read_record(path)
+    record = records.read_record(path)
     if record is None and partial.exists():
         raise UserError(
             f"{partial} is in the way: it cannot be continued, because its record "
-            f"{record_path(path).name} is missing; move it away, or add --force to remove it."
+            f"{records.record_path(path).name} is missing; move it away, or add --force to remove "
+            "it."
         )
     if record is None or not partial.exists():
         _remove_unfinished(path)  # a process was killed after its last window

@@ -17,13 +17,7 @@ from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.temporary_names import shortened
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
-from nmt_cli.messages import logs
-from nmt_cli.messages.errors import (
-    STATUS_INTERRUPTED,
-    DamagedError,
-    LinesFailedError,
-    UserError,
-)
+from nmt_cli.messages import errors, logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
 from nmt_cli.translating.options import TranslatorOptions
@@ -96,7 +90,7 @@ def read_record(path: Path) -> Record | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedError(
+        raise errors.DamagedError(
             f"{record_path(path)} cannot be read: {error}. Give --force instead of --resume to "
             "start anew."
         ) from None
@@ -211,7 +205,7 @@ def _refuse_different(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise UserError(
+    raise errors.UserError(
         f"{problem} Give another --output, or --force instead of --resume to translate anew."
     )
 
@@ -223,7 +217,7 @@ def _facts_of(lines: Iterator[Line]) -> dict[str, Any]:
     return {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
 
 
-class StoppedTranslationError(UserError):
+class StoppedTranslationError(errors.UserError):
     """Translation was interrupted or terminated; its message has the command that goes on."""
 
 
@@ -233,7 +227,7 @@ def with_advice(
     """Return ``error`` with the command that goes on; an interrupt becomes a UserError."""
     again = [*arguments, *([] if "--resume" in arguments else ["--resume"])]
     when = ""
-    if isinstance(error, LinesFailedError):
+    if isinstance(error, errors.LinesFailedError):
         when = ", when the bug is fixed or that line of the input is changed,"
     advice = (
         f"The output of {counted(num_lines, 'line')} is kept in {partial_of(path)}. To go on{when} "
@@ -241,7 +235,7 @@ def with_advice(
     )
     if is_stop(error):
         return stopped(error, advice)
-    if isinstance(error, UserError):
+    if isinstance(error, errors.UserError):
         error.args = (f"{error} {advice}",)
         return error
     logs.warning(advice)
@@ -257,7 +251,7 @@ def stopped(stop: BaseException, message: str) -> StoppedTranslationError:
     """Return an error with ``message`` that ends the command with the exit status of ``stop``."""
     if not isinstance(stop, SystemExit):
         error = StoppedTranslationError(f"interrupted. {message}")
-        error.exit_status = STATUS_INTERRUPTED
+        error.exit_status = errors.STATUS_INTERRUPTED
         return error
     error = StoppedTranslationError(f"terminated. {message}")
     error.exit_status = stop.code if isinstance(stop.code, int) else 1
