@@ -9,7 +9,6 @@ from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.commands.experiments.stages import STAGE_NAMES, STAGES_OF_DISTIL
-from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_number_list
 
 
@@ -34,7 +33,7 @@ def run(recipe: str, **given: Any) -> None:
     """
     from nmt_cli.commands import run as command
 
-    command.run(recipe, quiet=logs.are_quiet(), **given)
+    command.run(recipe, **given)
 
 
 @options.cli_command()
@@ -93,7 +92,6 @@ def distil(
         recipe,
         overrides=overrides,
         arguments=words_of_this_command(),
-        quiet=logs.are_quiet(),
         **given,
     )
 
@@ -133,4 +131,4 @@ def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **given: 
     from nmt_cli.commands import compare as command
 
     listed = [seed for part in seeds or () for seed in part]
-    command.run(recipes, seeds=listed, quiet=logs.are_quiet(), **given)
+    command.run(recipes, seeds=listed, **given)

@@ -8,7 +8,6 @@ import click
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH, POSITIVE
-from nmt_cli.messages import logs
 
 
 @options.cli_group()
@@ -120,7 +119,7 @@ def train(recipe: str, **given: Any) -> None:
     """Train the model of RECIPE from what preprocess wrote."""
     from nmt_cli.commands import train as command
 
-    command.run(recipe, quiet=logs.are_quiet(), **given)
+    command.run(recipe, **given)
 
 
 @options.cli_command("average-checkpoints")

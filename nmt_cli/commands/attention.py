@@ -150,10 +150,6 @@ def _translated(member: Member, tokenizer: Tokenizer, source: str) -> Target:
     if translation.error is not None:
         raise UserError(f"the source could not be translated: {translation.error}.")
     logs.info(f"Translation: {translation.text}")
-    return Target(translation.text, _ids_of(tokenizer, translation.tokens), is_given=False)
-
-
-def _ids_of(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
-    """Return the ids of ``pieces``; to encode their text could give other pieces."""
+    # To encode the text could give other pieces.
     ids = {piece: token for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
-    return [ids[piece] for piece in pieces]
+    return Target(translation.text, [ids[piece] for piece in translation.tokens], is_given=False)

@@ -71,8 +71,7 @@ def _write_average_of_last(
 
 def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:
     models = [verified(path) for path in chosen]
-    _refuse_repeated(models)
-    _refuse_different(models)
+    _refuse_unfit(models)
     newest = models[-1]
     recipe = (newest.path / RECIPE).read_bytes()
     with directory_appearing_whole(output, replace=replace) as partial:
@@ -115,21 +114,16 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     return [checkpoint.path for checkpoint in available[-count:]]
 
 
-def _refuse_repeated(models: Sequence[Model]) -> None:
-    seen: set[str] = set()
+def _refuse_unfit(models: Sequence[Model]) -> None:
+    """Raise UserError for a model that is given twice, or differs from the first."""
+    first, seen = models[0], set[str]()
     for model in models:
         if model.weights_sha256 in seen:
             raise UserError(f"{model.path} is given twice; give each checkpoint once.")
         seen.add(model.weights_sha256)
-
-
-def _refuse_different(models: Sequence[Model]) -> None:
-    first = models[0]
-    for model in models:
-        what = "model" if model.settings.architecture != first.settings.architecture else None
-        if what is None and model.tokenizer_sha256 != first.tokenizer_sha256:
-            what = "tokenizer"
-        if what is not None:
+        is_alike = model.settings.architecture == first.settings.architecture
+        if not is_alike or model.tokenizer_sha256 != first.tokenizer_sha256:
+            what = "tokenizer" if is_alike else "model"
             raise UserError(
                 f"{model.path} has another {what} than {first.path}; they cannot be averaged."
             )

@@ -1,11 +1,9 @@
 """``nmt-cli lexicon``: writes a lexicon beside a model, for a shortlist."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from nmt_cli.alignment.estimated_lexicon import IdPair, make_lexicon
+from nmt_cli.alignment.estimated_lexicon import make_lexicon
 from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import LEXICON
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.text_forms import refuse_wrong_lines
@@ -44,8 +42,12 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             raise UserError(f"{found.path / LEXICON} already exists; add --force to replace it.")
         text, tokenizer = ParallelText(ParallelFiles(source=source, target=target)), found.tokenizer
         source_size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size
+        pairs = (
+            (tokenizer.encode(one, "source"), tokenizer.encode(other, "target"))
+            for one, other in text
+        )
         lexicon = make_lexicon(
-            *(_encoded(text, tokenizer), source_size, tokenizer.size),
+            *(pairs, source_size, tokenizer.size),
             num_frequent=num_frequent,
             num_targets=num_targets,
             workers=workers,
@@ -56,8 +58,3 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     size = (found.path / LEXICON).stat().st_size
     use = f" To use it: {command('nmt-cli', 'translate', model)} --shortlist"
     logs.info(f"Wrote {found.path / LEXICON}, {size:,} bytes.{'' if uses_shortlist else use}")
-
-
-def _encoded(text: ParallelText, tokenizer: Tokenizer) -> Iterator[IdPair]:
-    for source, target in text:
-        yield tokenizer.encode(source, "source"), tokenizer.encode(target, "target")

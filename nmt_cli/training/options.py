@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from nmt_cli.hardware.choices import MachineOptions
+from nmt_cli.messages import logs
 
 NAMES = {"overrides": "--set", "allowed_changes": "--allow-change"}  # other flags are their fields'
 
@@ -29,7 +30,6 @@ class TrainOptions(MachineOptions):
     rdzv_endpoint: str | None = None
     rdzv_id: str | None = None
     in_run: bool = False  # this is a stage of ``run``, which averages the checkpoints itself
-    quiet: bool = False
 
     def as_flags(self) -> list[str]:
         """Return the words of a command line that give these options to a command."""
@@ -44,4 +44,4 @@ class TrainOptions(MachineOptions):
             elif value != field.default:
                 text = f"{value:f}s" if field.name == "max_time" else value
                 flags.append(f"{flag}={text}")
-        return flags
+        return [*flags, "--quiet"] if logs.are_quiet() else flags
