@@ -54,20 +54,25 @@ class _NamedPath(click.Path):
 
 PATH = _NamedPath(path_type=Path)
 POSITIVE = click.IntRange(min=1)
-overrides = click.option(
+
+
+def repeated(*names: str, help: str, **others: Any) -> Decorator:
+    """Return an option that may be given several times."""
+    return click.option(*names, multiple=True, help=f"{help}; may be repeated.", **others)
+
+
+overrides = repeated(
     "--set",
     "overrides",
-    multiple=True,
     metavar="SECTION.KEY=VALUE",
     shell_complete=completion.keys,
-    help="Change a key of the recipe, such as training.max_steps=100; may be repeated.",
+    help="Change a key of the recipe, such as training.max_steps=100",
 )
-ensemble = click.option(
+ensemble = repeated(
     "--ensemble",
     type=PATH,
-    multiple=True,
     metavar="MODEL",
-    help="Another model of the same vocabulary, used together with MODEL; may be repeated.",
+    help="Another model of the same vocabulary, used together with MODEL",
 )
 quiet = click.option(
     "--quiet",

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import PATH, number, together, whole_number
+from nmt_cli.command_line.options import PATH, number, repeated, together, whole_number
 from nmt_cli.documents.formats import ENDINGS, chosen_format
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe import search_ranges
@@ -90,34 +90,29 @@ output_options = together(
         metavar="TEXT",
         help="Begin each output with TEXT, such as a tag.",
     ),
-    click.option(
+    repeated(
         "--required",
-        multiple=True,
         metavar="TEXT",
-        help="Find outputs with TEXT, or with one of several forms: 'TEXT ||| TEXT'; may be "
-        "repeated.",
+        help="Find outputs with TEXT, or with one of several forms: 'TEXT ||| TEXT'",
     ),
-    click.option(
+    repeated(
         "--banned",
-        multiple=True,
         metavar="TEXT",
-        help="Never write the pieces of TEXT; may be repeated.",
+        help="Never write the pieces of TEXT",
     ),
-    click.option(
+    repeated(
         "--glossary",
-        multiple=True,
         type=PATH,
         metavar="FILE",
         help="Terms and their translations, with a tab between them: lines with a term are "
-        "translated with its translation; may be repeated.",
+        "translated with its translation",
     ),
-    click.option(
+    repeated(
         "--soft-glossary",
-        multiple=True,
         type=PATH,
         metavar="FILE",
-        help="Terms and translations; the translations are added to the source in tags, for models "
-        "that were trained with augment: terms and may use them; may be repeated.",
+        help="Terms and translations; the translations are added to the source in tags, for "
+        "models that were trained with augment: terms and may use them",
     ),
     click.option(
         "--term-tags",
@@ -125,13 +120,12 @@ output_options = together(
         metavar="BEGIN END",
         help="Tags of --soft-glossary.  [default: <t> </t>]",
     ),
-    click.option(
+    repeated(
         "--memory",
-        multiple=True,
         type=PATH,
         metavar="FILE",
         help="Translation memory (TMX, XLIFF, PO): segments that it has get its translation; "
-        "--format jsonl shows similar ones; may be repeated.",
+        "--format jsonl shows similar ones",
     ),
     click.option(
         "--memory-languages",
@@ -145,13 +139,12 @@ output_options = together(
         metavar="PERCENT",
         help="Least similarity of segments that --format jsonl shows.  [default: 75]",
     ),
-    click.option(
+    repeated(
         "--protect",
-        multiple=True,
         metavar="PATTERN",
-        help="Copy what matches this regular expression exactly once; common stands for addresses, "
-        "placeholders, versions and emoji, and placeholders for those such as {name} and %s alone; "
-        "may be repeated.",
+        help="Copy what matches this regular expression exactly once; common stands for "
+        "addresses, placeholders, versions and emoji, and placeholders for those such as "
+        "{name} and %s alone",
     ),
     click.option(
         "--protect-strict",

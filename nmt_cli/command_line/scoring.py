@@ -77,14 +77,13 @@ from nmt_cli.metrics.tokenization import Tokenization
     metavar="N",
     help="Also print the N lines, or documents, of the lowest chrF, with all their texts.",
 )
-@click.option(
+@options.repeated(
     "--compare",
     "compared",
     type=PATH,
-    multiple=True,
     metavar="SYSTEM",
-    help="Another system's translations: test whether they score differently from HYPOTHESES, "
-    "the baseline; may be repeated.",
+    help="Another system's translations: test whether they score differently from HYPOTHESES, the "
+    "baseline",
 )
 @click.option(
     "--test",

@@ -39,21 +39,19 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     "Most tokens of all hypotheses in the search of a process at one time.  [default: what "
     "keeps the device busy]"
 )
-@click.option(
+@options.repeated(
     "--glossary",
     "glossaries",
-    multiple=True,
     metavar="FILE",
     help="Terms that requests may ask for by the file's name; FILE=en:de names their languages, "
-    "by default those of the first model; may be repeated.",
+    "by default those of the first model",
 )
-@click.option(
+@options.repeated(
     "--memory",
     "memories",
-    multiple=True,
     metavar="FILE",
     help="Translation memory (TMX, XLIFF, PO): segments that it has get its translation; "
-    "FILE=en:de names the languages of models, by default those of the first; may be repeated.",
+    "FILE=en:de names the languages of models, by default those of the first",
 )
 @click.option(
     "--memory-similarity",
@@ -62,12 +60,11 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     help="Least similarity of segments of a memory that answers of /v1/translate list.  "
     "[default: only equal ones]",
 )
-@click.option(
+@options.repeated(
     "--protect",
-    multiple=True,
     metavar="PATTERN",
     help="Copy what matches this regular expression exactly once. Requests may choose it by the "
-    "name of its group, such as (?P<name>...), else by itself; may be repeated.",
+    "name of its group, such as (?P<name>...), else by itself",
 )
 @click.option(
     "--api-keys",
@@ -78,13 +75,11 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 @click.option(
     "--open", "is_open", is_flag=True, help="Let other machines use the service without a key."
 )
-@click.option(
+@options.repeated(
     "--allow-origin",
     "origins",
-    multiple=True,
     metavar="ORIGIN",
-    help="Let pages of ORIGIN, such as https://example.org, use the service in browsers (CORS); "
-    "may be repeated.",
+    help="Let pages of ORIGIN, such as https://example.org, use the service in browsers (CORS)",
 )
 @click.option("--max-body-bytes", type=POSITIVE, default=1 << 20, help="Largest body of a request.")
 @click.option(

@@ -127,9 +127,7 @@ def train(recipe: str, **given: Any) -> None:
 @click.option(
     "--last", type=POSITIVE, help="How many checkpoints.  [default: the recipe's keep_for_average]"
 )
-@click.option(
-    "--checkpoints", type=PATH, multiple=True, help="A checkpoint to average; may be repeated."
-)
+@options.repeated("--checkpoints", type=PATH, help="A checkpoint to average")
 @click.option(
     "--output",
     type=PATH,
