@@ -266,7 +266,7 @@ def choose_attention(
     replaced: Any = ways
     replaced.perf_counter = lambda: mode.seconds
     replaced.logs = SimpleNamespace(info=lines.append)
-    replaced.NUM_BATCHES = replaced.TURNS = 2
+    replaced.NUM_BATCHES, replaced.TURNS = 1, 2
     _take_cut_unprobed()
     machines: Any = Machine
     facts = Machine.facts
