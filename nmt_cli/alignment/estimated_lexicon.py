@@ -8,13 +8,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from nmt_cli.alignment.ibm_model2 import (
-    MOST_CELLS,
-    PAIRS_WORTH_A_WORKER,
-    Translations,
-    WordAligner,
-    write_pairs,
-)
+from nmt_cli.alignment import ibm_model2
+from nmt_cli.alignment.ibm_model2 import MOST_CELLS
 from nmt_cli.alignment.pair_cells import NumberedPairs
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.chunk_pool import ChunkPool
@@ -52,17 +47,18 @@ def make_lexicon(
     ):
         counts, lengths = np.zeros(target_size, np.int64), Counter[tuple[int, int]]()
         with logs.progress("Reading", "pairs") as counter:
-            for number, chunk in enumerate(NumberedPairs.in_chunks(_alignable(pairs), MOST_CELLS)):
-                write_pairs(Path(name), number, chunk)
+            alignable = (pair for pair in pairs if 0 < len(pair[0]) * len(pair[1]) <= MOST_CELLS)
+            for number, chunk in enumerate(NumberedPairs.in_chunks(alignable, MOST_CELLS)):
+                ibm_model2.write_pairs(Path(name), number, chunk)
                 counts += np.bincount(chunk.target_words, minlength=target_size)
                 both = chunk.source_lengths.tolist(), chunk.target_lengths.tolist()
                 lengths.update(zip(*both, strict=True))
                 counter.advance(len(chunk.source_lengths))
         if not lengths:
             raise UserError("no sentence pair has pieces on both sides, so there is no lexicon.")
-        num_processes = pool.useful_workers(lengths.total(), PAIRS_WORTH_A_WORKER)
+        num_processes = pool.useful_workers(lengths.total(), ibm_model2.PAIRS_WORTH_A_WORKER)
         sizes = source_size, target_size
-        aligner = WordAligner(Path(name), lengths, sizes, pool, num_processes)
+        aligner = ibm_model2.WordAligner(Path(name), lengths, sizes, pool, num_processes)
         with logs.progress("Aligning", "chunks") as counter:
             counter.expect((ITERATIONS + 1) * aligner.num_chunks, False)
             aligner.estimate(ITERATIONS, counter.advance)
@@ -84,12 +80,8 @@ def _sentences(text: BinarizedText) -> Iterator[list[int]]:
         yield from (tokens[:-1] for tokens in some.lists())
 
 
-def _alignable(pairs: Iterable[IdPair]) -> Iterator[IdPair]:
-    return (pair for pair in pairs if 0 < len(pair[0]) * len(pair[1]) <= MOST_CELLS)
-
-
 def _most_probable(
-    translations: Translations, source_size: int, number: int
+    translations: ibm_model2.Translations, source_size: int, number: int
 ) -> Iterator[list[int]]:
     """Yield the most probable targets of each source piece."""
     kept = translations.probabilities >= LEAST_PROBABILITY

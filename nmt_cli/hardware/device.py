@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO, device_name
-from nmt_cli.hardware.undocumented import cpu_has_amx, cpu_has_avx512_bf16
+from nmt_cli.hardware.undocumented import cpu_has_amx, cpu_has_avx512_bf16, fp32_precision
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 
@@ -132,13 +132,8 @@ def tf32_allowed(device: torch.device, precision: str) -> Iterator[None]:
         yield
         return
     logs.info("fp32 products are computed in TF32, with 10 bits after the point instead of 23.")
-    products: Any = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "tf32"
-    try:
+    with fp32_precision(torch.backends.cuda.matmul, "tf32"):
         yield
-    finally:
-        products.fp32_precision = before
 
 
 def training_products(device: torch.device, precision: str) -> str:

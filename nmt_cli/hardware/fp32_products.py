@@ -6,8 +6,8 @@ that choice is used.
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, get_args
 
 import torch
@@ -82,15 +82,13 @@ def _why_inaccurate() -> str | None:
     return None if error <= MAX_ERROR else f"relative error {error:.0e}"  # also for NaN
 
 
-@contextmanager
-def use_fp32_products(chosen: Fp32Products) -> Iterator[None]:
+def use_fp32_products(chosen: Fp32Products) -> AbstractContextManager[None]:
     """Multiply fp32 matrices with the ``chosen`` library in this process until the block ends.
 
     "mkl" leaves torch's setting as it is. Blocks must not overlap in several threads, because the
     setting is that of the whole process.
     """
-    with onednn_permitted() if chosen == "onednn" else nullcontext():
-        yield
+    return onednn_permitted() if chosen == "onednn" else nullcontext()
 
 
 def measure_error(chosen: Fp32Products) -> float:

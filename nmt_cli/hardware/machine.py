@@ -30,7 +30,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 
 COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "clang", "cc"))}
-CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"  # read at the first product
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
@@ -127,7 +126,11 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
     prefer_flash_attention(device)
     if device.type == "cuda" and options.deterministic:
-        _be_deterministic()
+        # cuBLAS shares its workspace between streams otherwise.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product
+        # Nothing here reads what it has not written.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        torch.use_deterministic_algorithms(True)
     local_size = worker.local_size if worker is not None else 1
     threads = options.threads
     if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
@@ -164,14 +167,6 @@ def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Mac
         )
     agreed: Fp32Products = "onednn" if can_all_use_onednn and kept != "mkl" else "mkl"
     return machine._replace(fp32_products=agreed)
-
-
-def _be_deterministic() -> None:
-    """Replace GPU kernels whose order of summation varies between runs, or refuse them."""
-    os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")  # cuBLAS shares it between streams otherwise
-    # Nothing here reads what it has not written.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True)
 
 
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

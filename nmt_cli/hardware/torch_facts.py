@@ -6,18 +6,13 @@ from typing import Any
 
 import torch
 
+from nmt_cli.hardware import undocumented
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import bf16_is_fast, choose_precision
 from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
 from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.hardware.thread_waiting import spins_long, waking_microseconds
-from nmt_cli.hardware.undocumented import (
-    cpu_has_amx,
-    cpu_has_avx512_bf16,
-    gnu_openmp,
-    openmp_libraries,
-)
 from nmt_cli.messages.figures import GIBIBYTE
 
 
@@ -26,6 +21,7 @@ def torch_facts() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    products = choose_fp32_products(AUTO, torch.device("cpu"), "fp32")
     facts = {
         "torch.version": torch.__version__,
         "torch.debug_build": bool(torch.version.debug),
@@ -33,17 +29,18 @@ def torch_facts() -> dict[str, Any]:
         "torch.hip": torch.version.hip,
         "torch.onednn": _build_version("MKL-DNN|oneDNN"),
         "torch.mkl": _build_version("Math Kernel Library Version"),
-        "torch.openmp": ", ".join(openmp_libraries()) or None,
+        "torch.openmp": ", ".join(undocumented.openmp_libraries()) or None,
         "torch.threads": torch.get_num_threads(),
         **_of_waiting_threads(),
         "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch.gpus": count,
         "torch.gpu_problem": " ".join(str(complaints[0].message).split()) if complaints else None,
         "memory.allowed_gib": round(allowed_memory() / GIBIBYTE, 1),
-        "device.cpu.amx": cpu_has_amx(),
-        "device.cpu.avx512_bf16": cpu_has_avx512_bf16(),
+        "device.cpu.amx": undocumented.cpu_has_amx(),
+        "device.cpu.avx512_bf16": undocumented.cpu_has_avx512_bf16(),
         **_of_device(torch.device("cpu"), "device.cpu"),
-        **_of_fp32_products(),
+        "device.cpu.fp32_products": products,
+        "device.cpu.fp32_gigaflops": round(fp32_gigaflops(products)),
     }
     for index in range(count):
         facts |= _of_gpu(torch.device("cuda", index), f"device.cuda.{index}")
@@ -57,7 +54,7 @@ def _build_version(name: str) -> str | None:
 
 
 def _of_waiting_threads() -> dict[str, Any]:
-    library = gnu_openmp() if torch.get_num_threads() > 1 else None
+    library = undocumented.gnu_openmp() if torch.get_num_threads() > 1 else None
     if library is None:
         return {"torch.waiting_threads": None, "torch.waking_microseconds": None}
     numbers = torch.ones(1 << 16)  # enough for two threads
@@ -75,14 +72,6 @@ def _of_device(device: torch.device, prefix: str) -> dict[str, Any]:
         f"{prefix}.bf16_is_fast": bf16_is_fast(device),
         f"{prefix}.precision": choose_precision(AUTO, device),
         f"{prefix}.peak_bf16_teraflops": None if peak is None else peak / TERA,
-    }
-
-
-def _of_fp32_products() -> dict[str, Any]:
-    chosen = choose_fp32_products(AUTO, torch.device("cpu"), "fp32")
-    return {
-        "device.cpu.fp32_products": chosen,
-        "device.cpu.fp32_gigaflops": round(fp32_gigaflops(chosen)),
     }
 
 

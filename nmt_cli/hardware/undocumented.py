@@ -65,9 +65,15 @@ def onednn_permitted() -> Iterator[None]:
         raise ValueError(
             "oneDNN would round fp32 matrices to bf16 on this CPU, because it has AMX."
         )
-    products: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    with fp32_precision(torch.backends.mkldnn.matmul, "bf16"):  # type: ignore[attr-defined]
+        yield
+
+
+@contextmanager
+def fp32_precision(products: Any, precision: str) -> Iterator[None]:
+    """Let fp32 ``products``, settings of torch, have a ``precision`` in this block."""
     before = products.fp32_precision
-    products.fp32_precision = "bf16"
+    products.fp32_precision = precision
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.torch
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -86,6 +86,33 @@ class TextFiles(NamedTuple):
 
 
 NO_FILES = TextFiles()
+
+
+ENDS_EARLY = "it ends too early"
+
+
+class Content:
+    """Gives out the bytes of a file, one part after the other."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data, self._start = data, 0
+
+    @property
+    def num_left(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self._start
+
+    def take(self, count: int, dtype: DTypeLike = np.uint8) -> NDArray[Any]:
+        """Return the next ``count`` numbers. Raises ValueError if there are not so many."""
+        size = count * np.dtype(dtype).itemsize
+        if size > self.num_left:
+            raise ValueError(ENDS_EARLY)
+        self._start += size
+        return np.frombuffer(self._data, dtype, count, self._start - size)
+
+    def number(self, dtype: DTypeLike) -> Any:
+        """Return the next number."""
+        return self.take(1, dtype).item()
 
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

@@ -89,7 +89,10 @@ def verify(
     tokenizer = loaded.tokenizer
     sources = tokenizer.encode_batch(texts)
     for text, source in zip(texts, sources, strict=True):
-        _compare_pieces(engine, source, as_other_programs_read(loaded.settings.text, text))
+        read = as_other_programs_read(loaded.settings.text, text)
+        if (ids := engine.source_ids(read)) != source:
+            why = f"the pieces of {_shown(read)} have the ids {ids} instead of {source}"
+            raise _refused(engine, why)
     limits = [_longest_output(loaded, source) for source in sources]
     outputs = _greedy_outputs(loaded, sources, limits)
     pairs = [SentencePair(*pair) for pair in zip(sources, outputs, strict=True)]
@@ -127,20 +130,6 @@ def as_other_programs_read(settings: TextSettings, text: str) -> str:
     if settings.type == "sentencepiece":
         text = text.replace(SPACE_IN_PIECES, " ")
     return " ".join(text.split())
-
-
-def fits(loaded: LoadedModel, text: str) -> bool:
-    """Return whether ``text`` has pieces, and no more than the model takes."""
-    limit = length_limits(loaded.settings).source
-    return 0 < len(loaded.tokenizer.encode(text)) <= limit
-
-
-def _compare_pieces(engine: Engine, expected: Sequence[int], text: str) -> None:
-    found = engine.source_ids(text)
-    if found != list(expected):
-        raise _refused(
-            engine, f"the pieces of {_shown(text)} have the ids {found} instead of {list(expected)}"
-        )
 
 
 def _shown(text: str) -> str:
@@ -206,7 +195,9 @@ def verification_texts(loaded: LoadedModel, path: Path | None, number: int) -> l
     file cannot be read or has no such sentence.
     """
     texts = _drawn(loaded) if path is None else _lines_of(path)
-    chosen = list(islice((text for text in texts if fits(loaded, text)), number))
+    limit = length_limits(loaded.settings).source
+    fitting = (text for text in texts if 0 < len(loaded.tokenizer.encode(text)) <= limit)
+    chosen = list(islice(fitting, number))
     if not chosen:
         where, advice = "the vocabulary", "give --sentences FILE"
         if path is not None:

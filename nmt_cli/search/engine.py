@@ -156,13 +156,14 @@ class SearchEngine:
         """
         have_rules = any(each.has_rules for each in sentences)
         if self._graphed is not None and not have_rules and most > 1:
-            from nmt_cli.search.graphed.search import ahead  # it imports torch
+            from nmt_cli.search.graphed import model, search  # they import torch
 
-            return ahead(self._graphed, len(sentences), most, self.settings)
+            number = min(model.size_for(len(sentences)), most)
+            return search.SearchAhead(self._graphed, number, self.settings)
         if self._graphed is not None and most == 1:
             self._graphed.release()
-        search = Search if self._graphed is None or not have_rules else SearchOfRules
-        return search(self._model, len(sentences), self.settings, self._rules, self._choice)
+        kind = Search if self._graphed is None or not have_rules else SearchOfRules
+        return kind(self._model, len(sentences), self.settings, self._rules, self._choice)
 
     def _tokens_of(self, sentence: Sentence) -> int:
         shortest = SHORTEST_OF_LIBRARY if self.is_compiled else SHORTEST_COUNTED

@@ -22,16 +22,7 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.recurrence import RecurrentUnit
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_values import StackShape
-from nmt_cli.search.attention_cache import (
-    GrowingMemory,
-    GrowingPast,
-    KeysValues,
-    Memory,
-    Past,
-    attend,
-    mask_of_sources,
-    room_of_sources,
-)
+from nmt_cli.search import attention_cache as cache
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.torch_logits import TorchLogits
 
@@ -45,7 +36,7 @@ class RecurrentPast:
     def __init__(self, num_slots: int, beam_size: int, shape: StackShape, like: Tensor) -> None:
         """Make states of zeros with the dtype and device of ``like`` [any, D]."""
         self.states = like.new_zeros(num_slots, beam_size, shape.num_layers, like.shape[1])
-        self.layers = list[KeysValues]()  # there are no entries
+        self.layers = list[cache.KeysValues]()  # there are no entries
 
     @property
     def of_slots(self) -> list[Tensor]:
@@ -120,7 +111,7 @@ class IncrementalTransformer:
     def __init__(
         self,
         model: Transformer,
-        first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = Past.first,
+        first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = cache.Past.first,
     ) -> None:
         """``first`` is the method of this name of the kind of past that the decoder needs."""
         self._model, self._first = model, first
@@ -144,8 +135,8 @@ class IncrementalTransformer:
         self,
         slots: Sequence[int],
         encoded: Sequence[Encoded],
-        past: Past | RecurrentPast,
-        memory: Memory,
+        past: cache.Past | RecurrentPast,
+        memory: cache.Memory,
     ) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""
         lengths = [len(each.source[0]) for each in encoded]
@@ -166,8 +157,8 @@ class IncrementalTransformer:
         tokens: Tensor,
         positions: Tensor,
         num_positions: int,
-        past: Past | RecurrentPast,
-        memory: Memory,
+        past: cache.Past | RecurrentPast,
+        memory: cache.Memory,
     ) -> Tensor:
         """Return the logits [R, V] of what follows ``tokens`` [S, K] at ``positions`` [S].
 
@@ -212,7 +203,7 @@ class IncrementalTransformer:
         places = sent_to(self._device, _padded_places(lengths))
         room = len(places) // len(lengths)
         ends = sent_to(self._device, lengths)
-        mask = mask_of_sources(ends, room, 1, self._shape.num_heads, sources[0])
+        mask = cache.mask_of_sources(ends, room, 1, self._shape.num_heads, sources[0])
         kept: list[Tensor] = []
 
         def attend_within(sublayer: nn.Module, rows: Tensor) -> Tensor:
@@ -222,7 +213,7 @@ class IncrementalTransformer:
 
         def attend_to_memory(attention: MemoryAttention, source: Tensor, rows: Tensor) -> Tensor:
             entries = _padded_entries(source, places, len(lengths), attention)
-            return attention.output(attend(attention.queries(rows), entries, mask))
+            return attention.output(cache.attend(attention.queries(rows), entries, mask))
 
         for layer, source in zip(self._decoder_layers, sources, strict=True):
             rows = layer.compose(
@@ -235,20 +226,20 @@ class IncrementalTransformer:
 
 def _padded_entries(
     packed: Tensor, places: Tensor, num_sentences: int, attention: MemoryAttention
-) -> KeysValues:
+) -> cache.KeysValues:
     """Return the ``packed`` keys and values of sources, with the rows at ``places`` [B*L]."""
     keys, values = (
         part.view(num_sentences, -1, attention.num_heads, part.shape[1] // attention.num_heads)
         for part in packed.index_select(0, places).split(attention.widths[1:], dim=1)
     )  # B L H any
-    return KeysValues(keys.permute(0, 2, 3, 1), values.transpose(1, 2))
+    return cache.KeysValues(keys.permute(0, 2, 3, 1), values.transpose(1, 2))
 
 
 def _padded_places(of_sentences: Sequence[int]) -> NDArray[np.int64]:
     """Return the packed row [B*L] of each padded place; holes repeat the sentence's last row."""
     lengths = np.array(of_sentences)[:, None]
     starts = lengths.cumsum(0) - lengths
-    places = np.arange(room_of_sources(max(of_sentences)))
+    places = np.arange(cache.room_of_sources(max(of_sentences)))
     return (starts + np.minimum(places, lengths - 1)).ravel()
 
 
@@ -257,8 +248,8 @@ class CachedTransformer(IncrementalTransformer):
 
     def __init__(self, model: Transformer) -> None:
         is_recurrent = model.config.is_recurrent
-        self._kind: type[GrowingPast | RecurrentPast]
-        self._kind = RecurrentPast if is_recurrent else GrowingPast
+        self._kind: type[cache.GrowingPast | RecurrentPast]
+        self._kind = RecurrentPast if is_recurrent else cache.GrowingPast
         super().__init__(model, self._kind.first)
         self.reset(0, 1)
 
@@ -266,7 +257,7 @@ class CachedTransformer(IncrementalTransformer):
         """Empty the caches; make room for ``num_slots`` sentences of ``beam_size`` hypotheses."""
         like = self._model.output_weight
         self._past = self._kind(num_slots, beam_size, self._shape, like)
-        self._memory = GrowingMemory(num_slots, beam_size, self._shape, like)
+        self._memory = cache.GrowingMemory(num_slots, beam_size, self._shape, like)
 
     def start(self, slots: Sequence[int], encoded: Sequence[Encoded]) -> None:
         """Cache the keys and values of the sentences in ``slots``, and of their start marks."""

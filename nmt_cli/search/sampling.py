@@ -10,14 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.recipe.search_ranges import (
-    NUM_SAMPLES,
-    SEED,
-    TEMPERATURE,
-    TOP_K,
-    TOP_P,
-    refuse_outside,
-)
+from nmt_cli.recipe import search_ranges as ranges
 
 SAMPLING = "sampling"  # the key of a sample's random numbers in ``Sentence.rule_data``
 
@@ -59,10 +52,10 @@ class Sampling(NamedTuple):
     p^(1 / ``temperature``), which also decides the shares.
     """
 
-    temperature: float = TEMPERATURE.default
+    temperature: float = ranges.TEMPERATURE.default
     top_k: int | None = None
-    top_p: float = TOP_P.default
-    seed: int = SEED.default
+    top_p: float = ranges.TOP_P.default
+    seed: int = ranges.SEED.default
 
     @property
     def fp32_temperature(self) -> float:
@@ -71,7 +64,7 @@ class Sampling(NamedTuple):
 
     def refuse_wrong(self, num_samples: int) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
-        refuse_outside("--temperature", self.temperature, TEMPERATURE)
-        refuse_outside("--sample-top-k", self.top_k, TOP_K)
-        refuse_outside("--sample-top-p", self.top_p, TOP_P)
-        refuse_outside("--n-best with --sample", num_samples, NUM_SAMPLES)
+        ranges.refuse_outside("--temperature", self.temperature, ranges.TEMPERATURE)
+        ranges.refuse_outside("--sample-top-k", self.top_k, ranges.TOP_K)
+        ranges.refuse_outside("--sample-top-p", self.top_p, ranges.TOP_P)
+        ranges.refuse_outside("--n-best with --sample", num_samples, ranges.NUM_SAMPLES)

@@ -202,21 +202,20 @@ def _packed(values: Tensor, indices: Tensor) -> Tensor:
 
     The high bits order the values, the low bits hold the index counted backwards.
     """
-    return (_keys(values).long() << 32) | (LOW_BITS - indices)
+    keys = _flipped(values.contiguous().view(torch.int32))
+    return (keys.long() << 32) | (LOW_BITS - indices)
 
 
 def _unpacked(packed: Tensor, k: int) -> Best:
     """Return the ``k`` largest of each row of packed entries; no two are equal."""
     best = packed.topk(k, dim=1).values
-    return Best(_values((best >> 32).int()), LOW_BITS - (best & LOW_BITS))
+    values = _flipped((best >> 32).int()).view(torch.float32)
+    return Best(values, LOW_BITS - (best & LOW_BITS))
 
 
-def _keys(values: Tensor) -> Tensor:
-    """Return integers (int32) in the order of ``values`` (fp32), with NaN the largest."""
-    bits = values.contiguous().view(torch.int32)
+def _flipped(bits: Tensor) -> Tensor:
+    """Return integers (int32) in the order of the fp32 numbers with these ``bits``; NaN is largest.
+
+    Of these integers it returns the bits again.
+    """
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
-
-
-def _values(keys: Tensor) -> Tensor:
-    """Return the values of ``_keys``."""
-    return (keys ^ ((keys >> 31) & 0x7FFFFFFF)).view(torch.float32)

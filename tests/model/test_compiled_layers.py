@@ -220,7 +220,7 @@ def test_bf16_is_fp32_where_the_cpu_has_no_instructions(monkeypatch, caplog):
 
 def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
     def none() -> Kernels:
-        raise NoKernelsError("library.so was not built", "Install a compiler")
+        raise NoKernelsError("library.so was not built. Install a compiler")
 
     monkeypatch.setattr(kernels_module, "load_kernels", none)
     recipe, tokenizer = tiny_recipe(), ByteTokenizer()

@@ -7,7 +7,6 @@ the size of the files.
 import json
 import math
 import mmap
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL
 from nmt_cli.files.text_files import read_text
-from nmt_cli.interchange.files import Array
+from nmt_cli.interchange.files import Array, Content
 from nmt_cli.interchange.vocabularies import (
     SENTENCEPIECE_FILES,
     Vocabulary,
@@ -31,7 +30,6 @@ from nmt_cli.messages.errors import DamagedError, UserError
 VERSIONS = range(2, 7)  # of the binary format
 FIRST_WITH_ALIASES, FIRST_WITH_TYPES = 3, 4
 MOST_DIMENSIONS = 8
-ENDS_EARLY = "it ends too early"
 BF16 = "bfloat16"
 TYPES: tuple[str, ...] = ("<f4", "<i1", "<i2", "<i4", "<f2", BF16)  # in the order of their numbers
 TYPES_BY_SIZE = {4: "<f4", 1: "<i1", 2: "<i2"}  # before files named the types
@@ -63,69 +61,49 @@ def read_variables(path: Path) -> Variables:
     except ValueError:  # nothing can be mapped
         raise DamagedError(f"{path} is empty; copy it again.") from None
     try:
-        return _variables(_Reader(data))
-    except (struct.error, ValueError, KeyError) as error:
-        reason = ENDS_EARLY if isinstance(error, struct.error) else error
+        return _variables(Content(data))
+    except ValueError as error:
         raise DamagedError(
-            f"{path} is not a model of CTranslate2, or is damaged: {reason}; copy it again."
+            f"{path} is not a model of CTranslate2, or is damaged: {error}; copy it again."
         ) from None
 
 
-class _Reader:
-    def __init__(self, data: memoryview) -> None:
-        self._data, self._place = data, 0
-
-    def number(self, kind: str) -> int:
-        value: int = struct.unpack_from(f"<{kind}", self._data, self._place)[0]
-        self._place += struct.calcsize(kind)
-        return value
-
-    def bytes(self, size: int) -> memoryview:
-        found = self._data[self._place : self._place + size]
-        if len(found) < size:
-            raise ValueError(ENDS_EARLY)
-        self._place += size
-        return found
-
-    def name(self) -> str:
-        return bytes(self.bytes(self.number("H"))).rstrip(b"\0").decode()
-
-    def refuse_more(self) -> None:
-        if self._place < len(self._data):
-            raise ValueError(f"{len(self._data) - self._place:,} bytes follow the last variable")
+def _name(content: Content) -> str:
+    return content.take(content.number("<u2")).tobytes().rstrip(b"\0").decode()
 
 
-def _variables(reader: _Reader) -> Variables:
-    version = reader.number("I")
+def _variables(content: Content) -> Variables:
+    version = content.number("<u4")
     if version not in VERSIONS:
         raise ValueError(
             f"its version is {version:,}, known are {VERSIONS.start} to {VERSIONS.stop - 1}"
         )
-    spec, revision = reader.name(), reader.number("I")
+    spec, revision = _name(content), content.number("<u4")
     stored: dict[str, NDArray[Any]] = {}
-    for _ in range(reader.number("I")):
-        name = reader.name()
+    for _ in range(content.number("<u4")):
+        name = _name(content)
         if name in stored:
             raise ValueError(f"{name} is there twice")
-        stored[name] = _array(reader, name, has_type=version >= FIRST_WITH_TYPES)
+        stored[name] = _array(content, name, has_type=version >= FIRST_WITH_TYPES)
     if version >= FIRST_WITH_ALIASES:
-        for _ in range(reader.number("I")):
-            alias, name = reader.name(), reader.name()
+        for _ in range(content.number("<u4")):
+            alias, name = _name(content), _name(content)
             if alias in stored or name not in stored:
                 raise ValueError(f"{alias} is there twice, or {name} is missing")
             stored[alias] = stored[name]
             if f"{name}_scale" in stored:  # that of the alias is not named
                 stored.setdefault(f"{alias}_scale", stored[f"{name}_scale"])
-    reader.refuse_more()
+    if content.num_left:
+        raise ValueError(f"{content.num_left:,} bytes follow the last variable")
     return Variables(spec, revision, _as_fp32(stored))
 
 
-def _array(reader: _Reader, name: str, *, has_type: bool) -> NDArray[Any]:
-    rank = reader.number("B")
+def _array(content: Content, name: str, *, has_type: bool) -> NDArray[Any]:
+    rank = content.number("u1")
     if rank > MOST_DIMENSIONS:
         raise ValueError(f"{name} has {rank} dimensions")
-    shape = [reader.number("I") for _ in range(rank)]
-    kind, count = reader.number("B"), reader.number("I")
+    shape = [content.number("<u4") for _ in range(rank)]
+    kind, count = content.number("u1"), content.number("<u4")
     if has_type:
         dtype = TYPES[kind] if kind < len(TYPES) else ""
         size = count
@@ -133,7 +111,7 @@ def _array(reader: _Reader, name: str, *, has_type: bool) -> NDArray[Any]:
         dtype, size = TYPES_BY_SIZE.get(kind, ""), kind * count
     if not dtype:
         raise ValueError(f"{name} has an unknown type, {kind}")
-    stored = np.frombuffer(reader.bytes(size), "<u2" if dtype == BF16 else dtype)
+    stored = content.take(size).view("<u2" if dtype == BF16 else dtype)
     if math.prod(shape) != len(stored):
         raise ValueError(f"{name} has {len(stored):,} numbers for the shape {shape}")
     if dtype == BF16:

@@ -23,12 +23,7 @@ from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import members, unwrapped
 from nmt_cli.interchange.tensor_names import names_of_stack, order_from_sines_first
-from nmt_cli.interchange.vocabularies import (
-    Vocabulary,
-    marks_first,
-    read_models,
-    unreachable,
-)
+from nmt_cli.interchange.vocabularies import Vocabulary, marks_first, read_models, unreachable
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import DamagedError, UserError
 

@@ -18,15 +18,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from nmt_cli.files.file_names import (
-    CONFIG,
-    SENTENCEPIECE_MODEL,
-    SOURCE_PIECES,
-    SOURCE_SENTENCEPIECE,
-    TARGET_PIECES,
-    TARGET_SENTENCEPIECE,
-    WEIGHTS,
-)
+from nmt_cli.files import file_names
 from nmt_cli.interchange.exported_model import (
     EXACT,
     CardOf,
@@ -103,9 +95,9 @@ def write_huggingface(model: ExportedModel, folder: Path, quantization: str = EX
         name: torch.from_numpy(array).to(dtype, copy=True)
         for name, array in huggingface_tensors(model).items()
     }
-    with (folder / WEIGHTS).open("wb") as stream:
+    with (folder / file_names.WEIGHTS).open("wb") as stream:
         stream.write(safetensors.torch.save(tensors, metadata={"format": "pt"}))
-    _write_json(folder / CONFIG, _config(model, quantization))
+    _write_json(folder / file_names.CONFIG, _config(model, quantization))
     _write_json(folder / "generation_config.json", _generation_config(model))
 
 
@@ -118,14 +110,15 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
     if loaded.settings.architecture.decoder_start == "zeros":
         pad = _new_piece(pieces)
         pieces.append(pad)
-    if (folder / SENTENCEPIECE_MODEL).exists():
-        model = (folder / SENTENCEPIECE_MODEL).rename(folder / SOURCE_SENTENCEPIECE)
-        (folder / TARGET_SENTENCEPIECE).write_bytes(model.read_bytes())
+    if (folder / file_names.SENTENCEPIECE_MODEL).exists():
+        source = folder / file_names.SOURCE_SENTENCEPIECE
+        model = (folder / file_names.SENTENCEPIECE_MODEL).rename(source)
+        (folder / file_names.TARGET_SENTENCEPIECE).write_bytes(model.read_bytes())
     if tokenizer.source_size is None:
         _write_json(folder / "vocab.json", {piece: number for number, piece in enumerate(pieces)})
     else:
-        (folder / TARGET_PIECES).rename(folder / "target_vocab.json")
-        (folder / SOURCE_PIECES).rename(folder / "vocab.json")
+        (folder / file_names.TARGET_PIECES).rename(folder / "target_vocab.json")
+        (folder / file_names.SOURCE_PIECES).rename(folder / "vocab.json")
     config = {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": text.source_language,

@@ -31,12 +31,7 @@ from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
 from nmt_cli.interchange.pickled_tensors import read_pickled_tensors
 from nmt_cli.interchange.tensor_names import known_sinusoids, order_from_sines_first
-from nmt_cli.interchange.vocabularies import (
-    PEGASUS_MODEL,
-    Vocabulary,
-    models_in,
-    read_models,
-)
+from nmt_cli.interchange.vocabularies import PEGASUS_MODEL, Vocabulary, models_in, read_models
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError

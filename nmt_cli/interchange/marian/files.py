@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.text_files import read_text
-from nmt_cli.interchange.files import Array, TextFiles, only_file
+from nmt_cli.interchange.files import ENDS_EARLY, Array, Content, TextFiles, only_file
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
@@ -25,35 +25,19 @@ EMBEDDINGS = "Wemb"
 TILE = 16  # Marian transposes a matrix correctly only if its sizes are multiples of this
 
 
-class _Content:
-    """Gives out the bytes of a file, one part after the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._start = data, 0
-
-    def take(self, count: int, dtype: DTypeLike = np.uint8) -> NDArray[Any]:
-        """Return the next ``count`` numbers. Raises ValueError if there are not so many."""
-        end = self._start + count * np.dtype(dtype).itemsize
-        if end > len(self._data):
-            raise ValueError("it ends too early")
-        start, self._start = self._start, end
-        return np.frombuffer(self._data, dtype, count, start)
-
-
 def read_items(data: bytes) -> Iterator[tuple[str, NDArray[Any] | str]]:
     """Yield the name and the array of each item; the name of its type if that is not known.
 
     Integers that stand for weights become fp32. Raises ValueError if ``data`` is something else.
     """
-    content = _Content(data)
+    content = Content(data)
     if content.take(len(START)).tobytes() != START:
         raise ValueError("it does not begin with 1")
-    (count,) = content.take(1, "<u8").tolist()
+    count = content.number("<u8")
     headers = content.take(4 * count, "<u8").reshape(-1, 4).tolist()
     names = [content.take(length).tobytes()[:-1] for length, *_ in headers]
     shapes = [content.take(length, "<i4").tolist() for *_, length, _ in headers]
-    (padding,) = content.take(1, "<u8").tolist()
-    content.take(padding)
+    content.take(content.number("<u8"))  # the padding
     for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
         text = name.decode("latin-1")
         if not NAME.fullmatch(text):
@@ -65,13 +49,13 @@ def _array(data: bytes, kind: int, shape: list[int], name: str) -> NDArray[Any] 
     dtype = PLAIN.get(kind) or QUANTIZED.get(kind)
     if dtype is None:
         return f"type {kind:#x}"
-    count, content = math.prod(shape), _Content(data)
+    count, content = math.prod(shape), Content(data)
     if min(shape, default=0) < 1:
         raise ValueError(f"{name} has the shape {str(shape)[:60]}")
     numbers = content.take(count, dtype)
     if kind in PLAIN:
         return numbers.reshape(shape)
-    (scale,) = content.take(1, "<f4").tolist()
+    scale = content.number("<f4")
     if not 0 < scale < math.inf:
         raise ValueError(f"{name} was multiplied by {scale}")
     weights = numbers / np.float32(scale)
@@ -120,7 +104,7 @@ def read_archive(path: Path) -> Archive:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (zipfile.BadZipFile, EOFError) as error:
-        reason = str(error).lower().rstrip(".") or "it ends too early"
+        reason = str(error).lower().rstrip(".") or ENDS_EARLY
     except (ValueError, RuntimeError) as error:
         reason = str(error)
     reason = " ".join(reason.split())

@@ -16,15 +16,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import load_processor
 from nmt_cli.files.text_files import decoded, read_content
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.marian.files import (
-    SENTENCEPIECE,
-    SETTINGS,
-    YAML,
-    MarianFiles,
-    find_files,
-    read_archive,
-    read_settings,
-)
+from nmt_cli.interchange.marian import files as marian
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
 from nmt_cli.interchange.tensor_names import (
     Pair,
@@ -50,7 +42,7 @@ OLD_NAMES = {0: ("eos", END), 1: ("UNK", UNKNOWN)}
 
 
 def read_vocabularies(
-    files: MarianFiles, sizes: Mapping[Side, int], reasons: list[str]
+    files: marian.MarianFiles, sizes: Mapping[Side, int], reasons: list[str]
 ) -> tuple[dict[Side, Vocabulary], dict[Side, bytes] | None]:
     """Return the vocabularies, and the SentencePiece models; ``sizes`` are the rows of matrices.
 
@@ -58,7 +50,7 @@ def read_vocabularies(
     DamagedError if it is damaged.
     """
     paths = files.sentencepiece
-    if files.vocabularies["source"].suffix == SENTENCEPIECE:
+    if files.vocabularies["source"].suffix == marian.SENTENCEPIECE:
         paths = files.vocabularies
     models = read_models(paths)
     found = {}
@@ -94,7 +86,7 @@ def _pieces_of_list(path: Path, size: int, reasons: list[str]) -> list[str]:
     """Return the pieces by number; Marian uses the first ones if a list has more than ``size``."""
     if path.suffix == ".json":
         ids = read_ids(path)
-    elif path.suffix in YAML:
+    elif path.suffix in marian.YAML:
         ids = parse_vocabulary(_text(path), path)
     else:
         ids = _ids_of_lines(_text(path), path)
@@ -235,9 +227,9 @@ def import_marian(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     Raises UserError with all reasons if it cannot be imported, or if a file is missing or
     cannot be read, and DamagedError if a file is damaged.
     """
-    found = find_files(path, files)
-    archive = read_archive(found.weights)
-    settings = read_settings(archive.settings, f"{found.weights}: {SETTINGS}")
+    found = marian.find_files(path, files)
+    archive = marian.read_archive(found.weights)
+    settings = marian.read_settings(archive.settings, f"{found.weights}: {marian.SETTINGS}")
     tensors = TensorsTaken(archive.tensors)
     with refusing(found.weights):
         _refuse_quantized(archive.quantized, tensors.reasons)

@@ -13,15 +13,7 @@ from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
-from nmt_cli.interchange.opennmt.importer import (
-    LEARNED,
-    SINUSOIDS,
-    Configuration,
-    Names,
-    Tokens,
-    make_model,
-    names_of_attention,
-)
+from nmt_cli.interchange.opennmt import importer as opennmt
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing, shown
 from nmt_cli.interchange.tensor_names import StackNames, dotted, parts_of_layer
 from nmt_cli.interchange.vocabularies import list_of_texts, read_models
@@ -40,7 +32,7 @@ SIZES = {
     "num_heads": "heads",
     "d_ff": "transformer_ff",
 }
-POSITIONS = {name: name for name in (*SINUSOIDS, LEARNED)}
+POSITIONS = {name: name for name in (*opennmt.SINUSOIDS, opennmt.LEARNED)}
 # The values of keys with which a layer is ours; the first is the default.
 PLAIN: dict[str, tuple[Any, ...]] = {
     "layer_norm": ("standard", "standardFP32"),
@@ -54,7 +46,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
 }
 
 
-def read_configuration(config: Mapping[str, Any]) -> Configuration:
+def read_configuration(config: Mapping[str, Any]) -> opennmt.Configuration:
     """Return the configuration. Raises ValueError with all reasons against it."""
     model = config.get("model")
     if not isinstance(model, dict):
@@ -69,7 +61,9 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
             reasons.append(f"its encoder and decoder differ in {key}")
     section = model.get("embeddings")
     embeddings = Options(section if isinstance(section, dict) else {}, reasons)
-    positions = embeddings.choose("position_encoding_type", POSITIONS, next(iter(SINUSOIDS)))
+    positions = embeddings.choose(
+        "position_encoding_type", POSITIONS, next(iter(opennmt.SINUSOIDS))
+    )
     embeddings.require({"embedding_type": ("standard",)})
     if embeddings.values.get("normalize"):
         reasons.append("it multiplies the sum of token vectors and positions (normalize)")
@@ -79,7 +73,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
         "norm": "pre",
         "norm_epsilon": encoder.number("norm_eps", 1e-5),
         "source_eos": False,
-        "scale_embeddings": positions != LEARNED,
+        "scale_embeddings": positions != opennmt.LEARNED,
         **_sizes(encoder, decoder),
     }
     is_shared, is_tied = (
@@ -87,7 +81,7 @@ def read_configuration(config: Mapping[str, Any]) -> Configuration:
     )
     has_bias = bool(model.get("generator_bias", True))
     refuse(reasons)
-    return Configuration(options, positions, is_shared, is_tied, has_bias, shift)
+    return opennmt.Configuration(options, positions, is_shared, is_tied, has_bias, shift)
 
 
 def _stack(model: Mapping[str, Any], side: str, architecture: str, reasons: list[str]) -> Options:
@@ -148,10 +142,10 @@ def import_eole(folder: Path, files: TextFiles = NO_FILES) -> ImportedModel:
         found = read_parts(sorted(folder.glob(PARTS)))
         tensors = {name: found[name] for name in found if not UNUSED.fullmatch(name)}
         models = read_models(files.models() or _own_sentencepiece(folder, config))
-        return make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
+        return opennmt.make_model(tensors, NAMES, configuration, _read_vocabularies(folder), models)
 
 
-def _read_vocabularies(folder: Path) -> Tokens:
+def _read_vocabularies(folder: Path) -> opennmt.Tokens:
     """Return the tokens. Raises ValueError if the model lacks a mark."""
     content = read_config(folder, VOCABULARY)
     source, target = (_texts(folder, content, key) for key in LISTS)
@@ -169,7 +163,7 @@ def _read_vocabularies(folder: Path) -> Tokens:
     wrong = [key for key, mark in marks.items() if not isinstance(mark, str) or not mark]
     if wrong:
         raise ValueError(f"{VOCABULARY} names no token as {', '.join(wrong)}")
-    return Tokens(source, target, unknown, end, start, other_start)
+    return opennmt.Tokens(source, target, unknown, end, start, other_start)
 
 
 def _texts(folder: Path, content: Mapping[str, Any], key: str) -> list[str]:
@@ -212,11 +206,11 @@ def _transforms(config: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _names_of_stack(side: str) -> StackNames:
-    memory = names_of_attention("context_attn", "precontext_layernorm")
+    memory = opennmt.names_of_attention("context_attn", "precontext_layernorm")
     return StackNames(
         f"{side}.transformer_layers.{{}}.",
         parts_of_layer(
-            names_of_attention("self_attn", "input_layernorm"),
+            opennmt.names_of_attention("self_attn", "input_layernorm"),
             memory if side == "decoder" else [],
             *("mlp.gate_up_proj.{}", "mlp.down_proj.{}", "post_attention_layernorm.{}"),
         ),
@@ -224,7 +218,7 @@ def _names_of_stack(side: str) -> StackNames:
     )
 
 
-NAMES = Names(
+NAMES = opennmt.Names(
     embeddings=[f"{name}_emb.embeddings.weight" for name in LISTS],
     sinusoids=[f"{name}_emb.pe.pe" for name in LISTS],
     learned=[f"{name}_emb.pe.weight" for name in LISTS],

@@ -11,31 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.tokenizers.normalization import Side
+from nmt_cli.interchange import pickled_tensors as pickles
+from nmt_cli.interchange import tensor_names
 from nmt_cli.interchange.files import NO_FILES, SIDES, Array, TextFiles, as_fp32, read_parts
 from nmt_cli.interchange.imported_model import ImportedModel
 from nmt_cli.interchange.options import Options, read_sizes, refuse, refusing
-from nmt_cli.interchange.pickled_tensors import (
-    LARGEST_PICKLE,
-    SUFFIX,
-    Inert,
-    StandIns,
-    read_pickle,
-    tensors_by_name,
-)
-from nmt_cli.interchange.tensor_names import (
-    Pair,
-    StackNames,
-    dotted,
-    known_sinusoids,
-    order_from_sines_first,
-    parts_of_layer,
-)
-from nmt_cli.interchange.vocabularies import (
-    Vocabulary,
-    list_of_texts,
-    read_models,
-    vocabulary_of,
-)
+from nmt_cli.interchange.vocabularies import Vocabulary, list_of_texts, read_models, vocabulary_of
 from nmt_cli.interchange.weights_taken import TensorsTaken, WeightsTaken
 from nmt_cli.messages.errors import UserError
 
@@ -52,8 +33,8 @@ class Names(NamedTuple):
     embeddings: Sequence[str]
     sinusoids: Sequence[str]
     learned: Sequence[str]
-    output: Pair
-    stacks: Mapping[str, StackNames]
+    output: tensor_names.Pair
+    stacks: Mapping[str, tensor_names.StackNames]
 
 
 class Configuration(NamedTuple):
@@ -102,7 +83,7 @@ def make_model(
     options["decoder_start"] = "eos" if tokens.start == tokens.end else "bos"
     order = None
     if positions == CONCATENATED and options["d_model"] % 2 == 0:
-        order = order_from_sines_first(options["d_model"])
+        order = tensor_names.order_from_sines_first(options["d_model"])
     taken = WeightsTaken(tensors, options, order, may_lack_biases=True)
     # The rows of the matrices; a mark that the source lacks has none.
     rows = [max(each.rows) + 1 for each in vocabularies.values()]
@@ -147,7 +128,8 @@ def _compare_sinusoids(taken: WeightsTaken, names: Sequence[str], kind: str) -> 
             reasons.append(f"{name} has the shape {list(table.shape)}")
             continue
         flat = taken.columns(table.reshape(-1, taken.d_model))
-        if not taken.tensors.is_wrong and known_sinusoids([flat], ROUNDING) != expected:
+        found = tensor_names.known_sinusoids([flat], ROUNDING)
+        if found != expected and not taken.tensors.is_wrong:
             reasons.append(f"{name} is not {kind}, as its options say")
 
 
@@ -249,7 +231,7 @@ def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
             lists.append(list_of_texts(vocabulary.get(key)))
         except ValueError as error:
             raise ValueError(f"its vocabulary {key} {error}") from None
-        if sum(map(len, lists[-1])) > LARGEST_PICKLE:  # one text, many times
+        if sum(map(len, lists[-1])) > pickles.LARGEST_PICKLE:  # one text, many times
             raise ValueError(f"its vocabulary {key} is too large")
     if vocabulary.get("src_feats"):
         raise ValueError("it has source features")
@@ -260,15 +242,15 @@ def _tokens(vocabulary: Mapping[str, Any]) -> Tokens:
     return Tokens(source, target, UNKNOWN, END, start, other_start=START)
 
 
-def _names_of_stack(side: str) -> StackNames:
+def _names_of_stack(side: str) -> tensor_names.StackNames:
     is_decoder = side == "decoder"
     self_attention = names_of_attention("self_attn", "layer_norm_1" if is_decoder else "layer_norm")
     memory_attention = names_of_attention("context_attn", "layer_norm_2") if is_decoder else []
     feed_forward = (f"feed_forward.{name}.{{}}" for name in ("w_1", "w_2", "layer_norm"))
-    return StackNames(
+    return tensor_names.StackNames(
         f"{side}.{STACKS[side]}.{{}}.",
-        parts_of_layer(self_attention, memory_attention, *feed_forward),
-        last_norm=dotted(f"{side}.layer_norm"),
+        tensor_names.parts_of_layer(self_attention, memory_attention, *feed_forward),
+        last_norm=tensor_names.dotted(f"{side}.layer_norm"),
     )
 
 
@@ -277,7 +259,7 @@ NAMES = Names(
     embeddings=[f"{name}.emb_luts.0.weight" for name in _EMBEDDINGS],
     sinusoids=[f"{name}.pe.pe" for name in _EMBEDDINGS],
     learned=(),
-    output=dotted("generator"),
+    output=tensor_names.dotted("generator"),
     stacks={side: _names_of_stack(side) for side in SIDES},
 )
 
@@ -285,7 +267,9 @@ KNOWN_BY = b"pos_ffn_activation_fn"  # an option of its Transformers, which no o
 REMEDY = "load it with OpenNMT-py where you trust it, and save it with OpenNMT-py 3"
 OPTION_TYPES = (str, int, float, bool, list, type(None))  # the types of options that are of use
 # A set in the options is torch's own, whatever stands for it here.
-STAND_INS: StandIns = MappingProxyType({"argparse Namespace": Inert, "builtins set": set})
+STAND_INS: pickles.StandIns = MappingProxyType(
+    {"argparse Namespace": pickles.Inert, "builtins set": set}
+)
 
 
 class Checkpoint(NamedTuple):
@@ -302,11 +286,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Raises UserError if it cannot be read or is none, DamagedError if it is damaged.
     """
     if not path.is_file():
-        raise UserError(f"{path} is no file; give a checkpoint of OpenNMT-py, a file *{SUFFIX}.")
-    content = read_pickle(path, STAND_INS, REMEDY)
+        raise UserError(
+            f"{path} is no file; give a checkpoint of OpenNMT-py, a file *{pickles.SUFFIX}."
+        )
+    content = pickles.read_pickle(path, STAND_INS, REMEDY)
     content = content if isinstance(content, dict) else {}
     options = content.get("opt")
-    options = options.state if isinstance(options, Inert) else None
+    options = options.state if isinstance(options, pickles.Inert) else None
     vocabulary = content.get("vocab")
     if not isinstance(options, dict) or not isinstance(vocabulary, dict):
         raise UserError(f"{path} is no checkpoint of OpenNMT-py 3: it has no opt, or no vocab.")
@@ -320,16 +306,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 def _tensors(content: Mapping[Any, Any], path: Path) -> dict[str, Array]:
     """Return the tensors of the checkpoint itself."""
-    found = tensors_by_name(content["model"], path)
+    found = pickles.tensors_by_name(content["model"], path)
     if content.get("generator") is not None:
-        own = tensors_by_name(content["generator"], path)
+        own = pickles.tensors_by_name(content["generator"], path)
         found |= {f"generator.{name}": each for name, each in own.items()}
     return as_fp32(found, path)
 
 
 def _beside(path: Path) -> dict[str, Array]:
     """Return the tensors that OpenNMT-py saved in safetensors files beside ``path``."""
-    start = f"{path.name.removesuffix(SUFFIX)}."
+    start = f"{path.name.removesuffix(pickles.SUFFIX)}."
     names = sorted(each.name for each in path.parent.iterdir() if each.name.startswith(start))
     files = [path.parent / name for name in names if name.endswith(".safetensors")]
     if not files:

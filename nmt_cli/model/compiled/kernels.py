@@ -45,10 +45,7 @@ Array = NDArray[Any]
 
 
 class NoKernelsError(UserError):
-    """There is no library for this CPU; the message ends with the ``remedy``, if there is one."""
-
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(f"{reason}. {remedy}".rstrip(" ."))
+    """There is no library for this CPU."""
 
 
 class _Pointer:
@@ -138,12 +135,12 @@ def load_kernels() -> Kernels:
     compiled from other sources than those beside it, as after an update of a checkout.
     """
     if not LIBRARY.exists():
-        raise NoKernelsError(f"{LIBRARY} was not built when nmt-cli was installed", INSTALL_AGAIN)
+        raise NoKernelsError(f"{LIBRARY} was not built when nmt-cli was installed. {INSTALL_AGAIN}")
     try:
         library = ctypes.CDLL(str(LIBRARY))
         compiled_from = library.sources_of_library
     except (OSError, AttributeError) as error:
-        raise NoKernelsError(f"{LIBRARY} cannot be loaded: {error}", INSTALL_AGAIN) from error
+        raise NoKernelsError(f"{LIBRARY} cannot be loaded: {error}. {INSTALL_AGAIN}") from error
     compiled_from.restype = ctypes.c_char_p
     if hash_of_sources() not in (None, compiled_from().decode()):
         raise UserError(

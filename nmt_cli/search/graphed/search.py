@@ -47,8 +47,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
     @property
     def has_slots_to_drop(self) -> bool:
         """Whether half of the slots suffice for the sentences that are left."""
-        num_busy = self.num_slots - self.num_free_slots
-        return size_for(max(1, num_busy)) <= self.num_slots // 2
+        return size_for(max(1, self._beams.num_busy)) <= self.num_slots // 2
 
     def accepts(self, sentence: Sentence) -> bool:
         """Return whether no rules are needed for ``sentence``."""
@@ -91,7 +90,7 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         """
         done = self._read_all()
         if self.is_busy:
-            self._resize(size_for(self.num_slots - self.num_free_slots))
+            self._resize(size_for(self._beams.num_busy))
         return done
 
     def _read_all(self) -> list[Found]:
@@ -163,13 +162,6 @@ class SearchAhead(BeamSearch[GraphedTransformer]):
         ]
         beams.free(slots)
         return found
-
-
-def ahead(
-    model: GraphedTransformer, number: int, most: int, settings: SearchSettings
-) -> SearchAhead:
-    """Return a search for ``number`` sentences that may get ``most`` slots."""
-    return SearchAhead(model, min(size_for(number), size_within(most)), settings)
 
 
 class _Reported:

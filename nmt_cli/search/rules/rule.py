@@ -32,11 +32,6 @@ class SlotStates(NamedTuple):
     longest: Array  # S tokens allowed before </s>
     data: Mapping[int, Any]  # this rule's entry of Sentence.rule_data, by slot, if there is one
 
-    def of(self, slots: Array) -> "SlotStates":
-        """Return the states of some ``slots``, without data."""
-        prefixes, lengths, longest, _ = self
-        return type(self)(prefixes[slots], lengths[slots], longest[slots], {})
-
     @property
     def beam_size(self) -> int:
         """The number of hypotheses of a slot."""
@@ -167,23 +162,22 @@ class NoRepeatedNgrams:
         found = list[Banned]()
         for n in set(states.data.values()):
             slots = np.array([slot for slot, own in states.data.items() if own == n])
-            rows, tokens = _repeating(n, states.of(slots))
+            rows, tokens = _repeating(n, states.prefixes[slots], states.lengths[slots])
             found.append(Banned(rows_of(slots, states).ravel()[rows], tokens))
         return Banned.together(found)
 
 
-def _repeating(n: int, states: SlotStates) -> tuple[Array, Array]:
+def _repeating(n: int, prefixes: Array, lengths: Array) -> tuple[Array, Array]:
     """Return the rows in which a token would repeat n pieces, and these tokens."""
-    lengths = states.lengths
-    if states.prefixes.shape[2] < n:
+    if prefixes.shape[2] < n:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    ngrams = sliding_window_view(states.prefixes, n, axis=2)  # S K W n
+    ngrams = sliding_window_view(prefixes, n, axis=2)  # S K W n
     is_written = np.arange(n, n + ngrams.shape[2]) <= lengths[:, None]  # S W
     places = (lengths[:, None] - np.arange(n - 1, 0, -1)).clip(min=0)  # S n-1
-    ends = np.take_along_axis(states.prefixes, places[:, None], 2)  # S K n-1
+    ends = np.take_along_axis(prefixes, places[:, None], 2)  # S K n-1
     would_repeat = (ngrams[..., :-1] == ends[:, :, None]).all(axis=3) & is_written[:, None]
     slots, hypotheses, found = would_repeat.nonzero()
-    return slots * states.beam_size + hypotheses, ngrams[slots, hypotheses, found, -1]
+    return slots * prefixes.shape[1] + hypotheses, ngrams[slots, hypotheses, found, -1]
 
 
 class ForcedPrefix:
