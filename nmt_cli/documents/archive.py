@@ -11,12 +11,11 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from typing import TypeVar
 
 from nmt_cli.documents.document import Document, DocumentError
 from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translation import Translation, in_groups
 
 OLD_FORMAT = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Microsoft Office, also if it is encrypted
 MOST_MEMBERS = 20_000
@@ -135,10 +134,11 @@ class ArchiveDocument:
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the archive with the translation of each segment in its place."""
-        rest = iter(translations)
+        sizes = (len(member.segments) for member in self._members.values())
         changed = dict[str, bytes]()
-        for name, member in self._members.items():
-            own = list(islice(rest, len(member.segments)))
+        for (name, member), own in zip(
+            self._members.items(), in_groups(translations, sizes), strict=True
+        ):
             if any(t.text != s.text for t, s in zip(own, member.segments, strict=True)):
                 changed[name] = member.filled(own)
         return self._archive.with_changed(changed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import CODES
 from nmt_cli.documents.document import DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, partners, text_part
+from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, paired, partners, text_part
 from nmt_cli.documents.inline import Kind as PartKind
 from nmt_cli.documents.markup import IN_XML
 from nmt_cli.translating.markup.tokens import Kind, Token, xml_tokens
@@ -43,7 +43,7 @@ class TokenizedXml:
 
     def parts(self, element: Element) -> list[Part]:
         """Return what is between the tags of an element: characters and codes."""
-        return _paired(self.tokens[element.begin + 1 : element.end])
+        return paired(_keyed(self.tokens[element.begin + 1 : element.end]))
 
     def space_before(self, element: Element) -> str:
         """Return the white space before an element."""
@@ -82,26 +82,16 @@ def _root_of(tokens: Sequence[Token]) -> Element:
     return next(iter(opened[0][2]), Element("", 0, 0))
 
 
-def _paired(tokens: Sequence[Token]) -> list[Part]:
-    """Return the parts of a text: characters, and codes, which are written as they are.
+def _keyed(tokens: Sequence[Token]) -> Iterator[tuple[Part, Hashable, Hashable]]:
+    """Yield the parts of a text, and what each begins and ends.
 
-    Codes that belong together, such as <bpt i="1"> and <ept i="1">, are around the text between.
+    Codes that belong together, such as <bpt i="1"> and <ept i="1">, have the same attribute.
     """
-    parts, opened = list[Part](), list[tuple[int, str, str | None]]()
     for token, part in _parts(tokens):
         name, given = token.name.rpartition(":")[2], token.attributes
         key = next((given[each] for each in ("rid", "i", "startRef", "id") if each in given), None)
-        if part.kind is PartKind.OPEN or name in PAIRS:
-            opened.append((len(parts), PAIRS.get(name, ""), key))
-        elif part.kind is PartKind.CLOSE:
-            while opened.pop()[1]:  # codes without an end
-                pass
-        elif name and opened and opened[-1][1:] == (name, key):
-            begin, *_ = opened.pop()
-            parts[begin] = Part(PartKind.OPEN, code=(parts[begin].code, part.code))
-            part = CLOSE
-        parts.append(part)
-    return parts
+        begun = (PAIRS[name], key) if name in PAIRS else None
+        yield part, begun, (name, key) if name else None
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[tuple[Token, Part]]:

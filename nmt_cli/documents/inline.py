@@ -8,7 +8,7 @@ placed around the translations of their words like the inline elements of a page
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from html import escape, unescape
 from typing import Any, NamedTuple
@@ -106,6 +106,27 @@ def joined(parts: Iterable[Part], text_of: Callable[[Part], str]) -> str:
         else:
             written.append(text_of(part) if part.code is None else part.code)
     return "".join(written)
+
+
+def paired(found: Iterable[tuple[Part, Hashable, Hashable]]) -> list[Part]:
+    """Return parts in which codes that belong together, such as <i> and </i>, enclose their text.
+
+    Each part comes with what it begins, and what it ends; None is nothing. What has no end within
+    its OPEN and CLOSE stays as it is. The code of a CLOSE part becomes the second of its OPEN part.
+    """
+    parts, opened = list[Part](), list[tuple[int, Hashable]]()
+    for part, begun, ended in found:
+        if part.kind is Kind.OPEN or begun is not None:
+            opened.append((len(parts), None if part.kind is Kind.OPEN else begun))
+        elif part.kind is Kind.CLOSE or (ended is not None and opened and opened[-1][1] == ended):
+            while part.kind is Kind.CLOSE and opened[-1][1] is not None:
+                opened.pop()
+            first, _ = opened.pop()
+            if part.code is not None:
+                parts[first] = Part(Kind.OPEN, code=(parts[first].code, part.code))
+            part = CLOSE
+        parts.append(part)
+    return parts
 
 
 def divided(parts: Iterable[Part]) -> Iterator[list[Part]]:

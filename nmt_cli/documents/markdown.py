@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.documents.document import DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, joined, text_part
+from nmt_cli.documents.inline import InlineText, Kind, Part, has_text, joined, paired, text_part
 from nmt_cli.messages.extras import importing
 from nmt_cli.translating.markup.blocks import VOID
 from nmt_cli.translating.request import Request
@@ -282,7 +282,8 @@ def _parts(
         elif token is not None:
             found.append((first, end, _part(text[first:end], token)))
         place = end
-    yield from _paired(found)
+    parts = paired(_with_tag(part) for _, _, part in found)
+    yield from ((first, end, part) for (first, end, _), part in zip(found, parts, strict=True))
 
 
 def _placed(
@@ -338,28 +339,13 @@ def _kept(text: str, begin: int) -> Iterator[tuple[int, int, Part]]:
             yield begin + first, begin + end, part
 
 
-def _paired(found: list[tuple[int, int, Part]]) -> Iterator[tuple[int, int, Part]]:
-    """Yield parts in which balanced tags of HTML are ends of codes; OPEN has both ends."""
-    opened = list[tuple[int, str]]()  # places of begins, and the names of tags
-    for place, (begin, end, part) in enumerate(found):
-        tag = HTML_TAG.fullmatch(part.code) if part.kind is Kind.POINT else None
-        name = tag[2].lower() if tag else ""
-        is_end = part.kind is Kind.CLOSE
-        if part.kind is Kind.OPEN:
-            opened.append((place, ""))
-        elif is_end:
-            while opened[-1][1]:  # tags without an end
-                opened.pop()
-        elif tag and not tag[1] and not tag[3] and name not in VOID:
-            opened.append((place, name))
-        elif tag and tag[1]:
-            is_end = bool(opened) and opened[-1][1] == name
-        if is_end:
-            first, _ = opened.pop()
-            both = found[first][2].code, part.code
-            found[first] = (*found[first][:2], Part(Kind.OPEN, code=both))
-            found[place] = (begin, end, CLOSE)
-    yield from found
+def _with_tag(part: Part) -> tuple[Part, str | None, str | None]:
+    """Return a part, and the names of the elements of HTML that it begins and ends."""
+    tag = HTML_TAG.fullmatch(part.code) if part.kind is Kind.POINT else None
+    if tag is None or tag[1]:
+        return part, None, tag[2].lower() if tag else None
+    name = tag[2].lower()
+    return part, None if tag[3] or name in VOID else name, None
 
 
 def _written(segment: InlineText, text: str) -> str:

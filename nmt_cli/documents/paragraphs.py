@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 from nmt_cli.documents import pieces
@@ -22,7 +21,7 @@ from nmt_cli.translating.markup.blocks import Element, tree_of
 from nmt_cli.translating.markup.tokens import Kind as TokenKind
 from nmt_cli.translating.markup.tokens import Token
 from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translation import Translation, in_groups
 
 DECLARED = re.compile(r"""\sxmlns(?::([\w.-]+))?\s*=\s*["']([^"']*)["']""")
 
@@ -73,8 +72,7 @@ class ParagraphDocument:
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the member with the translation of each segment in its place."""
-        rest = iter(translations)
-        of_each = [list(islice(rest, len(each.segments))) for each in self._paragraphs]
+        of_each = in_groups(translations, (len(each.segments) for each in self._paragraphs))
         # A paragraph within a run of another one comes behind it, and is written first.
         for paragraph, own in reversed(list(zip(self._paragraphs, of_each, strict=True))):
             paragraph.fill([translation.text for translation in own])

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
 from nmt_cli.documents.document import DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, has_text, text_part
+from nmt_cli.documents.inline import InlineText, Kind, Part, has_text, paired, text_part
 from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -220,7 +220,7 @@ def _sentence(lines: Sequence[_Line], is_vtt: bool) -> _Sentence:
                     length += 1
             found += own
             length += sum(len(part.text) for part in own)
-        parts += _paired(found)
+        parts += paired(map(_with_tag, found))
     joints = [end / max(1, length) for end in ends]
     return _Sentence(lines, joints, InlineText(parts, (PLACEHOLDERS,)))
 
@@ -236,20 +236,11 @@ def _parts(text: str, is_vtt: bool) -> Iterator[Part]:
                 yield Part(Kind.TEXT, unescape(raw), raw) if inner % 2 else text_part(raw)
 
 
-def _paired(parts: list[Part]) -> list[Part]:
-    """Return parts in which codes with an end in the cue, such as <i>, are around their text."""
-    opened = list[tuple[int, str]]()
-    for place, part in enumerate(parts):
-        name = NAME.match(part.code) if part.kind is Kind.POINT else None
-        if name is None:
-            continue
-        if not part.code.startswith("</"):
-            opened.append((place, name[1].lower()))
-        elif opened and opened[-1][1] == name[1].lower():
-            begin, _ = opened.pop()
-            parts[begin] = Part(Kind.OPEN, code=(parts[begin].code, part.code))
-            parts[place] = CLOSE
-    return parts
+def _with_tag(part: Part) -> tuple[Part, str | None, str | None]:
+    """Return a part, and the names of the tags, such as <i>, that it begins and ends."""
+    tag = NAME.match(part.code) if part.kind is Kind.POINT else None
+    name = tag[1].lower() if tag else None
+    return (part, None, name) if tag and tag[0].startswith("</") else (part, name, None)
 
 
 def _cuts(text: str, joints: Sequence[float]) -> Iterator[tuple[int, int]]:

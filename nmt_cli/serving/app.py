@@ -21,11 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt_cli.messages import logs
 from nmt_cli.serving.documents import Documents
-from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.openapi import interfaces, key_of_errors
 from nmt_cli.serving.operation import ServiceFigures
 from nmt_cli.serving.requests import BUG, REQUEST_ID, RefusedError
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.service import Endpoint, Service
 
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
 ID_HEADER = "X-Request-ID"

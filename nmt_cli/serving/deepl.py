@@ -15,11 +15,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
 from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.serving.documents import BINARY, FILE, LANGUAGE, Documents, Kept
-from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
 from nmt_cli.serving.requests import RefusedError, Upload, is_large, texts_of
-from nmt_cli.serving.service import Service, Texts
+from nmt_cli.serving.service import Endpoint, Service, Texts
 from nmt_cli.translating.record_keys import STRING, Key
 
 # Wishes that would change the translation, and that no model here can fulfil.

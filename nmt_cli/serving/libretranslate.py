@@ -15,10 +15,9 @@ from starlette.responses import JSONResponse, Response
 
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving.documents import BINARY, FAILED, FILE, LANGUAGE, Documents
-from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import Detected, name_of
 from nmt_cli.serving.requests import RefusedError, is_large, texts_of, whole_number
-from nmt_cli.serving.service import Service, Texts
+from nmt_cli.serving.service import Endpoint, Service, Texts
 from nmt_cli.translating.record_keys import STRING, Key
 
 FORMATS = {"text": None, "html": "html"}

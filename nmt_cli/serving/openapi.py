@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse, Response
 from nmt_cli import __version__
 from nmt_cli.serving import deepl, libretranslate, operation, own_interface, page
 from nmt_cli.serving.documents import BINARY
-from nmt_cli.serving.endpoint import ERRORS, Endpoint
 from nmt_cli.serving.requests import FORM, FORM_WITH_FILES
-from nmt_cli.serving.service import KEY_FIELDS, Service
+from nmt_cli.serving.service import KEY_FIELDS, Endpoint, Service
 from nmt_cli.translating.record_keys import STRING, Key, list_of, object_of
 
 TITLE = "nmt-cli serve"
@@ -27,6 +26,20 @@ INTRODUCTION = (
     "them. `/openapi.json` describes the same to programs. The header `X-Request-ID` of an answer "
     "has the name of its request in the log; a request may choose it by the same header."
 )
+ERRORS = {
+    400: "the request cannot be read, a key or a value is wrong, or no model has these languages; "
+    "also if a text cannot be translated, except by `/v1/translate`, which answers with status 200 "
+    "and the `error` of this text",
+    403: "the key is wrong, or missing",
+    404: "there is no such path or glossary",
+    405: "the path has another method",
+    408: "the body did not come in time",
+    413: "the body, the texts, or the number of texts or fields is larger than the service allows",
+    500: "a bug; the log of the service has its traceback",
+    501: "the service lacks a package that cuts sentences",
+    503: "the service is starting, draining or full, or a translation took too long; after as many "
+    "seconds as the header `Retry-After` has, try again",
+}
 VARIABLE = re.compile(r"{(\w+)}")  # in a path
 JSON = "application/json"
 OF_USERS = dict.fromkeys(KEY_FIELDS, Key("a string", "a key of this service", STRING))

@@ -15,8 +15,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nmt_cli.serving.endpoint import Endpoint
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import COUNT, Key
 
 Labels = tuple[str, ...]  # their values

@@ -9,11 +9,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, is_large, refuse_many_phrases, refuse_wrong_keys
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating import record_keys
 from nmt_cli.translating.record_keys import COUNT, LINE, STRING, TRUTH, Key, list_of, objects
 from nmt_cli.translating.request import Request as Line

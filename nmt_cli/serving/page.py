@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.serving.endpoint import Endpoint
 from nmt_cli.serving.requests import RefusedError, refuse_wrong_keys
-from nmt_cli.serving.service import Service
+from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import STRING, Key
 from nmt_cli.translating.workers.messages import AttentionOf
 

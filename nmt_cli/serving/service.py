@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
@@ -19,8 +19,9 @@ from nmt_cli.serving import requests as reading
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Choice, Model, Models, Patterns, ServedGlossary
 from nmt_cli.serving.requests import REQUEST_ID, Limits, RefusedError, RequestBatch, is_large
+from nmt_cli.translating.record_keys import Key
 from nmt_cli.translating.request import Request as Line
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translation import Translation, in_groups, kth_of_each
 from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
 
@@ -51,6 +52,25 @@ class Options(NamedTuple):
     origins: Sequence[str] = ()  # of pages that may ask in browsers
     drain_seconds: float = 0.0  # for what was accepted, after a signal
     logs_text: bool = False
+
+
+class Endpoint(NamedTuple):
+    """A path of an interface: what answers it, and what the docstring of that does not describe.
+
+    It takes a JSON object, or the same keys in a form or in the query.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[Service, Request], Awaitable[Response]]
+    takes: Mapping[str, Key] | None = None  # further keys than that of a user; None: none is read
+    returns: Mapping[str, Key] = {}  # the keys of a JSON object
+    returns_list: bool = False  # of these objects
+    media_type: str = "application/json"
+    example: Mapping[str, Any] = {}  # a request
+    is_closed: bool = False  # further keys are refused
+    only_json: bool = False
+    has_file: bool = False  # in a form of several parts, which is then the only kind of body
 
 
 class Service:
@@ -347,11 +367,8 @@ def _texts(
     asked: Texts, translations: Sequence[Translation], counts: Sequence[int]
 ) -> list[list[str]]:
     """Return the n best translations of each text; ``counts`` are those of their lines."""
-    rest = iter(translations)
-    return [
-        _joined(list(islice(rest, count))) if count else [text]
-        for text, count in zip(asked.texts, counts, strict=True)
-    ]
+    of_each = zip(asked.texts, in_groups(translations, counts), strict=True)
+    return [_joined(lines) if lines else [text] for text, lines in of_each]
 
 
 def _joined(lines: Sequence[Translation]) -> list[str]:
@@ -363,7 +380,4 @@ def _joined(lines: Sequence[Translation]) -> list[str]:
         if line.error is not None:
             raise RefusedError(400, f"the text could not be translated: {line.error}")
     of_each = [[line.text, *(each.text for each in line.alternatives)] for line in lines]
-    return [
-        "\n".join(texts[min(k, len(texts) - 1)] for texts in of_each)
-        for k in range(max(map(len, of_each)))
-    ]
+    return ["\n".join(texts) for texts in kth_of_each(of_each)]

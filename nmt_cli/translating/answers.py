@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.corpus.text.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
@@ -26,7 +26,7 @@ from nmt_cli.translating.line_job import LineJob
 from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Output, Span
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.translation import Alternative, Translation, in_groups, kth_of_each
 from nmt_cli.translating.unit_spans import unit_spans
 from nmt_cli.translating.word_links import joined_links, links_of_segments
 
@@ -304,21 +304,6 @@ def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[Output]) -> 
     each = zip(sources, outputs, strict=True)
     texts = (text for source, output in each for text in source.not_copied(output.text))
     return tuple(dict.fromkeys(texts))
-
-
-Item = TypeVar("Item")
-
-
-def in_groups(items: Sequence[Item], sizes: Iterable[int]) -> list[Sequence[Item]]:
-    """Return ``items`` in groups of these sizes."""
-    following = iter(items)
-    return [list(islice(following, size)) for size in sizes]
-
-
-def kth_of_each(every: Sequence[Sequence[Item]]) -> Iterator[list[Item]]:
-    """Yield, for each k, the k-th of each of ``every``, or its last."""
-    for k in range(max(map(len, every), default=1)):
-        yield [each[min(k, len(each) - 1)] for each in every]
 
 
 def best_sums(rankings: Sequence[Sequence[Ranked]], most: int) -> Iterator[list[Ranked]]:

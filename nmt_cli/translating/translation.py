@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from nmt_cli.messages.errors import LinesFailedError
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.text.links import Links
     from nmt_cli.parsing.tree_output import Repairs
 
-
+Item = TypeVar("Item")
 EQUAL = 100  # per cent, the similarity of a segment that has the translation of a memory
 
 
@@ -81,3 +82,15 @@ def in_order(answers: Iterable[Translation | BaseException]) -> list[Translation
             raise LinesFailedError(place, place, translations) from answer
         translations.append(answer)
     return translations
+
+
+def in_groups(items: Sequence[Item], sizes: Iterable[int]) -> list[Sequence[Item]]:
+    """Return ``items`` in groups of these sizes."""
+    following = iter(items)
+    return [list(islice(following, size)) for size in sizes]
+
+
+def kth_of_each(every: Sequence[Sequence[Item]]) -> Iterator[list[Item]]:
+    """Yield, for each k, the k-th of each of ``every``, or its last."""
+    for k in range(max(map(len, every), default=1)):
+        yield [each[min(k, len(each) - 1)] for each in every]

@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 
 from nmt_cli.messages import logs
 from nmt_cli.serving import app, deepl
-from nmt_cli.serving.endpoint import ERRORS
-from nmt_cli.serving.openapi import TITLE, Block, as_html, command_of, described, document
+from nmt_cli.serving.openapi import ERRORS, TITLE, Block, as_html, command_of, described, document
 from nmt_cli.serving.requests import FORM
 from nmt_cli.serving.service import KEY_FIELDS, Service
 from tests.serving.conftest import Instant, Silent, running

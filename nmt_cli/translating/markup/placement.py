@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from nmt_cli.translating.markup.blocks import Block, Inline, Markup, blocks_of
 from nmt_cli.translating.segments import Output, Segments, Span
+from nmt_cli.translating.translation import in_groups
 
 # An element surrounds the words with the greatest sum: each of its own words counts 1, and other
 # words between them count this. So "a, b" stays one element if the comma belongs to no element, but
@@ -69,13 +69,11 @@ class MarkupSegments(Segments):
         """Return the markup with the translation of each segment in its place."""
         if self._markup == "xml":
             outputs = [each._replace(text=each.text.translate(NOT_IN_XML)) for each in outputs]
-        filled, rest = list[str](), iter(outputs)
-        for part in self._parts:
-            if isinstance(part, str):
-                filled.append(part)
-            else:
-                filled.append(_filled_block(*part, list(islice(rest, len(part[1].texts)))))
-        return "".join(filled)
+        sizes = [0 if isinstance(part, str) else len(part[1].texts) for part in self._parts]
+        return "".join(
+            part if isinstance(part, str) else _filled_block(*part, own)
+            for part, own in zip(self._parts, in_groups(outputs, sizes), strict=True)
+        )
 
 
 def _filled_block(block: Block, segments: Segments, outputs: Sequence[Output]) -> str:
