@@ -19,7 +19,7 @@ from nmt_cli.metrics.chrf import by_agreement
 from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.sentences import Hypothesis
-from nmt_cli.translating.copied_outputs import with_copies
+from nmt_cli.translating import attended_words
 from nmt_cli.translating.copies import ProtectedText
 from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.line_job import LineJob
@@ -27,8 +27,6 @@ from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Output, Span
 from nmt_cli.translating.translation import Alternative, Translation, in_groups, kth_of_each
-from nmt_cli.translating.unit_spans import unit_spans
-from nmt_cli.translating.word_links import joined_links, links_of_segments
 
 if TYPE_CHECKING:
     from nmt_cli.parsing.linearization import Linearization
@@ -165,10 +163,10 @@ class Answers:
         """Return the links of the words of a line, if they are asked for."""
         if not (self._alignments or job.wanted.alignments):
             return ()
-        every = links_of_segments(
+        every = attended_words.links_of_segments(
             job.sources, job.layout.separators, hypotheses, parts, self._have_pieces
         )
-        return joined_links(every).links
+        return attended_words.joined_links(every).links
 
     def _have_pieces(self, text: str) -> list[bool]:
         """Return for each word of ``text`` whether it has pieces; an invisible one may not."""
@@ -229,7 +227,7 @@ class Answers:
         for hypothesis, part, text in zip(hypotheses, parts, texts, strict=True):
             written += len(part.separator) if written else 0
             read = max(read, source.text.find(part.text, read))
-            of_part = unit_spans(
+            of_part = attended_words.unit_spans(
                 hypothesis,
                 self._tokenizer.pieces(hypothesis.tokens),
                 self._tokenizer.pieces(part.tokens, "source"),
@@ -278,7 +276,7 @@ class Answers:
         text_of = partial(self._without_copies, part=part)
         if not part.copies:
             return text_of(hypothesis)
-        return with_copies(self._tokenizer, hypothesis, part, text_of)
+        return attended_words.with_copies(self._tokenizer, hypothesis, part, text_of)
 
     def _without_copies(self, hypothesis: Hypothesis, part: Part) -> str:
         if self._unknown_words is not None:

@@ -2,7 +2,7 @@
 
 These are the pieces of the span, or one that the vocabulary has for such spans, as ``<ph>``. The
 search writes them, as it does with required phrases, and then the text of the span replaces them
-(``copied_outputs.py``). So a span may have characters that the vocabulary lacks: ``<unk>`` stands
+(``attended_words.py``). So a span may have characters that the vocabulary lacks: ``<unk>`` stands
 for these.
 """
 

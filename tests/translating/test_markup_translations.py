@@ -13,9 +13,9 @@ from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.recipe.model_values import TextNormalization
 from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.sentences import Attended, Hypothesis
+from nmt_cli.translating.attended_words import unit_spans
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.unit_spans import unit_spans
 
 FORMATS = Path(__file__).parents[1] / "formats"
 MODELS = ["format_2/whitespace", "format_2/sentencepiece", "format_4/imported_separate"]

@@ -17,11 +17,11 @@ from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, Sent
 from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import UnknownWords
+from nmt_cli.translating.attended_words import joined_links, links_of_parts
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
 from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.word_links import joined_links, links_of_parts
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
 
 FORMATS = Path(__file__).parents[1] / "formats"
