@@ -16,7 +16,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.translating.line_job import LineJob, Ticket, TicketedSentence
+from nmt_cli.translating.answers import LineJob, Ticket, TicketedSentence
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation

@@ -80,17 +80,20 @@ class KnownText:
         return frozenset("".join(piece for piece in pieces if not piece.startswith("<")))
 
 
-def tag_pieces(tag: str | None, tokenizer: Tokenizer) -> Sequence[int]:
+def tag_pieces(
+    tag: str | None, tokenizer: Tokenizer, name: str = "--tag", other: str = "one"
+) -> Sequence[int]:
     """Return the pieces of ``tag``; none if there is no tag.
 
-    Raises UserError if it is not one piece of the model, which a space may precede.
+    Raises UserError if it is not one piece of the model, which a space may precede: ``name`` is
+    what the error calls it, and ``other`` what it proposes.
     """
     if tag is None:
         return ()
     pieces = tag_ids(tag, tokenizer)
     if pieces is None:
         raise UserError(
-            f"--tag {shlex.quote(tag)} is not one piece in the vocabulary of this model's source; "
-            "give one that the model was trained with."
+            f"{name} {shlex.quote(tag)} is not one piece in the vocabulary of this model's source; "
+            f"give {other} that the model was trained with."
         )
     return pieces

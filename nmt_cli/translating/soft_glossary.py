@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_ids
-from nmt_cli.messages.errors import UserError
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.augmentation_config import TERM_TAGS
+from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.request import ONLY_TEXT, Request
 
 
@@ -24,12 +22,7 @@ class SoftGlossary:
     def refuse_unknown_tags(self, tokenizer: Tokenizer) -> None:
         """Raise UserError if a tag is not one piece of the source."""
         for tag in self._tags:
-            if tag_ids(tag, tokenizer) is None:
-                raise UserError(
-                    f"--soft-glossary: the tag {shlex.quote(tag)} is not one piece in the "
-                    "vocabulary of this model's source; give --term-tags that the model was "
-                    "trained with."
-                )
+            tag_pieces(tag, tokenizer, "--soft-glossary: the tag", "--term-tags")
 
     def marked(self, request: Request) -> Request:
         """Return a line with the translations of its terms, or with an error if it asks for markup,

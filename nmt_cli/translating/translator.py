@@ -101,7 +101,8 @@ class Translator:
             memory = constraints.memory.for_model((text.source_language, text.target_language))
             constraints = constraints._replace(memory=memory)
         marks = Marks(
-            tag_pieces(options.tag, tokenizer), source_end(settings.architecture, tokenizer)
+            tag_pieces(options.tag, tokenizer),
+            source_end(settings.architecture, tokenizer),
         )
         lengths = length_limits(settings, *(each.settings for each in ensemble))
         lengths = lengths._replace(target=lengths.target_within(constraints.max_length))

@@ -1,8 +1,8 @@
 """A line that takes long by itself is named while it does."""
 
 from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating.answers import LineJob
 from nmt_cli.translating.continuous_search import SlowLines
-from nmt_cli.translating.line_job import LineJob
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.wanted_output import Wanted
 
