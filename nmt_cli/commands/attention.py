@@ -17,14 +17,7 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import first_outside
 from nmt_cli.pictures.attention import Attention, as_html, as_json
 from nmt_cli.search.members import Member, load_models
-from nmt_cli.translating.shown_attention import (
-    Shown,
-    Target,
-    attention_between,
-    common_counts,
-    kinds_of,
-    refuse_too_long,
-)
+from nmt_cli.translating import shown_attention as showing
 from nmt_cli.translating.translator import Translator
 
 ALL = "all"
@@ -67,7 +60,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         loaded = load_models(model, (), device, "fp32")
         (first,), tokenizer = loaded.members, loaded.tokenizer
         settings = first.settings
-        kinds = kinds_of(settings.architecture)
+        kinds = showing.kinds_of(settings.architecture)
         if kind != ALL:
             if kind not in kinds:
                 raise UserError(
@@ -75,20 +68,20 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
                     f"choose --kind {' or '.join(kinds)}."
                 )
             kinds = (kind,)
-        num_layers, num_heads = common_counts(settings.architecture, kinds)
+        num_layers, num_heads = showing.common_counts(settings.architecture, kinds)
         if layers is None and output_format == "png":
             layers = [range(num_layers, num_layers + 1)]
-        shown = Shown(
+        shown = showing.Shown(
             kinds, _chosen(layers, num_layers, "layers"), _chosen(heads, num_heads, "heads"), REMEDY
         )
         if output is not None:
             refuse_file(output, replace=force)
         if target is None:
-            refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
+            showing.refuse_too_long(settings, tokenizer.encode(source, "source"), "source")
             shown_target = _translated(first, tokenizer, source)
         else:
-            shown_target = Target(target, tokenizer.encode(target, "target"), is_given=True)
-        attention = attention_between(
+            shown_target = showing.Target(target, tokenizer.encode(target, "target"), is_given=True)
+        attention = showing.attention_between(
             settings, tokenizer, first.model, str(loaded.path), source, shown_target, shown
         )
         content = write(attention)
@@ -142,7 +135,7 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
     return sorted({number for numbers in ranges for number in numbers})
 
 
-def _translated(member: Member, tokenizer: Tokenizer, source: str) -> Target:
+def _translated(member: Member, tokenizer: Tokenizer, source: str) -> showing.Target:
     """Return the model's translation of ``source``."""
     model = member.settings, tokenizer, member.model
     translator = Translator(*model, precision="fp32", too_long="error", translate_everything=True)
@@ -152,4 +145,5 @@ def _translated(member: Member, tokenizer: Tokenizer, source: str) -> Target:
     logs.info(f"Translation: {translation.text}")
     # To encode the text could give other pieces.
     ids = {piece: token for token, piece in enumerate(tokenizer.pieces(range(tokenizer.size)))}
-    return Target(translation.text, [ids[piece] for piece in translation.tokens], is_given=False)
+    tokens = [ids[piece] for piece in translation.tokens]
+    return showing.Target(translation.text, tokens, is_given=False)

@@ -233,9 +233,7 @@ def run(
     Raises UserError if there is no such thing, or if the size of its vocabulary is not known;
     OutputError if stdout cannot be written.
     """
-    subject = find_subject(
-        recipe_or_model, overrides, vocabulary_size=vocabulary_size, lengths=lengths
-    )
+    subject = find_subject(recipe_or_model, overrides, vocabulary_size, lengths)
     figures = figures_of(subject, max_tokens_per_device, target_tokens_per_second)
     text = as_json(figures) if output_format == "json" else as_report(figures)
     StandardOutput().write(f"{text}\n".encode())

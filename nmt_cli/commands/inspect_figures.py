@@ -4,26 +4,14 @@ No weights are read.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.prepared import refuse_stale
-from nmt_cli.costs.flops import (
-    ASSUMED_LENGTH,
-    H100,
-    P100S,
-    ForwardFlops,
-    MeasuredMachine,
-    PlannedWork,
-    SentenceLengths,
-    equal_pairs,
-    forward_flops,
-    papers_estimate_of_flops,
-    planned_training,
-    sum_of_text,
-)
+from nmt_cli.costs import flops as costs
 from nmt_cli.costs.parameters import Parameters, TrainingMemory, count_parameters, training_memory
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINT_GLOB, CHECKPOINTS, LEXICON, RECIPE
@@ -49,16 +37,15 @@ class Subject(NamedTuple):
     architecture: ModelShape
     vocabulary_size: int
     training: TrainingConfig | None  # None if the recipe of a model cannot be read
-    lengths: SentenceLengths
+    lengths: costs.SentenceLengths
     lexicon: dict[str, Any] | None = None  # its bytes, and whether shortlists are the default
 
 
 def find_subject(
     name_or_path: str,
-    overrides: Sequence[str] = (),
-    *,
-    vocabulary_size: int | None = None,
-    lengths: Lengths | None = None,
+    overrides: Sequence[str],
+    vocabulary_size: int | None,
+    lengths: Lengths | None,
 ) -> Subject:
     """Return what ``name_or_path`` means: a recipe, a model directory, a checkpoint or a run.
 
@@ -99,8 +86,10 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
     if is_run(path) and not any(map(is_model, chain(*models))):
         return _of_recipe(read_recipe(str(path / RECIPE)), preprocess, None, lengths)
     settings, lexicon = use_model(path, lambda model: (model.settings, _lexicon_facts(model)))
-    file = _recorded_recipe(path)
-    text = _prepared_text(file, preprocess) if file is not None else None
+    file = text = None
+    with suppress(RecipeError):  # a record of another version; using the model does not need it
+        file = read_recipe(str(path / RECIPE))
+        text = _prepared_text(file, preprocess)
     return Subject(
         name=str(path),
         architecture=settings.architecture,
@@ -116,13 +105,6 @@ def _lexicon_facts(model: Model) -> dict[str, Any] | None:
         return None
     size = model.manifest["files"][LEXICON]["bytes"]
     return {"bytes": size, "uses_shortlist": model.uses_shortlist}
-
-
-def _recorded_recipe(folder: Path) -> RecipeFile | None:
-    try:
-        return read_recipe(str(folder / RECIPE))
-    except RecipeError:  # a record of another version; using the model does not need it
-        return None
 
 
 def _of_recipe(
@@ -152,7 +134,7 @@ def _of_recipe(
 class _PreparedText(NamedTuple):
     vocabulary_size: int
     source_vocabulary_size: int | None  # None if both languages share a vocabulary
-    lengths: SentenceLengths
+    lengths: costs.SentenceLengths
 
 
 def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
@@ -172,29 +154,32 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
     sizes = manifest["corpus_sizes"]
     weights = file.recipe.data.weights(sizes)
     pairs_per_epoch = sum(w * size for w, size in zip(weights, sizes, strict=True))
-    changes = ["tokenizer.sampling"] if file.recipe.tokenizer.sampling is not None else []
-    changes += ["data.train.augment"] if file.recipe.data.is_augmented else []
-    for key in changes:
-        verb = "draws" if key == "tokenizer.sampling" else "makes"
-        logs.warning(
-            f"the lengths are those of the plain pieces in {prepared}; {key} {verb} "
-            "more pieces, so training takes longer than these figures say."
-        )
-    sums = sum_of_text(source, target, file.recipe.model.attention_window)
-    lengths = SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
+    for change, is_there in (
+        ("tokenizer.sampling draws", file.recipe.tokenizer.sampling is not None),
+        ("data.train.augment makes", file.recipe.data.is_augmented),
+    ):
+        if is_there:
+            logs.warning(
+                f"the lengths are those of the plain pieces in {prepared}; {change} more pieces, "
+                "so training takes longer than these figures say."
+            )
+    sums = costs.sum_of_text(source, target, file.recipe.model.attention_window)
+    lengths = costs.SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
     own = manifest.get("source_vocabulary_size")
     return _PreparedText(manifest["vocabulary_size"], own, lengths)
 
 
 def _chosen_lengths(
     lengths: Lengths | None, text: _PreparedText | None, window: int | None
-) -> SentenceLengths:
+) -> costs.SentenceLengths:
     if lengths is not None:
         pairs_per_epoch = text.lengths.pairs_per_epoch if text is not None else None
-        return equal_pairs(*lengths, "given", window)._replace(pairs_per_epoch=pairs_per_epoch)
+        return costs.equal_pairs(*lengths, "given", window)._replace(
+            pairs_per_epoch=pairs_per_epoch
+        )
     if text is not None:
         return text.lengths
-    return equal_pairs(ASSUMED_LENGTH, ASSUMED_LENGTH, "assumed", window)
+    return costs.equal_pairs(costs.ASSUMED_LENGTH, costs.ASSUMED_LENGTH, "assumed", window)
 
 
 class Time(NamedTuple):
@@ -210,16 +195,16 @@ class ModelFigures(NamedTuple):
 
     subject: Subject
     parameters: Parameters
-    flops: ForwardFlops  # of all sentence pairs of the subject's lengths
+    flops: costs.ForwardFlops  # of all sentence pairs of the subject's lengths
     max_tokens: int | None = None  # of a side in a micro-batch; None if no training is known
     memory: TrainingMemory | None = None  # None if no training is known
-    work: PlannedWork | None = None  # None also if the number of steps is not known
+    work: costs.PlannedWork | None = None  # None also if the number of steps is not known
     times: Sequence[Time] = ()  # of that work; the first is on the paper's GPUs
 
     @property
     def papers_estimate(self) -> float:
         """The FLOPs of the training as the paper counts them, from the time on its GPUs."""
-        return papers_estimate_of_flops(self.times[0].seconds)
+        return costs.papers_estimate_of_flops(self.times[0].seconds)
 
     def per_token(self, flops: float) -> float:
         """Return the share of a target token in ``flops``, which are of all pairs."""
@@ -228,8 +213,8 @@ class ModelFigures(NamedTuple):
 
 def figures_of(
     subject: Subject,
-    max_tokens_per_device: int | None = None,
-    target_tokens_per_second: float | None = None,
+    max_tokens_per_device: int | None,
+    target_tokens_per_second: float | None,
 ) -> ModelFigures:
     """Return the figures of ``subject``.
 
@@ -238,7 +223,7 @@ def figures_of(
     """
     config, lengths, training = subject.architecture, subject.lengths, subject.training
     parameters = count_parameters(config, subject.vocabulary_size)
-    flops = forward_flops(config, subject.vocabulary_size, lengths.sums)
+    flops = costs.forward_flops(config, subject.vocabulary_size, lengths.sums)
     figures = ModelFigures(subject, parameters, flops)
     if training is None:
         return figures
@@ -252,10 +237,10 @@ def figures_of(
         optimizer=training.optimizer,
     )
     figures = figures._replace(max_tokens=limit, memory=memory)
-    work = planned_training(config, subject.vocabulary_size, training, lengths)
+    work = costs.planned_training(config, subject.vocabulary_size, training, lengths)
     if work is None:
         return figures
-    times = [_time_on(machine, subject, training, work) for machine in (P100S, H100)]
+    times = [_time_on(machine, subject, training, work) for machine in (costs.P100S, costs.H100)]
     if target_tokens_per_second is not None:
         seconds = work.target_tokens / target_tokens_per_second
         basis = f"at the {target_tokens_per_second:,.0f} target tokens/s that you gave"
@@ -264,7 +249,10 @@ def figures_of(
 
 
 def _time_on(
-    machine: MeasuredMachine, subject: Subject, config: TrainingConfig, work: PlannedWork
+    machine: costs.MeasuredMachine,
+    subject: Subject,
+    config: TrainingConfig,
+    work: costs.PlannedWork,
 ) -> Time:
     step_seconds = machine.step_seconds(subject.architecture, config.tokens_per_step)
     if step_seconds is not None:

@@ -30,11 +30,6 @@ class DocumentText(io.BytesIO):
         super().__init__(b"".join(_row(segment).encode() + b"\n" for segment in different))
         self.sha256, self._document = sha256, document
 
-    @property
-    def num_bytes(self) -> int:
-        """The size of all lines."""
-        return len(self.getbuffer())
-
     def composed(self, rows: bytes) -> bytes:
         """Return the document with the translations in ``rows``, lines of ``as_segment``."""
         found = [_translation(row) for row in rows.splitlines()]

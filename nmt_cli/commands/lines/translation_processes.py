@@ -115,7 +115,7 @@ def coming_from(source: BinaryIO | ShardText) -> Coming:
     if isinstance(source, ShardText):
         return Coming(source.expected(), True)
     if isinstance(source, DocumentText):
-        return Coming(source.num_bytes, True)
+        return Coming(source.getbuffer().nbytes, True)
     name = getattr(source, "name", None)  # the number of a descriptor if it is stdin
     if name is None or source.isatty():
         return Coming(0, True)  # one who types, or a test
