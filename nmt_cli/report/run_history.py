@@ -3,7 +3,7 @@
 import json
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +28,10 @@ from nmt_cli.files.file_names import (
 from nmt_cli.files.folders import is_run, what_to_give
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
-from nmt_cli.messages.figures import counted
+from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import SET_NAME
-from nmt_cli.report.student_table import cells_of, notes_of
 
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
@@ -241,12 +240,46 @@ def _student_table_of(path: Path) -> dict[str, Any]:
     file = path / DISTILLATION / STUDENT_TABLE / FIGURES_FILE
     try:
         facts = json.loads(file.read_bytes())
-        return facts if cells_of(facts) and notes_of(facts) else {}
+        return facts if student_cells(facts) and student_notes(facts) else {}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError, KeyError, TypeError, LookupError) as error:
         logs.warning(f"{file} is not shown, because it is damaged: {error!r}.")
         return {}
+
+
+def student_cells(facts: Mapping[str, Any]) -> list[list[str]]:
+    """Return the rows of the table of student and teacher, the first with the headings."""
+    sets = list(facts["rows"][0]["sets"])
+    headings = [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
+    table = [
+        ["system", "precision", "shortlist", "beam", *headings, "MB", "lines/s", "ms of one line"]
+    ]
+    for row in facts["rows"]:
+        scores = [row["sets"][name][key]["score"] for name in sets for key in ("bleu", "chrf")]
+        table.append(
+            [
+                row["system"],
+                row["precision"],
+                "yes" if row["shortlist"] else "no",
+                str(row["beam_size"]),
+                *(short_number(score, 2) for score in scores),
+                short_number(row["megabytes"], 2),
+                short_number(row["lines_per_second"], 1),
+                short_number(row["ms_of_one_line"], 1),
+            ]
+        )
+    return table
+
+
+def student_notes(facts: Mapping[str, Any]) -> list[str]:
+    """Return what the figures measure, a sentence or two in each line."""
+    each = [scores["bleu"]["signature"] for row in facts["rows"] for scores in row["sets"].values()]
+    return [
+        f"MB are 10⁶ bytes of all files of a model; speed is that of {facts['cores']} cores "
+        f"({facts['cpu']}).",
+        f"The signature of BLEU is {' or '.join(dict.fromkeys(each))}.",
+    ]
 
 
 def _size_of(path: Path) -> int | None:

@@ -20,7 +20,7 @@ from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
 from nmt_cli.commands.experiments.stages import Stage, stage_of_folder
 from nmt_cli.corpus.prepared import changed_text, refuse_stale, trained_on
-from nmt_cli.corpus.references import References, references_of
+from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256, verify
 from nmt_cli.files.file_names import (
@@ -41,12 +41,11 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
 from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bleu_scorer
 from nmt_cli.metrics.scorer import NAMES, Scorer
-from nmt_cli.metrics.tokenization import TOKENIZATION, Tokenization
+from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.schema import Recipe
 from nmt_cli.runs.run_directory import record_changes, remove_run
 
 ANY_FILE = ""  # what the name of each file begins with
@@ -181,32 +180,20 @@ def _figures_of(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
     """Return the scores of a test set by the names of their metrics."""
     hypotheses = texts_of(experiment.translation(test))
     figures: dict[str, Any] = {"lines": len(hypotheses)}
+    gold = texts_of(experiment.reference(test))
     if experiment.recipe.data.treebank is not None:
-        gold = texts_of(experiment.reference(test))
         return {**figures, "parseval": score_trees(hypotheses, gold)._asdict()}
-    references = _references(experiment, test)
+    references = references_of(experiment.recipe, gold)
     tokenize, remark = references.tokenizer
     if remark is not None:
         logs.warning(f"{experiment.reference(test)}: BLEU takes the tokenizer {tokenize}: {remark}")
-    for scorer in _scorers(experiment.recipe, tokenize):
+    scorers: list[Scorer] = [bleu_scorer(tokenize), chrf_scorer()]
+    pair = "-".join(experiment.recipe.data.languages)
+    if pair in PAPER_PAIRS and tokenize != "none":  # the paper's BLEU is of plain text
+        scorers.append(paper_bleu_scorer(PAPER_PAIRS[pair]))
+    for scorer in scorers:
         figures[scorer.key] = scorer.score(hypotheses, [references.lines]).figures()
     return figures
-
-
-def _references(experiment: Experiment, test: HeldOutFiles) -> References:
-    return references_of(experiment.recipe, texts_of(experiment.reference(test)))
-
-
-def _scorers(recipe: Recipe, tokenize: Tokenization) -> list[Scorer]:
-    """Return the metrics for the languages of ``recipe``.
-
-    The paper's BLEU is of plain text, so text that is tokenized already has none.
-    """
-    pair = f"{recipe.data.source_language}-{recipe.data.target_language}"
-    scorers: list[Scorer] = [bleu_scorer(tokenize), chrf_scorer()]
-    if pair in PAPER_PAIRS and tokenize != "none":
-        scorers.append(paper_bleu_scorer(PAPER_PAIRS[pair]))
-    return scorers
 
 
 def _scored_from(experiment: Experiment) -> dict[str, Any]:
@@ -219,7 +206,8 @@ def _scored_from(experiment: Experiment) -> dict[str, Any]:
         }
         recipe = experiment.recipe
         if recipe.data.treebank is None:
-            tokenize = _references(experiment, test).tokenizer.tokenize
+            references = references_of(recipe, texts_of(experiment.reference(test)))
+            tokenize = references.tokenizer.tokenize
             # Runs that were scored with 13a before it was recorded are not scored again.
             if tokenize != TOKENIZATION or recipe.validation.tokenize is not None:
                 facts["tokenize"] = tokenize
