@@ -54,7 +54,8 @@ class TranslationMemory:
     def for_model(self, languages: tuple[str, str]) -> TranslationMemory:
         """Return the memory with the pairs of its files in its own or these ``languages``.
 
-        Raises UserError if a file is damaged or has no such pair, or if no language is known.
+        Raises UserError if a file is damaged or has no such pair with text, or if no language is
+        known.
         """
         chosen = self._languages or languages
         if UNKNOWN_LANGUAGE in chosen:
@@ -65,9 +66,14 @@ class TranslationMemory:
         opened = TranslationMemory(self._paths, languages=chosen, similar_from=self._similar_from)
         for path in self._paths:
             with open_text(path) as stream:
-                for source, target in pairs_in(path, stream, chosen):
-                    if (key := compared(source)) and target.strip():
-                        opened._pairs[key] = source.strip(), target.strip()
+                found = {
+                    key: (source.strip(), target.strip())
+                    for source, target in pairs_in(path, stream, chosen)
+                    if (key := compared(source)) and target.strip()
+                }
+            if not found:
+                raise UserError(f"every source or target in {path} is empty; give another file.")
+            opened._pairs |= found
         opened._by_length = sorted(opened._pairs, key=len)
         opened._lengths = list(map(len, opened._by_length))
         return opened

@@ -100,6 +100,13 @@ def test_languages_are_those_of_the_model_or_given(monkeypatch, memory_of):
         memory_of(PAIRS).for_model(("und", "de"))
 
 
+def test_a_file_without_translations_is_refused(tmp_path, memory_of):
+    path = tmp_path / "fresh.po"
+    path.write_text('msgid "one"\nmsgstr ""\n\nmsgid "two"\nmsgstr " "\n')
+    with pytest.raises(UserError, match=r"every source or target in .*fresh\.po is empty"):
+        TranslationMemory([path, *memory_of(PAIRS)._paths]).for_model(("en", "de"))
+
+
 def test_of_equal_sources_the_last_one_counts(tmp_path, memory_of):
     memory = memory_of({"one": "eins", "one ": "ein"})
     assert memory.for_model(("en", "de")).equal("one") == MemoryMatch("one", "ein", 100)
