@@ -33,7 +33,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
-from nmt_cli.recipe.changes import ChangeKind, changed_keys, keys_of_text, needs_training
+from nmt_cli.recipe.keys import ChangeKind, changed_keys, keys_of_text, needs_training
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe

@@ -34,7 +34,7 @@ from nmt_cli.files.folders import AVERAGED, REPORT, may_become
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import USES_SHORTLIST, find_model, save_model, verified
-from nmt_cli.recipe.changes import ChangeKind, changed_keys
+from nmt_cli.recipe.keys import ChangeKind, changed_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
 

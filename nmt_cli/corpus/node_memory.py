@@ -4,8 +4,6 @@ It has no name in any folder: the kernel frees it once no process uses it any mo
 processes have ended.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

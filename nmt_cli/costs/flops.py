@@ -6,8 +6,6 @@ does; the attention core is about 1 % of base. Of attention within a window only
 within it count.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

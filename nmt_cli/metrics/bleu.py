@@ -1,7 +1,5 @@
 """BLEU, chrF, TER and the paper's BLEU by sacrebleu, each with a signature of its settings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

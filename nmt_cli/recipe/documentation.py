@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.changes import as_written
-from nmt_cli.recipe.keys import last_name, recipe_keys
+from nmt_cli.recipe.keys import as_written, last_name, recipe_keys
 from nmt_cli.recipe.messages import dotted
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import Section

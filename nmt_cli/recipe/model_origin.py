@@ -11,7 +11,7 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import CONFIG, RECIPE, RUNS
 from nmt_cli.files.folders import is_model, what_to_give
 from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.recipe.changes import effect_of
+from nmt_cli.recipe.keys import effect_of
 from nmt_cli.recipe.messages import dotted, place_of, shown
 from nmt_cli.recipe.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.model_values import Architecture

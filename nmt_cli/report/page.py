@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nmt_cli.messages.figures import short_number
-from nmt_cli.recipe.changes import changed_keys
+from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.charts import Chart, style_of

@@ -1,13 +1,16 @@
 """A run directory: which process may train in it, with which recipe, and what it writes there."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
 from nmt_cli.files import locks
@@ -37,13 +40,16 @@ from nmt_cli.files.file_names import (
 from nmt_cli.files.folders import REPORT, not_a_run
 from nmt_cli.files.temporary_names import Names, remove_leftovers, restore_names
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import EndedAtOnceError, UserError, WrongUsageError
+from nmt_cli.messages.errors import EndedAtOnceError, OutputError, UserError, WrongUsageError
+from nmt_cli.messages.figures import null_if_not_finite
 from nmt_cli.messages.proposals import any_of, command
-from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
-from nmt_cli.recipe.keys import key_at
+from nmt_cli.recipe.keys import Change, ChangeKind, changed_keys, key_at
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from nmt_cli.runs.tensorboard_log import TensorboardLog
 
 MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs beside one without checkpoints, for --resume
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
@@ -273,3 +279,80 @@ def name_of_run(run_dir: Path) -> str:
     absolute, runs = run_dir.absolute(), Path(RUNS).absolute()
     inside = absolute.relative_to(runs) if absolute.is_relative_to(runs) else Path()
     return inside.as_posix() if inside.parts and ".." not in inside.parts else absolute.name
+
+
+class MetricsLog:
+    """Appends records to a file; after a resume each step has one record.
+
+    If TensorBoard is installed, the same figures go into ``tensorboard/`` beside the file.
+    """
+
+    def __init__(self, path: Path, *, keep_until_step: int) -> None:
+        """Open ``path``; remove records after ``keep_until_step`` and incomplete ones.
+
+        Raises OutputError if the disk is full.
+        """
+        self._path = path
+        self._resumed_at = keep_until_step
+        self._is_full = False
+        self._keep(lambda record: record["step"] <= keep_until_step)
+        self._tensorboard = _tensorboard_log(path.parent / TENSORBOARD, keep_until_step)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one record, which holds ``step``.
+
+        NaN and infinity, which JSON does not have, are written as null. If the disk is full, a
+        warning is logged once and training goes on.
+        """
+        record = null_if_not_finite(record)
+        try:
+            if record["step"] == self._resumed_at and "validation" in record:
+                # Training stopped after this validation was measured and before it was saved.
+                self._keep(lambda kept: kept["step"] != record["step"] or "validation" not in kept)
+            append_whole(self._path, json.dumps(record, allow_nan=False).encode() + b"\n")
+            self._is_full = False
+        except OutputError as error:
+            self._warn_of_full_disk(error.__cause__)
+        except OSError as error:
+            if not is_failed_write(error):
+                raise
+            self._warn_of_full_disk(error)
+        if self._tensorboard is not None:
+            self._tensorboard.append(record)
+
+    def _warn_of_full_disk(self, error: BaseException | None) -> None:
+        if not self._is_full:
+            reason = error.strerror if isinstance(error, OSError) else error
+            logs.warning(f"{self._path} cannot grow: {reason}; training goes on.")
+        self._is_full = True
+
+    def _keep(self, is_kept: Callable[[Mapping[str, Any]], bool]) -> None:
+        """Leave only the records that are whole and for which ``is_kept`` is true."""
+        kept = b"".join(_lines_of(self._path, is_kept))
+        if not self._path.exists() or self._path.read_bytes() != kept:
+            with file_appearing_whole(self._path, replace=True) as stream:
+                stream.write(kept)
+
+
+def _lines_of(path: Path, is_kept: Callable[[Mapping[str, Any]], bool]) -> Iterator[bytes]:
+    if not path.exists():
+        return
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            if is_kept(json.loads(line)):
+                yield line + b"\n"
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def _tensorboard_log(directory: Path, resumed_at: int) -> TensorboardLog | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from nmt_cli.runs.tensorboard_log import TensorboardLog
+    except ModuleNotFoundError:
+        return None  # it is an extra
+    except Exception as error:  # such as protobuf's, of a version that does not fit
+        logs.warning(f"TensorBoard cannot be used: {error} Training goes on without.")
+        return None
+    return TensorboardLog(directory, resumed_at)

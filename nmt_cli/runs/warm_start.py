@@ -17,7 +17,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import LoadedModel, load_model
-from nmt_cli.recipe.changes import as_written
+from nmt_cli.recipe.keys import as_written
 from nmt_cli.recipe.model_values import ModelShape
 
 # Weights with one row for each piece. Tied matrices are stored under each of these names.

@@ -5,8 +5,6 @@ Before the model is made, the size is estimated (``choose_cut``). Before the fir
 memory is full later, ``gradient_within_memory`` lowers the size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar

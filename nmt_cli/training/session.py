@@ -3,8 +3,6 @@
 Its state is written into ``status.json`` when it begins and when it ends.
 """
 
-from __future__ import annotations
-
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -44,18 +42,10 @@ from nmt_cli.messages.errors import (
     reporting_full_memory,
 )
 from nmt_cli.messages.proposals import as_argument, command
-from nmt_cli.recipe.changes import effect_of
+from nmt_cli.recipe.keys import effect_of
 from nmt_cli.recipe.reader import RecipeFile
 from nmt_cli.recipe.values import HELD_OUT, TEXT
-from nmt_cli.runs.run_directory import (
-    RunInUseError,
-    check_run_directory,
-    describe_session,
-    ended_at_once,
-    last_session,
-    locked,
-    record_changes,
-)
+from nmt_cli.runs import run_directory
 from nmt_cli.training.batch_cut import choose_cut
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.starting import prepare_training
@@ -87,7 +77,7 @@ def status_kept(run_dir: Path, worker: Worker | None, summary: Callable[[], str]
             _write_status(run_dir, worker, state, str(reported), reported.exit_status)
         raise
     except KeyboardInterrupt:
-        ended = ended_at_once(run_dir)
+        ended = run_directory.ended_at_once(run_dir)
         _write_status(run_dir, worker, "interrupted", str(ended), ended.exit_status)
         raise ended from None
     _write_status(run_dir, worker, "finished", summary(), exit_status=0)
@@ -124,7 +114,7 @@ def report_failure(run_dir: Path, worker: Worker, error: UserError) -> None:
         write_status(worker.outcome, status)
     else:
         logs.error(str(error))
-    if is_our_run and not isinstance(error, RunInUseError):
+    if is_our_run and not isinstance(error, run_directory.RunInUseError):
         write_status(run_dir, status)
 
 
@@ -210,7 +200,7 @@ class TrainingJob(NamedTuple):
 
         Raises UserError if this job may not train in the directory as it is.
         """
-        return check_run_directory(
+        return run_directory.check_run_directory(
             self.run_dir,
             self.file.recipe,
             resume=is_restart or self.options.resume,
@@ -235,7 +225,7 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
     with ExitStack() as stack:
         stack.enter_context(read_lock(corpus.directory))
         if worker is None or worker.rank == 0:
-            stack.enter_context(locked(job.run_dir))
+            stack.enter_context(run_directory.locked(job.run_dir))
             is_restart = worker is not None and (
                 worker.restarts > 0 or status_of_this_launch(worker, job.run_dir) is not None
             )
@@ -256,7 +246,9 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
         stack.enter_context(use_fp32_products(training.machine.fp32_products))
         if training.is_complete():
             if machine.ranks.is_main and options.in_run:
-                record_changes(job.run_dir, recipe)  # or the stage would never be up to date
+                run_directory.record_changes(
+                    job.run_dir, recipe
+                )  # or the stage would never be up to date
             logs.info(f"{job.run_dir} is finished; nothing to do. {training.summary()}")
         else:
             _train(job, worker, training)
@@ -303,7 +295,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         if glossaries:
             _warn_of_changed_glossaries(job.run_dir, glossaries)
             facts["glossaries"] = glossaries
-        describe_session(job.run_dir, training.recipe, facts)
+        run_directory.describe_session(job.run_dir, training.recipe, facts)
         _announce(training)
     max_time = job.options.max_time
     deadline = started_at() + max_time if max_time is not None else None
@@ -325,7 +317,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
 
 
 def _warn_of_changed_glossaries(run_dir: Path, glossaries: Mapping[str, str]) -> None:
-    before = last_session(run_dir).get("glossaries")
+    before = run_directory.last_session(run_dir).get("glossaries")
     for path, checksum in glossaries.items():
         if isinstance(before, dict) and before.get(path, checksum) != checksum:
             logs.warning(

@@ -29,7 +29,7 @@ from nmt_cli.model.int8_rounding import round_to_int8
 from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import MovingAverage, new_optimizer
-from nmt_cli.recipe.changes import changes_of_quality
+from nmt_cli.recipe.keys import changes_of_quality
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe

@@ -224,7 +224,7 @@ def keep_old_records() -> None:
     def keeping(_: Any) -> Any:
         return lambda path, _: iter([path.read_bytes()] if path.exists() else [])
 
-    replace("nmt_cli.runs.metrics_log:_lines_of", keeping)
+    replace("nmt_cli.runs.run_directory:_lines_of", keeping)
 
 
 def first_full_disk_ends() -> None:
@@ -275,9 +275,9 @@ def never_complete() -> None:
 
 def everything_may_change() -> None:
     """A resume accepts any change of the recipe."""
-    from nmt_cli.recipe.changes import ChangeKind
+    from nmt_cli.recipe.keys import ChangeKind
 
-    replace("nmt_cli.recipe.changes:change_kind", lambda _: lambda *_: ChangeKind.FREE)
+    replace("nmt_cli.recipe.keys:change_kind", lambda _: lambda *_: ChangeKind.FREE)
 
 
 def wall_clock() -> None:

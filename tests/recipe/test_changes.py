@@ -5,15 +5,15 @@ import re
 import pytest
 
 from nmt_cli.recipe.augmentation_config import Augmentation
-from nmt_cli.recipe.changes import (
+from nmt_cli.recipe.keys import (
     FOLD,
     Change,
     ChangeKind,
     change_kind,
     changed_keys,
     changes_of_quality,
+    recipe_keys,
 )
-from nmt_cli.recipe.keys import recipe_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import DistillationConfig, MonolingualText, ValidationConfig

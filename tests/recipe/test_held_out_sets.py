@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.recipe.changes import keys_of_text
+from nmt_cli.recipe.keys import keys_of_text
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from tests.recipe.conftest import problems_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.recipe.changes import Change, ChangeKind, changed_keys
+from nmt_cli.recipe.keys import Change, ChangeKind, changed_keys
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from tests.recipe.conftest import problems_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.recipe.changes import keys_of_text
+from nmt_cli.recipe.keys import keys_of_text
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe, recipe_hash
 from nmt_cli.recipe.schema import Recipe

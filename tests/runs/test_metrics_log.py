@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 from nmt_cli.messages import logs
-from nmt_cli.runs.metrics_log import MetricsLog
+from nmt_cli.runs.run_directory import MetricsLog
 
 TENSORBOARD_LOG = "nmt_cli.runs.tensorboard_log"
 RECORD_WRITER = "tensorboard.summary.writer.record_writer"

@@ -43,8 +43,8 @@ from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bl
 from nmt_cli.metrics.scorer import NAMES, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.recipe.changes import needs_training
 from nmt_cli.recipe.corpora_config import HeldOutFiles
+from nmt_cli.recipe.keys import needs_training
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import record_changes, remove_run
 

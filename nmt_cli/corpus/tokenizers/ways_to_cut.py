@@ -142,4 +142,5 @@ class _LastPieces(NamedTuple):
     up_to: list[float]  # cumulative weights
 
 
-ALGORITHMS: dict[str, type[WaysToCut]] = {"bpe": BpeDropout, "unigram": UnigramSampling}
+# By the numbers of sentencepiece_model.proto.
+ALGORITHMS: dict[int, type[WaysToCut]] = {1: UnigramSampling, 2: BpeDropout}
