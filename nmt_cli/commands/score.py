@@ -116,7 +116,7 @@ def rendered_terms(
 ) -> RenderedTerms:
     """Count the terms of ``sources``, and those whose translation is in the hypothesis."""
     are_rendered = [
-        term.occurs_in(hypothesis)
+        term.form_in(hypothesis) is not None
         for source, hypothesis in zip(sources, hypotheses, strict=True)
         for term in glossary.found_in(source)
     ]

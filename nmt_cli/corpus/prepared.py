@@ -43,10 +43,11 @@ from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, with_fold
 from nmt_cli.recipe.values import SET_NAME
 
+OF_TOKENIZERS = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
 OWN_FILE = re.compile(
     rf"(train|validation(\.{SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
     r"train\.links\.(tokens|lengths)|"
-    + "|".join(map(re.escape, (MANIFEST, RECIPE, *TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)))
+    + "|".join(map(re.escape, (MANIFEST, RECIPE, *OF_TOKENIZERS)))
 )
 LINKS = "train.links"
 MOST_LOOKED_AT = 100  # folders beside a missing one: the user may mean one of them
@@ -275,7 +276,7 @@ def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[P
         return []
     return [
         folder / name
-        for name in (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
+        for name in OF_TOKENIZERS
         if _sha256_of(folder / name) != prepared.get(name, {}).get("sha256")
     ]
 
@@ -285,12 +286,8 @@ def trained_on(files: Mapping[str, Any]) -> dict[str, Any]:
 
     The recipe in the corpus does not: it may be that of another training with the same text.
     """
-    of_tokenizers = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
-    return {
-        name: facts
-        for name, facts in files.items()
-        if name.startswith("train.") or name in of_tokenizers
-    }
+    decides = {name for name in files if name.startswith("train.") or name in OF_TOKENIZERS}
+    return {name: facts for name, facts in files.items() if name in decides}
 
 
 def _sha256_of(path: Path) -> str | None:

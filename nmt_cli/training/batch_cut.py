@@ -17,7 +17,7 @@ from nmt_cli.corpus.binarized import BinarizedText, Indices
 from nmt_cli.corpus.loader import Batch, CutAhead, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
-from nmt_cli.hardware.device import Sender, sent_together
+from nmt_cli.hardware.device import Sender
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import (
     FullMemoryError,
@@ -216,7 +216,7 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objec
         pairs = pairs.with_some_links()
     state.model.train()
     room = room_to_leave(state, objective.machine)
-    objective.try_gradient(sent_together(objective.machine.device, objective.on_cpu(pairs)))
+    objective.try_gradient(objective.on_device(pairs))
     state.model.zero_grad(set_to_none=True)
     objective.forget_graphs()  # steps have other rooms
     del room

@@ -259,7 +259,7 @@ class Objective(NamedTuple):
         for number, (index, pairs) in enumerate(mine, 1):
             self._set_seed(micro_batch_seed(self.seed, batch.number, index))
             if graphed is not None:
-                tensors = sent[number - 1] if sent else self._sent(self.on_cpu(pairs))
+                tensors = sent[number - 1] if sent else self.on_device(pairs)
                 graphed.add(tensors, self.losses, is_last=number == len(mine))
                 continue
             losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
@@ -322,10 +322,11 @@ class Objective(NamedTuple):
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch that is not on its device yet."""
         plain = self._replace(graphed=None)  # a room would be for a graph
-        return self.losses(self._sent(plain.on_cpu(pairs)))
+        return self.losses(plain.on_device(pairs))
 
-    def _sent(self, tensors: MicroBatch) -> MicroBatch:
-        return sent_together(self.machine.device, tensors)
+    def on_device(self, pairs: SentencePairs) -> MicroBatch:
+        """Return the tensors of a micro-batch on the device, by one copy."""
+        return sent_together(self.machine.device, self.on_cpu(pairs))
 
     def losses(self, tensors: MicroBatch) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""

@@ -17,7 +17,7 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
-from nmt_cli.hardware.device import DTYPES, finish_work, sent_together
+from nmt_cli.hardware.device import DTYPES, finish_work
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import largest_that_runs
 from nmt_cli.messages import logs
@@ -197,8 +197,7 @@ def _why_not(objective: Objective, choice: Choice) -> str | None:
         found = _gradients(by_kernels := computing(objective, choice, TRITON), pairs)
         model.train()
         for each in pairs:
-            on_device = sent_together(objective.machine.device, by_kernels.on_cpu(each))
-            by_kernels.try_gradient(on_device)
+            by_kernels.try_gradient(by_kernels.on_device(each))
         by_kernels.forget_graphs()
         difference = (found - expected).norm().item() / expected.norm().item()
     except Exception as error:  # of Triton, its compilers, the driver
@@ -290,10 +289,7 @@ def seconds_of_gradient(
     device = objective.machine.device
     seconds = dict.fromkeys(ways, 0.0)
     objectives = {way: computing(objective, choice, way) for way in ways}
-    tensors = {
-        way: [sent_together(device, each.on_cpu(part)) for part in pairs]
-        for way, each in objectives.items()
-    }
+    tensors = {way: [each.on_device(part) for part in pairs] for way, each in objectives.items()}
     for turn in range(TURNS):
         for way in ways:
             choice.use(objective, way)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nmt_cli.corpus.text.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer, joined_pieces
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.chrf import by_agreement
@@ -91,7 +91,7 @@ class UnknownWords:
                 if token == tokenizer.unk_id:
                     pieces[place] = words[hypothesis.attended.tokens[place]]
         text = " ".join(pieces)
-        return text if keep_pieces else tokenizer.joined(text)
+        return text if keep_pieces else joined_pieces(text, self._text.joiner)
 
     def _words(self, part: Part) -> list[str]:
         """Return for each piece of the source the word that it is part of."""
@@ -204,7 +204,7 @@ class Answers:
         """Return for each word of ``text`` whether it has pieces; an invisible one may not."""
         return [
             not is_blank(word) or bool(self._tokenizer.encode(self.known_text(word)))
-            for word in self._tokenizer.joined(text).split()
+            for word in joined_pieces(text, self._settings.joiner).split()
         ]
 
     def _ranking(
@@ -273,7 +273,7 @@ class Answers:
 
     def _kept(self, source: str) -> Output:
         """Return a segment as its own translation."""
-        text = one_line(self._tokenizer.joined(source))
+        text = one_line(joined_pieces(source, self._settings.joiner))
         if len(text) != len(source):  # pieces of words were joined
             return Output(text)
         # Each character has a span, because a tag may be within a word, as in 10<sup>3</sup>.

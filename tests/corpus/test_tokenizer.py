@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, most_pieces, train_tokenizer
-from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import (
+    CONTROL,
+    WhitespaceTokenizer,
+    joined_pieces,
+)
 from nmt_cli.files import text_files
 from nmt_cli.files.file_names import VOCABULARY
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
@@ -366,13 +370,12 @@ def test_the_joiner_is_undone_unless_pieces_are_kept(pieces, joined):
     ids = tokenizer.encode(pieces)
     assert tokenizer.decode(ids) == joined
     assert tokenizer.decode(ids, keep_pieces=True) == pieces
-    assert tokenizer.joined(pieces) == joined
+    assert joined_pieces(pieces, "@@") == joined
 
 
-def test_text_without_a_joiner_is_left_as_it_is(bpe):
+def test_text_without_a_joiner_is_left_as_it_is():
     text = "a@@  b\u2028 c@@"
-    assert bpe.joined(text) == text
-    assert train(whitespace()).joined(text) == text
+    assert joined_pieces(text, None) == text
 
 
 def test_any_text_in_pieces_comes_back(tmp_path):

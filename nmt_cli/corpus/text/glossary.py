@@ -27,12 +27,8 @@ class Term(NamedTuple):
     targets: tuple[str, ...]
     case: str | None = None  # "exact", "any"; None: exact if a text has a capital letter
 
-    def occurs_in(self, text: str) -> bool:
-        """Return whether a form of the translation occurs in ``text``, between word borders."""
-        return self.form_in(text) is not None
-
     def form_in(self, text: str) -> str | None:
-        """Return the first form of the translation that occurs in ``text``, or None."""
+        """Return the first form of the translation that occurs in ``text`` between word borders, or None."""
         text = _normal(text)
         return next(
             (form for form in self.targets if _occurs(_normal(form), text, self.case)), None

@@ -119,10 +119,6 @@ class MappedSentencePieceTokenizer:
         pieces = processor.id_to_piece(list(range(processor.get_piece_size())))
         return sum(piece in ids for piece in pieces) / len(pieces)
 
-    def joined(self, text: str) -> str:
-        """Return ``text`` unchanged: a corpus for SentencePiece is not in pieces."""
-        return text
-
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         return pieces_in(self._pieces[side], ids)

@@ -113,10 +113,6 @@ class SentencePieceTokenizer:
         except (IndexError, UnicodeDecodeError):
             raise NoTextError(ids, self.size) from None
 
-    def joined(self, text: str) -> str:
-        """Return ``text`` unchanged: a corpus for SentencePiece is not in pieces."""
-        return text
-
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         del side

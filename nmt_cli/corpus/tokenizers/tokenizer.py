@@ -57,10 +57,6 @@ class Tokenizer(Protocol):
         """
         ...
 
-    def joined(self, text: str) -> str:
-        """Return corpus text in the form that ``decode`` returns, with its pieces joined."""
-        ...
-
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
         ...

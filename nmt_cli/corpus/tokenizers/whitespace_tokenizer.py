@@ -68,11 +68,7 @@ class WhitespaceTokenizer:
         """
         marks = (self.bos_id, self.eos_id)
         text = " ".join(self.pieces([token for token in ids if token not in marks], side))
-        return text if keep_pieces else self.joined(text)
-
-    def joined(self, text: str) -> str:
-        """Return ``text`` with its pieces joined, or unchanged if there is no joiner."""
-        return joined_pieces(text, self._joiner)
+        return text if keep_pieces else joined_pieces(text, self._joiner)
 
     def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
         """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
