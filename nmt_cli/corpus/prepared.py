@@ -14,7 +14,7 @@ Text, and a tokenizer of the user, may have changed since the folder was written
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,27 +54,25 @@ MOST_LOOKED_AT = 100  # folders beside a missing one: the user may mean one of t
 
 
 class ValidationSet(NamedTuple):
-    """A text to measure a model on."""
+    """A text to measure a model on: the pairs that have a loss, and all lines of a side.
 
-    directory: Path
+    Pairs that are too long or have an empty side have no loss. Target lines are trees in brackets
+    if the text is a treebank.
+    """
+
     name: str | None  # None if it is the only one and has no name
     source: BinarizedText
     target: BinarizedText
+    lines: Callable[[Side], list[str]]
 
     @classmethod
     def open(cls, directory: Path, name: str | None) -> "ValidationSet":
         """Map the files of a set. Raises DamagedError if two of them do not fit together."""
         part = validation_part(name)
-        sides = (BinarizedText.open(directory, f"{part}.{side}") for side in SIDES)
-        return cls(directory, name, *sides)
-
-    def lines(self, side: Side) -> list[str]:
-        """Return all lines of one side, also those that have no loss.
-
-        Pairs that are too long or have an empty side have no loss. Target lines are trees in
-        brackets if the text is a treebank.
-        """
-        return texts_of(validation_text(self.directory, self.name, side))
+        source, target = (BinarizedText.open(directory, f"{part}.{side}") for side in SIDES)
+        return cls(
+            name, source, target, lambda side: texts_of(validation_text(directory, name, side))
+        )
 
 
 class PreparedCorpus(NamedTuple):

@@ -17,7 +17,7 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus, ValidationSet
 from nmt_cli.corpus.references import References, references_of
 from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
-from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
+from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of
@@ -37,20 +37,7 @@ from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator
 
 
-class ChangedSet(NamedTuple):
-    """A changed copy of a validation set, in memory."""
-
-    name: str
-    source: BinarizedText
-    target: BinarizedText
-    texts: dict[Side, list[str]]
-
-    def lines(self, side: Side) -> list[str]:
-        """Return all lines of one side, also those that have no loss."""
-        return self.texts[side]
-
-
-def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ChangedSet]:
+def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ValidationSet]:
     """Return the copies of the set that decides, as ``validation.robustness`` asks for them.
 
     The changes depend only on the kind and the line, so they are the same in all trainings.
@@ -61,7 +48,7 @@ def changed_sets(recipe: Recipe, corpus: PreparedCorpus) -> list[ChangedSet]:
 
 def _changed(
     measured: ValidationSet, kind: str, recipe: Recipe, corpus: PreparedCorpus
-) -> ChangedSet:
+) -> ValidationSet:
     config = Augmentation.model_validate({kind: 1.0})
     symbols = recipe.tokenizer.user_defined_symbols
     files = next(each for each in recipe.data.validation_sets if each.name == measured.name)
@@ -80,7 +67,7 @@ def _changed(
     source, target = (
         _binarized([pair[place] for pair in with_loss], corpus.tokenizer) for place in (0, 1)
     )
-    return ChangedSet(kind, source, target, texts)
+    return ValidationSet(kind, source, target, texts.__getitem__)
 
 
 def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> BinarizedText:
@@ -89,7 +76,6 @@ def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> Binarize
     return BinarizedText(np.array([*chain.from_iterable(with_ends)], dtype=np.uint32), lengths)
 
 
-MeasuredSet = ValidationSet | ChangedSet
 QUALITY_DIGITS = 2  # of BLEU and F1, as they are shown: less is chance
 NUM_SUMS = 5  # those that ``Validator._loss_sums`` returns
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
@@ -153,21 +139,21 @@ class Validator:
     def __init__(self, recipe: Recipe, corpus: PreparedCorpus, objective: Objective) -> None:
         self._recipe, self._corpus, self._objective = recipe, corpus, objective
         changed = changed_sets(recipe, corpus)
-        self._sets: list[MeasuredSet] = [*corpus.validation, *changed]
+        self._sets: list[ValidationSet] = [*corpus.validation, *changed]
         self._references: dict[str | None, References] = {}  # by the name of the set
         self._logged_signatures: set[str] = set()
         if recipe.validation.bleu != "off":
             kernels_for(objective.machine.device.type)  # raises here, not at the first validation
         if recipe.validation.bleu != "off" and objective.machine.ranks.is_main:
             self._references = {each.name: self._references_of(each) for each in self._sets}
-        without_loss = [each.name for each in changed if not len(each.target)]
+        without_loss = [str(each.name) for each in changed if not len(each.target)]
         if without_loss and objective.machine.ranks.is_main:
             logs.warning(
                 f"validation.robustness: no loss for {', '.join(without_loss)}, because every pair "
                 "becomes longer than data.max_length; raise that, or leave the change out."
             )
 
-    def _references_of(self, measured: MeasuredSet) -> References:
+    def _references_of(self, measured: ValidationSet) -> References:
         """Return the references of a set. Raises UserError if BLEU cannot be computed of them."""
         references = references_of(self._recipe, measured.lines("target"))
         tokenize, remark = references.tokenizer
@@ -214,7 +200,7 @@ class Validator:
         return decides._replace(sets=tuple(found)) if has_names else decides
 
     def _measured(
-        self, measured: MeasuredSet, sums: Sequence[float], by_rank: list[list[str]]
+        self, measured: ValidationSet, sums: Sequence[float], by_rank: list[list[str]]
     ) -> Validation:
         """Return the figures of a set from its ``_loss_sums`` and its translations, if any."""
         loss, nll, num_tokens, *_ = sums
@@ -231,7 +217,9 @@ class Validator:
         return self._recipe.data.treebank is not None
 
     @torch.no_grad()
-    def _loss_sums(self, measured: MeasuredSet, max_tokens: int, stop: StopRequest) -> list[float]:
+    def _loss_sums(
+        self, measured: ValidationSet, max_tokens: int, stop: StopRequest
+    ) -> list[float]:
         """Return sums over this rank's share: loss, nll, target tokens, cuts and failures.
 
         Cuts are micro-batches that were cut because memory was full. Failures is 1 if that did not
@@ -287,7 +275,7 @@ class Validator:
         return [self._translations(translator, each, stop) for each in self._sets]
 
     def _translations(
-        self, translator: Translator, measured: MeasuredSet, stop: StopRequest
+        self, translator: Translator, measured: ValidationSet, stop: StopRequest
     ) -> list[str]:
         machine, source_lines = self._objective.machine, measured.lines("source")
         shared = list(machine.ranks.own(source_lines))
@@ -305,7 +293,7 @@ class Validator:
                 bar.advance(len(hypotheses) - start)
         return hypotheses
 
-    def _score(self, measured: MeasuredSet, by_rank: list[list[str]]) -> tuple[float, str | None]:
+    def _score(self, measured: ValidationSet, by_rank: list[list[str]]) -> tuple[float, str | None]:
         """Return the F1 of a set, or its BLEU and the signature, as translate | score finds them.
 
         The main rank computes them, so that the tokenizer's packages need not be everywhere.
@@ -327,7 +315,7 @@ class Validator:
         return ranks.from_main((score, signature))
 
 
-def _micro_batches(measured: MeasuredSet, max_tokens: int) -> tuple[SentencePairs, ...]:
+def _micro_batches(measured: ValidationSet, max_tokens: int) -> tuple[SentencePairs, ...]:
     source, target = measured.source, measured.target
     if not len(target):  # a changed copy whose pairs are all too long
         return ()

@@ -28,7 +28,7 @@ class Term(NamedTuple):
     case: str | None = None  # "exact", "any"; None: exact if a text has a capital letter
 
     def form_in(self, text: str) -> str | None:
-        """Return the first form of the translation that occurs in ``text`` between word borders, or None."""
+        """Return the first form of the translation in ``text``, between word borders, or None."""
         text = _normal(text)
         return next(
             (form for form in self.targets if _occurs(_normal(form), text, self.case)), None
