@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +27,9 @@ from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import Recipe
 
-
-class _Chosen(NamedTuple):
-    """A pair to change: its place in the batch, and how."""
-
-    place: int
-    augmenting: Augmenting
-    kinds: list[str]
-    draw: random.Random
-    numbers: range  # of the pair, and of those that are merged with it
+# A pair to change: its place in the batch, what changes it and how, random numbers, and the numbers
+# of the pair and of those that are merged with it.
+Chosen = tuple[int, Augmenting, list[str], random.Random, range]
 
 
 class Augmenter:
@@ -63,11 +56,11 @@ class Augmenter:
         chosen = list(self._chosen(planned))
         if not chosen:
             return pairs
-        numbers = chain.from_iterable(each.numbers for each in chosen)
+        numbers = chain.from_iterable(of_pair for *_, of_pair in chosen)
         texts = self._read(np.fromiter(numbers, np.int64))
         before, after = dict[int, TextPair](), dict[int, TextPair]()
-        for place, augmenting, kinds, draw, of_pairs in chosen:
-            own, *following = islice(texts, len(of_pairs))
+        for place, augmenting, kinds, draw, of_pair in chosen:
+            own, *following = islice(texts, len(of_pair))
             if own is None:
                 continue
             others = [each for each in following if each is not None]
@@ -89,7 +82,7 @@ class Augmenter:
             links,
         )
 
-    def _chosen(self, planned: Planned) -> Iterator[_Chosen]:
+    def _chosen(self, planned: Planned) -> Iterator[Chosen]:
         """Yield the pairs that are to be changed."""
         first = 0
         for corpus, augmenting in enumerate(self._augments):
@@ -102,7 +95,7 @@ class Augmenter:
                     number = first + int(lines[at])
                     others = draw.randint(1, MOST_MERGED) if "merge" in kinds else 0
                     numbers = range(number, min(number + 1 + others, end))
-                    yield _Chosen(int(places[at]), augmenting, kinds, draw, numbers)
+                    yield int(places[at]), augmenting, kinds, draw, numbers
             first = end
 
     def _read(self, numbers: Indices) -> Iterator[TextPair | None]:

@@ -6,7 +6,6 @@ byte; each of these moves every later line of a parallel corpus against its tran
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -57,13 +56,10 @@ def read_lines(stream: BinaryIO, num_lines_before: int = 0) -> Iterator[Line]:
             _refuse_other_encoding(stream, raw)
         byte_order_mark = number == 1 and raw.startswith(BYTE_ORDER_MARK)
         if byte_order_mark:
-            raw = raw[len(BYTE_ORDER_MARK) :]
-        if newline:
-            raw = raw[:-1]
+            raw = raw.removeprefix(BYTE_ORDER_MARK)
+        raw = raw.removesuffix(b"\n")
         carriage_return = raw.endswith(b"\r")
-        if carriage_return:
-            raw = raw[:-1]
-        text, replaced = _decode(raw)
+        text, replaced = _decode(raw.removesuffix(b"\r"))
         yield Line(text, carriage_return, newline, replaced, byte_order_mark)
 
 
@@ -130,9 +126,6 @@ class LineTexts:
         self._stream, self.num_invalid = stream, 0
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(self._blocks())
-
-    def _blocks(self) -> Iterator[list[str]]:
         lines = HeldLines(self._stream)
         while count := lines.hold(READ_AT_ONCE):  # as many as are in a block
             is_first, block = lines.num_taken == 0, lines.take(count)
@@ -140,7 +133,7 @@ class LineTexts:
                 _refuse_other_encoding(self._stream, block)
             texts, num_invalid = texts_in(block, is_first=is_first)
             self.num_invalid += num_invalid
-            yield texts
+            yield from texts
 
 
 def texts_in(block: bytes, *, is_first: bool) -> tuple[list[str], int]:
