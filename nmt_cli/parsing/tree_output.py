@@ -6,6 +6,7 @@ Any tokens become one well-formed tree, so that every output of a model is a par
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, fields
+from functools import partial
 from operator import add
 from typing import Literal, NamedTuple
 
@@ -268,10 +269,4 @@ def penn_tokenizer() -> Callable[[str], list[str]]:
     """
     with importing("parsing", "--tokenize penn cuts text"):
         from nltk.tokenize.treebank import TreebankWordTokenizer
-    tokenizer = TreebankWordTokenizer()
-
-    def tokenize(text: str) -> list[str]:
-        words: list[str] = tokenizer.tokenize(text, convert_parentheses=True)
-        return words
-
-    return tokenize
+    return partial(TreebankWordTokenizer().tokenize, convert_parentheses=True)

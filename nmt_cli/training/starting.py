@@ -16,7 +16,6 @@ from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus, trained_on
 from nmt_cli.corpus.references import references_of
-from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import RECIPE, validation_part
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
@@ -89,7 +88,9 @@ def prepare_training(
     ).with_buffers()
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut, {})
     if not training.is_complete():
-        training.glossaries = _glossaries(recipe, ranks)
+        training.glossaries = read_glossaries(recipe)
+        terms = list(map(str, training.glossaries.values()))
+        _require_same(ranks, "terms of the glossaries", terms)
         first = state.progress.batch_index
         machine = choose_ways(objective, corpus, plan, first, cut, facts)
         training.objective = objective._replace(machine=machine).with_graphs()
@@ -216,16 +217,6 @@ def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Mach
     _require_same(ranks, "recipe", recipe.model_dump_json(exclude={"data"}))
     _require_same(ranks, "--precision", machine.precision)
     _require_same(ranks, "--deterministic", machine.is_deterministic)
-
-
-def _glossaries(recipe: Recipe, ranks: Ranks) -> dict[Path, Glossary]:
-    """Return each glossary of the recipe by its path.
-
-    Raises UserError if one cannot be read, or if those of the ranks differ.
-    """
-    glossaries = read_glossaries(recipe)
-    _require_same(ranks, "terms of the glossaries", list(map(str, glossaries.values())))
-    return glossaries
 
 
 def _require_same(ranks: Ranks, what: str, value: object) -> None:

@@ -28,7 +28,7 @@ def linearized(tmp_path):
         folder = tmp_path / "folder"
         folder.mkdir(exist_ok=True)
         treebank = TreebankConfig.model_validate(config)
-        text = LinearizedText(data, treebank, folder, spaced=spaced, to_piece="_{}".format)
+        text = LinearizedText(data, treebank, folder, spaced=spaced)
         return text, data
 
     return linearize
@@ -69,7 +69,7 @@ def test_each_validation_set_has_trees_of_its_own(tmp_path):
          "validation": sets}
     )  # fmt: skip
     config = TreebankConfig()
-    text = LinearizedText(data, config, tmp_path, spaced=False, to_piece="_{}".format)
+    text = LinearizedText(data, config, tmp_path, spaced=False)
     snow = ("snow", "(TOP (SBAR (NN snow)))")
     more, dev = (list(ParallelText(text.measured(files))) for files in data.validation_sets)
     assert dev == [snow]
@@ -80,8 +80,8 @@ def test_each_validation_set_has_trees_of_its_own(tmp_path):
     ("config", "pieces"),
     [
         ({}, ["(NP", "(S", "(VP", ")NP", ")S", ")VP", "<NN>", "<VBZ>"]),
-        ({"spaced": True}, ["_(NP", "_(S", "_(VP", "_)NP", "_)S", "_)VP", "_<NN>", "_<VBZ>"]),
-        ({"notation": "slashes"}, [f"_{token}" for token in OF_SLASHES]),
+        ({"spaced": True}, ["(NP", "(S", "(VP", ")NP", ")S", ")VP", "<NN>", "<VBZ>"]),
+        ({"notation": "slashes"}, [f"\u2581{token}" for token in OF_SLASHES]),
     ],
 )
 def test_pieces_are_the_tokens_of_the_training_trees(linearized, config, pieces):

@@ -1,6 +1,6 @@
 """The text of a recipe as pairs of lines: parallel text, or words and linearized trees."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
@@ -154,21 +154,15 @@ class LinearizedText(RecipeText):
     """The treebanks for training and validation, written into ``folder`` as parallel text.
 
     They are read once, or twice if the notation needs all labels from the start. If ``spaced``, the
-    tokens have spaces between them in every notation; ``to_piece`` returns the piece of a token
-    after a space. Raises UserError if a file cannot be read or does not consist of trees, if the
-    words of a source are not as many as the leaves, or if the notation cannot have a label.
+    tokens have spaces between them in every notation, and are pieces. Raises UserError if a file
+    cannot be read or does not consist of trees, if the words of a source are not as many as the
+    leaves, or if the notation cannot have a label.
     """
 
     def __init__(
-        self,
-        data: DataConfig,
-        config: TreebankConfig,
-        folder: Path,
-        *,
-        spaced: bool,
-        to_piece: Callable[[str], str],
+        self, data: DataConfig, config: TreebankConfig, folder: Path, *, spaced: bool
     ) -> None:
-        self._config, self._spaced, self._to_piece = config, spaced, to_piece
+        self._config, self._spaced = config, spaced
         self._gold: dict[tuple[Path, Path], Path] = {}  # of each validation set, a tree a line
         self._labels = NO_LABELS  # of the training treebanks
         self._plain: dict[tuple[Path, Path], ParallelFiles] = {}
@@ -177,13 +171,12 @@ class LinearizedText(RecipeText):
         self._form = config.linearization(known)
         with logs.progress("reading trees", "trees") as counter:
             for number, files in enumerate(corpora):
-                is_validation, gold = number >= len(data.train), None
-                if is_validation:
-                    gold = self._gold[files.text_files] = folder / f"{number}.gold"
-                for sentence in self._written(files, folder / f"{number}", gold):
-                    if not is_validation and sentence.tree is not None:
-                        self._labels |= Labels.of(sentence.tree)
-                    counter.advance(1)
+                paths = [folder / f"{number}.{kind}" for kind in ("source", "target", "gold")]
+                is_training = number < len(data.train)
+                rows = self._rows(files, counter, is_training=is_training)
+                _write_rows(paths[:2] if is_training else paths, rows)
+                self._plain[files.text_files] = ParallelFiles(source=paths[0], target=paths[1])
+                self._gold[files.text_files] = paths[2]
 
     def plain(self, files: ParallelFiles) -> ParallelFiles:
         """Return the two text files that were written for treebanks of the recipe."""
@@ -204,8 +197,8 @@ class LinearizedText(RecipeText):
         Raises UserError if one of them is a mark of the model.
         """
         tokens = self._form.tokens_of(self._labels)
-        is_joined = self._form.is_joined and not self._spaced
-        pieces = tokens if is_joined else [self._to_piece(token) for token in tokens]
+        are_pieces = self._spaced or self._form.is_joined
+        pieces = tokens if are_pieces else [piece_of_word(token) for token in tokens]
         for piece in pieces:
             if piece in RESERVED_NAMES:
                 raise UserError(
@@ -226,21 +219,16 @@ class LinearizedText(RecipeText):
                     labels |= Labels.of(sentence.tree)
         return labels
 
-    def _written(
-        self, files: ParallelFiles, path: Path, gold: Path | None
-    ) -> Iterator[ParsedSentence]:
-        """Write and yield the sentences of ``files``."""
-        source, target = path.with_suffix(".source"), path.with_suffix(".target")
-        with ExitStack() as stack:
-            paths = [source, target, *([gold] if gold else [])]
-            streams = [stack.enter_context(written.open("wb")) for written in paths]
-            for number, sentence in enumerate(read_sentences(files, self._config), 1):
-                tokens = self._linearized(sentence.tree, files.text_files[1], number)
-                texts = [sentence.text, tokens, *([sentence.bracketed] if gold else [])]
-                for stream, text in zip(streams, texts, strict=True):
-                    stream.write(f"{one_line(text)}\n".encode())
-                yield sentence
-        self._plain[files.text_files] = ParallelFiles(source=source, target=target)
+    def _rows(
+        self, files: ParallelFiles, counter: logs.ProgressBar, *, is_training: bool
+    ) -> Iterator[tuple[str, ...]]:
+        """Yield words and tokens, and note labels; of validation, also the tree in brackets."""
+        for number, sentence in enumerate(read_sentences(files, self._config), 1):
+            tokens = self._linearized(sentence.tree, files.text_files[1], number)
+            yield (sentence.text, tokens, *(() if is_training else (sentence.bracketed,)))
+            if is_training and sentence.tree is not None:
+                self._labels |= Labels.of(sentence.tree)
+            counter.advance(1)
 
     def _linearized(self, tree: Tree | None, path: Path, number: int) -> str:
         if tree is None:
@@ -257,11 +245,10 @@ def text_of(recipe: Recipe, folder: Path) -> RecipeText:
 
     Raises UserError if a treebank cannot be read or written in the notation of the recipe.
     """
-    data, is_whitespace = recipe.data, recipe.tokenizer.type == "whitespace"
+    data = recipe.data
     if data.treebank is None:
         return RecipeText(data.languages)
-    to_piece = str if is_whitespace else piece_of_word
-    return LinearizedText(data, data.treebank, folder, spaced=is_whitespace, to_piece=to_piece)
+    return LinearizedText(data, data.treebank, folder, spaced=recipe.tokenizer.type == "whitespace")
 
 
 def write_sides(files: ParallelFiles, data: DataConfig, source: Path, target: Path) -> None:
@@ -272,7 +259,13 @@ def write_sides(files: ParallelFiles, data: DataConfig, source: Path, target: Pa
     pairs: Iterable[tuple[str, str]] = ParallelText(files.with_languages(data.languages))
     if data.treebank is not None:
         pairs = ((one.text, one.bracketed) for one in read_sentences(files, data.treebank))
-    with source.open("wb") as sources, target.open("wb") as targets:
-        for pair in pairs:
-            for stream, text in zip((sources, targets), pair, strict=True):
+    _write_rows((source, target), pairs)
+
+
+def _write_rows(paths: Sequence[Path], rows: Iterable[tuple[str, ...]]) -> None:
+    """Write each text of a row as a line of one of the files."""
+    with ExitStack() as stack:
+        streams = [stack.enter_context(path.open("wb")) for path in paths]
+        for row in rows:
+            for stream, text in zip(streams, row, strict=True):
                 stream.write(f"{one_line(text)}\n".encode())
