@@ -15,6 +15,7 @@ Text, and a tokenizer of the user, may have changed since the folder was written
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -328,11 +329,9 @@ def files_in(facts: Mapping[str, Any]) -> list[Path]:
 
 
 def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
-    for side in KINDS_OF_FILES:
-        if side not in corpus:
-            continue
+    for side in (kind for kind in KINDS_OF_FILES if kind in corpus):
         path = Path(corpus[side])
-        try:
+        with suppress(OSError):
             status = path.stat()
             num_bytes = corpus.get(f"{side}_bytes", status.st_size)  # older manifests have none
             is_younger = max(status.st_mtime_ns, status.st_ctime_ns) >= prepared_at
@@ -340,8 +339,6 @@ def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
                 is_younger and sha256(path) != corpus[f"{side}_sha256"]
             ):
                 yield path
-        except OSError:
-            continue
 
 
 def _changed_tokenizer(manifest: Mapping[str, Any]) -> list[Path]:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
-from nmt_cli.recipe.values import Epochs, Number, Section, Steps, Word, repeated_names
+from nmt_cli.recipe.values import Epochs, Number, Section, Steps, Word, not_one_of, repeated_names
 
 
 class NumbersByName(dict[str, float]):
@@ -79,11 +79,7 @@ class Until(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield an end that is given twice or not at all."""
-        given = [key for key, value in self if value is not None]
-        if not given:
-            yield Problem("steps", "is null, and so are epochs and patience; give one of them")
-        for key in given[1:]:
-            yield Problem(key, f"must be null beside {given[0]}; give one of them", given[0])
+        yield from not_one_of(self, "steps", "epochs", "patience")
 
 
 class Stage(Section):

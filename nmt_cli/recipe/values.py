@@ -145,6 +145,16 @@ class Section(BaseModel):
         return self
 
 
+def not_one_of(section: Section, *keys: str) -> Iterator[Problem]:
+    """Yield each of ``keys`` that is given beside another of them, or the first if none is."""
+    given = [key for key in keys if getattr(section, key) is not None]
+    if not given:
+        others = f"so {'is' if len(keys) == 2 else 'are'} {' and '.join(keys[1:])}"
+        yield Problem(keys[0], f"is null, and {others}; give one of them")
+    for key in given[1:]:
+        yield Problem(key, f"must be null beside {given[0]}; give one of them", given[0])
+
+
 @cache
 def descriptions(section: type[Section]) -> dict[str, str]:
     """Return the text below each key of ``section``, as one line.
@@ -190,8 +200,4 @@ class Interval(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield an interval that is given twice or not at all."""
-        if self.every_steps is None and self.every_epochs is None:
-            yield Problem("every_steps", "is null, and so is every_epochs; give one of them")
-        if self.every_steps is not None and self.every_epochs is not None:
-            text = "must be null beside every_steps; give one of them"
-            yield Problem("every_epochs", text, "every_steps")
+        yield from not_one_of(self, "every_steps", "every_epochs")

@@ -311,20 +311,15 @@ class MetricsLog:
                 self._keep(lambda kept: kept["step"] != record["step"] or "validation" not in kept)
             append_whole(self._path, json.dumps(record, allow_nan=False).encode() + b"\n")
             self._is_full = False
-        except OutputError as error:
-            self._warn_of_full_disk(error.__cause__)
-        except OSError as error:
-            if not is_failed_write(error):
+        except (OSError, OutputError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError) or not is_failed_write(cause):
                 raise
-            self._warn_of_full_disk(error)
+            if not self._is_full:
+                logs.warning(f"{self._path} cannot grow: {cause.strerror}; training goes on.")
+            self._is_full = True
         if self._tensorboard is not None:
             self._tensorboard.append(record)
-
-    def _warn_of_full_disk(self, error: BaseException | None) -> None:
-        if not self._is_full:
-            reason = error.strerror if isinstance(error, OSError) else error
-            logs.warning(f"{self._path} cannot grow: {reason}; training goes on.")
-        self._is_full = True
 
     def _keep(self, is_kept: Callable[[Mapping[str, Any]], bool]) -> None:
         """Leave only the records that are whole and for which ``is_kept`` is true."""

@@ -13,52 +13,6 @@ from nmt_cli.messages.figures import perplexity_of, short_number
 from nmt_cli.training.gradient import Gradient, GradientFigures, Objective
 
 
-class StepReport(NamedTuple):
-    """What one step did, and how long it took."""
-
-    step: int
-    batch: Batch
-    figures: GradientFigures
-    learning_rate: float
-    seconds: float
-    data_wait_seconds: float
-    utilization: float | None  # of the devices' peak FLOPs; None if that is not known
-    stage: int | None  # the number of the stage, from 1; None if the recipe has none
-
-    def as_record(self) -> dict[str, Any]:
-        """Return the line of ``metrics.jsonl``."""
-        alignment = self.figures.alignment
-        return {
-            "step": self.step,
-            "batch_index": self.batch.number,
-            **({} if self.stage is None else {"stage": self.stage}),
-            "loss": self.figures.loss,
-            "nll": self.figures.nll,
-            **({} if alignment is None else {"alignment_loss": alignment}),
-            "gradient_norm": self.figures.norm,
-            "learning_rate": self.learning_rate,
-            "target_tokens": self.figures.num_tokens,
-            "source_tokens": self.batch.num_source_tokens,
-            "seconds": round(self.seconds, 4),
-            "data_wait_seconds": round(self.data_wait_seconds, 4),
-            "flop_utilization": self.utilization,
-        }
-
-    def as_notes(self) -> str:
-        """Return the text beside the progress bar."""
-        figures = self.figures
-        notes = [
-            f"loss {short_number(figures.loss, 3)}, "
-            f"perplexity {short_number(perplexity_of(figures.nll), 2)}",
-            f"lr {self.learning_rate:.2e}, norm {short_number(figures.norm, 2)}",
-            f"{figures.num_tokens / self.seconds:,.0f} target tokens/s",
-        ]
-        if self.utilization is not None:
-            notes.append(f"MFU {self.utilization:.1%}")
-        notes.append(f"data wait {self.data_wait_seconds / self.seconds:.1%}")
-        return ", ".join(notes)
-
-
 class LaunchedStep(NamedTuple):
     """A step whose figures the CPU has not read."""
 
@@ -68,6 +22,50 @@ class LaunchedStep(NamedTuple):
     started: float
     data_wait_seconds: float
     validation: Mapping[str, Any] | None  # that of the step before, if this one is skipped
+
+
+class StepReport(NamedTuple):
+    """What one step did, and how long it took."""
+
+    step: int
+    launched: LaunchedStep
+    figures: GradientFigures
+    seconds: float
+    utilization: float | None  # of the devices' peak FLOPs; None if that is not known
+    stage: int | None  # the number of the stage, from 1; None if the recipe has none
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the line of ``metrics.jsonl``."""
+        alignment = self.figures.alignment
+        return {
+            "step": self.step,
+            "batch_index": self.launched.batch.number,
+            **({} if self.stage is None else {"stage": self.stage}),
+            "loss": self.figures.loss,
+            "nll": self.figures.nll,
+            **({} if alignment is None else {"alignment_loss": alignment}),
+            "gradient_norm": self.figures.norm,
+            "learning_rate": self.launched.learning_rate,
+            "target_tokens": self.figures.num_tokens,
+            "source_tokens": self.launched.batch.num_source_tokens,
+            "seconds": round(self.seconds, 4),
+            "data_wait_seconds": round(self.launched.data_wait_seconds, 4),
+            "flop_utilization": self.utilization,
+        }
+
+    def as_notes(self) -> str:
+        """Return the text beside the progress bar."""
+        figures = self.figures
+        notes = [
+            f"loss {short_number(figures.loss, 3)}, "
+            f"perplexity {short_number(perplexity_of(figures.nll), 2)}",
+            f"lr {self.launched.learning_rate:.2e}, norm {short_number(figures.norm, 2)}",
+            f"{figures.num_tokens / self.seconds:,.0f} target tokens/s",
+        ]
+        if self.utilization is not None:
+            notes.append(f"MFU {self.utilization:.1%}")
+        notes.append(f"data wait {self.launched.data_wait_seconds / self.seconds:.1%}")
+        return ", ".join(notes)
 
 
 def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:

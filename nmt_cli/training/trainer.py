@@ -193,16 +193,9 @@ class Trainer:
         training, now = self.training, time.monotonic()
         self._last_update = mark_of_work(training.machine.device)
         seconds, self._last_read = now - max(step.started, self._last_read), now
-        report = StepReport(
-            state.progress.step,
-            batch,
-            figures,
-            step.learning_rate,
-            seconds,
-            step.data_wait_seconds,
-            flop_utilization(batch, seconds, training.objective),
-            state.progress.stage + 1 if training.recipe.data.stages else None,
-        )
+        utilization = flop_utilization(batch, seconds, training.objective)
+        stage = state.progress.stage + 1 if training.recipe.data.stages else None
+        report = StepReport(state.progress.step, step, figures, seconds, utilization, stage)
         self._record(report.as_record())
         return [report]
 

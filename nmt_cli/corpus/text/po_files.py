@@ -49,15 +49,11 @@ class PoEntry(NamedTuple):
             yield self.texts["msgid_plural" if is_plural else "msgid"], form
 
 
-def header_fields(entry: PoEntry) -> dict[str, str]:
-    """Return the fields of the header by their names."""
-    text = next(text.text for key, text in entry.texts.items() if key.startswith("msgstr"))
-    return dict(HEADER_FIELD.findall(text))
-
-
 def po_language(header: PoEntry) -> str | None:
     """Return the language of the translations, if the header names it."""
-    return header_fields(header).get("Language", "").partition("@")[0].strip() or None
+    text = next(text.text for key, text in header.texts.items() if key.startswith("msgstr"))
+    fields: dict[str, str] = dict(HEADER_FIELD.findall(text))
+    return fields.get("Language", "").partition("@")[0].strip() or None
 
 
 class PoError(ValueError):
