@@ -53,13 +53,13 @@ def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
         name = str(found)
     else:
         dataset = CATALOGUE[name]
-    downloaded = download(dataset, downloads)
+    archives, sets = download(dataset, downloads)
     if is_of_opus:
-        (archive,) = downloaded.archives.values()
+        (archive,) = archives.values()
         dataset = opus.with_members(dataset, archive, found.corpus)
     with directory_appearing_whole(output, replace=output.exists()) as partial:
-        test_sets = write_evaluation_sets(dataset, downloaded.evaluation_sets, partial.path)
-        train = write_train(dataset, downloaded.archives, partial.path)
+        test_sets = write_evaluation_sets(dataset, sets, partial.path)
+        train = write_train(dataset, archives, partial.path)
         partial.facts.update(kind=DATASET, name=name, train=train, test_sets=test_sets)
     logs.info(f"Joined the archives in {downloads}; you may remove them.")
 

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from nmt_cli.datasets import evaluation_sets
 from nmt_cli.datasets.catalogue import Archive, EvaluationSet, ParallelDataset, Part
@@ -23,14 +23,9 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import counted
 
 
-class Downloads(NamedTuple):
-    """The complete files of a data set, before they are joined."""
-
-    archives: Mapping[Archive, Path]
-    evaluation_sets: Mapping[EvaluationSet, DownloadedSet]
-
-
-def download(dataset: ParallelDataset, folder: Path) -> Downloads:
+def download(
+    dataset: ParallelDataset, folder: Path
+) -> tuple[dict[Archive, Path], dict[EvaluationSet, DownloadedSet]]:
     """Return the archives, kept in ``folder``, and the test sets, kept by sacreBLEU.
 
     What is there already is checked and not downloaded again. Raises UserError if requests is
@@ -44,8 +39,7 @@ def download(dataset: ParallelDataset, folder: Path) -> Downloads:
         wanted: evaluation_sets.download(wanted.sacrebleu_name, languages, wanted.num_lines)
         for wanted in dataset.evaluation_sets
     }
-    archives = {archive: fetch(archive, folder) for archive in dataset.archives}
-    return Downloads(archives, downloaded_sets)
+    return {archive: fetch(archive, folder) for archive in dataset.archives}, downloaded_sets
 
 
 def write_train(

@@ -15,14 +15,7 @@ from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.charts import Chart, style_of
-from nmt_cli.report.run_history import (
-    Floats,
-    RunHistory,
-    StepFigures,
-    sets_to_show,
-    student_cells,
-    student_notes,
-)
+from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_show
 
 LONGEST_VALUE = 200
 MANY = 4  # from this number of runs on, the title does not name them
@@ -63,7 +56,8 @@ def _table(runs: Sequence[RunHistory], rows: Mapping[str, Sequence[str]]) -> str
 
 def _student_table(run: RunHistory) -> list[str]:
     """Return the table of a student and its teacher."""
-    headings, *rows = student_cells(run.student_table)
+    assert run.student_table is not None
+    (headings, *rows), notes = run.student_table
     lines = [
         f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in row)}</tr>"
         for tag, row in [("th", headings), *(("td", row) for row in rows)]
@@ -71,7 +65,7 @@ def _student_table(run: RunHistory) -> list[str]:
     return [
         f"<h2>{escape(run.label)} and its teacher</h2>",
         f'<div class="wide"><table>{"".join(lines)}</table></div>',
-        *(f"<p>{escape(note)}</p>" for note in student_notes(run.student_table)),
+        *(f"<p>{escape(note)}</p>" for note in notes),
     ]
 
 

@@ -36,6 +36,7 @@ from nmt_cli.recipe.values import SET_NAME
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
 Floats = NDArray[np.float64]
+StudentTable = tuple[list[list[str]], list[str]]  # rows, the first with the headings; and notes
 
 
 class StepFigures(NamedTuple):
@@ -61,7 +62,7 @@ class RunHistory(NamedTuple):
     num_parameters: int | None  # None before the first checkpoint
     scores: dict[str, Any]  # of the test text, as ``run`` wrote them; empty before
     test_sets: dict[str, dict[str, Any]]  # such scores of each set by its name, if it has one
-    student_table: dict[str, Any]  # its figures beside its teacher's, of ``distil``; or empty
+    student_table: StudentTable | None  # its figures beside its teacher's; None without ``distil``
 
     @property
     def deciding_set(self) -> str | None:
@@ -236,20 +237,19 @@ def _scores_of(path: Path, last_step: int) -> dict[str, Any]:
     return scores if isinstance(scores, dict) else {}
 
 
-def _student_table_of(path: Path) -> dict[str, Any]:
+def _student_table_of(path: Path) -> StudentTable | None:
     file = path / DISTILLATION / STUDENT_TABLE / FIGURES_FILE
     try:
-        facts = json.loads(file.read_bytes())
-        return facts if student_cells(facts) and student_notes(facts) else {}
+        return student_table(json.loads(file.read_bytes()))
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, LookupError) as error:
+        return None
+    except (OSError, ValueError, RecursionError, TypeError, LookupError) as error:
         logs.warning(f"{file} is not shown, because it is damaged: {error!r}.")
-        return {}
+        return None
 
 
-def student_cells(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Return the rows of the table of student and teacher, the first with the headings."""
+def student_table(facts: Mapping[str, Any]) -> StudentTable:
+    """Return the rows of a student and its teachers, and what the figures measure."""
     sets = list(facts["rows"][0]["sets"])
     headings = [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
     table = [
@@ -269,13 +269,8 @@ def student_cells(facts: Mapping[str, Any]) -> list[list[str]]:
                 short_number(row["ms_of_one_line"], 1),
             ]
         )
-    return table
-
-
-def student_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Return what the figures measure, a sentence or two in each line."""
     each = [scores["bleu"]["signature"] for row in facts["rows"] for scores in row["sets"].values()]
-    return [
+    return table, [
         f"MB are 10⁶ bytes of all files of a model; speed is that of {facts['cores']} cores "
         f"({facts['cpu']}).",
         f"The signature of BLEU is {' or '.join(dict.fromkeys(each))}.",

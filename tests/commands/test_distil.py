@@ -145,7 +145,7 @@ def test_the_report_shows_the_table(folder, caplog):
     damaged = json.loads(figures.read_text())
     del damaged["rows"][0]["beam_size"]
     figures.write_text(json.dumps(damaged))
-    assert read_runs([RUN])[0].student_table == {}
+    assert read_runs([RUN])[0].student_table is None
     assert any("figures.json is not shown" in text for text in caplog.messages)
 
 

@@ -27,7 +27,7 @@ from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.model.stored_weights import as_bytes
 from nmt_cli.model_directory import Model, find_model, save_lexicon
 from nmt_cli.recipe.corpora_config import HeldOutFiles
-from nmt_cli.report.run_history import student_cells, student_notes
+from nmt_cli.report.run_history import student_table
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translator import Translator
 
@@ -235,4 +235,5 @@ def _median_ms(system: System, lines: Sequence[str], tag: str | None) -> float:
 
 def as_table(facts: dict[str, Any]) -> str:
     """Return the figures as text."""
-    return "\n".join([*aligned(student_cells(facts)), "", *student_notes(facts)]) + "\n"
+    rows, notes = student_table(facts)
+    return "\n".join([*aligned(rows), "", *notes]) + "\n"
