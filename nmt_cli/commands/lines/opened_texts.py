@@ -125,8 +125,7 @@ def opened_output(
     """Yield what writes to ``path`` or, if that is None, to stdout; a file can be continued.
 
     With ``compose``, what it makes of all that was written is the output. Raises OutputError if it
-    cannot be written, and StoppedTranslationError if the command is stopped before anything was
-    written.
+    cannot be written, and UserError if the command is stopped before anything was written.
     """
     if path is not None and not is_stream(path):
         with resumable_output(

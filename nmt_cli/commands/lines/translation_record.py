@@ -217,10 +217,6 @@ def _facts_of(lines: Iterator[Line]) -> dict[str, Any]:
     return {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
 
 
-class StoppedTranslationError(errors.UserError):
-    """Translation was interrupted or terminated; its message has the command that goes on."""
-
-
 def with_advice(
     error: BaseException, path: Path, num_lines: int, arguments: Sequence[str]
 ) -> BaseException:
@@ -247,14 +243,14 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | SystemExit)
 
 
-def stopped(stop: BaseException, message: str) -> StoppedTranslationError:
+def stopped(stop: BaseException, message: str) -> errors.UserError:
     """Return an error with ``message`` that ends the command with the exit status of ``stop``."""
-    if not isinstance(stop, SystemExit):
-        error = StoppedTranslationError(f"interrupted. {message}")
+    if isinstance(stop, SystemExit):
+        error = errors.UserError(f"terminated. {message}")
+        error.exit_status = stop.code if isinstance(stop.code, int) else 1
+    else:
+        error = errors.UserError(f"interrupted. {message}")
         error.exit_status = errors.STATUS_INTERRUPTED
-        return error
-    error = StoppedTranslationError(f"terminated. {message}")
-    error.exit_status = stop.code if isinstance(stop.code, int) else 1
     return error
 
 
