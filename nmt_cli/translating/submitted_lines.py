@@ -131,12 +131,16 @@ class SubmittedLines(LineSource[Answer]):
 
     def take(self) -> tuple[Answer, Request] | None:
         """Return the next line that was not cancelled; None if there is none, or at a pause."""
-        while (line := self._popped()) is not None:
+        while True:
+            with self._changed:
+                line = self._waiting[0] if self._waiting else None
+                if not isinstance(line, _Line):
+                    return None
+                self._waiting.popleft()
             if line.deadline is not None and time.monotonic() >= line.deadline:
                 self.answer(line.answer, Translation(error=TOO_LATE))
             elif not line.answer.cancelled():
                 return line.answer, line.request
-        return None
 
     def take_withdrawn(self, inside: Collection[Answer]) -> Collection[Answer]:
         """Return the lines that were cancelled; all of them at the exit."""
@@ -152,15 +156,6 @@ class SubmittedLines(LineSource[Answer]):
                 line.set_exception(answer)
             else:
                 line.set_result(answer)
-
-    def _popped(self) -> _Line | None:
-        """Return the line that waits first; None if there is none, or if a pause comes before."""
-        with self._changed:
-            first = self._waiting[0] if self._waiting else None
-            if not isinstance(first, _Line):
-                return None
-            self._waiting.popleft()
-            return first
 
     def _lines(self) -> list[_Line]:
         return [each for each in self._waiting if isinstance(each, _Line)]

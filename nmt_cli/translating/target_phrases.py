@@ -19,14 +19,8 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.search.rules.phrases import (
-    MOST_PHRASES,
-    MOST_PIECES,
-    Alternative,
-    Constraint,
-    Phrase,
-    are_too_many,
-)
+from nmt_cli.search.rules import phrases as limits
+from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase
 from nmt_cli.translating.request import AnyOf, LineError, TextOrPieces
 
 # What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.
@@ -225,8 +219,8 @@ def shown(phrase: TextOrPieces) -> str:
 
 def refuse_many(phrases: Sequence[Phrase]) -> None:
     """Raise LineError if ``phrases`` are more than a search can require."""
-    if are_too_many(phrases):
+    if limits.are_too_many(phrases):
         raise LineError(
-            f"at most {MOST_PHRASES} phrases of {MOST_PIECES} pieces together can be required, but "
-            f"there are {len(phrases)} of {sum(map(len, phrases)):,}"
+            f"at most {limits.MOST_PHRASES} phrases of {limits.MOST_PIECES} pieces together can be "
+            f"required, but there are {len(phrases)} of {sum(map(len, phrases)):,}"
         )

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.lexicon import Lexicon
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
-    from nmt_cli.parsing.linearization import Linearization
-    from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.pictures.attention import Attention
 
 
@@ -92,7 +90,11 @@ class Translator:
         options = TranslatorOptions(**keywords)
         sampling, constraints = options.sampling, options.constraints
         is_parser = settings.trees is not None
-        words_of = _splitter(options.tokenize, settings.trees)
+        words_of: Callable[[str], list[str]] | None = None
+        if is_parser or options.tokenize != "none":
+            from nmt_cli.parsing.tree_output import splitter  # other models need no such imports
+
+            words_of = splitter(options.tokenize, settings.trees)
         search = _search_settings(settings, tokenizer, options)
         constraints.refuse_wrong()
         constraints.refuse_beside(tokenizer, options)
@@ -281,15 +283,6 @@ class _Window(LineSource[int]):
     def finished(self) -> list[Translation]:
         """Return the translation of each line, in order. Raises LinesFailedError for a bug."""
         return in_order(self._answers[place] for place in range(self._end))
-
-
-def _splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]] | None:
-    """Return a function that gives the words of a line; None if the model does not parse."""
-    if tokenize == "none" and form is None:
-        return None
-    from nmt_cli.parsing.tree_output import splitter  # other models need none of its imports
-
-    return splitter(tokenize, form)
 
 
 def _search_settings(
