@@ -163,32 +163,12 @@ def _scores(query, key, i, j, num_keys, back, ahead, scale, PRECISION: tl.conste
 
 @triton.jit(do_not_specialize=["num_query_rows", "num_key_rows", "back", "ahead", "number"])
 def _forward(
-    queries,
-    keys,
-    values,
-    output,
-    log_sums,
-    query_bounds,
-    key_bounds,
-    num_query_rows,
-    num_key_rows,
-    query_stride,
-    key_stride,
-    back,
-    ahead,
-    scale,
-    rate,
-    seed,
-    number,
-    D_K: tl.constexpr,
-    D_V: tl.constexpr,
-    TILE: tl.constexpr,
-    K_TILE: tl.constexpr,
-    V_TILE: tl.constexpr,
-    HAS_DROPOUT: tl.constexpr,
-    IS_ONE_TILE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    queries, keys, values, output, log_sums, query_bounds, key_bounds,
+    num_query_rows, num_key_rows, query_stride, key_stride, back, ahead, scale, rate, seed, number,
+    D_K: tl.constexpr, D_V: tl.constexpr, TILE: tl.constexpr,
+    K_TILE: tl.constexpr, V_TILE: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+    IS_ONE_TILE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Write softmax(QK^T / sqrt(K)) V of a sentence and head, and log2 of the softmax's sums.
 
     If there are several tiles of keys, the maximum and the sum change with each (online softmax).
@@ -239,25 +219,10 @@ def _forward(
 
 @triton.jit
 def _score_gradients(
-    query,
-    key,
-    value,
-    of_output,
-    log_sum,
-    mean,
-    row,
-    i,
-    j,
-    num_keys,
-    back,
-    ahead,
-    scale,
-    rate,
-    seed,
-    number,
-    HAS_DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    query, key, value, of_output, log_sum, mean, row, i, j,
+    num_keys, back, ahead, scale, rate, seed, number,
+    HAS_DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Return P, with dropout, and the gradient of QK^T of a tile.
 
     With P = softmax(QK^T / sqrt(K)), O = PV and dP = dO V^T, it is P * (dP - rowsum(dO * O)), here
@@ -276,36 +241,13 @@ def _score_gradients(
 
 @triton.jit(do_not_specialize=["num_query_rows", "num_key_rows", "back", "ahead", "number"])
 def _backward(
-    queries,
-    keys,
-    values,
-    output,
-    log_sums,
-    of_output,
-    of_queries,
-    of_keys,
-    of_values,
-    query_bounds,
-    key_bounds,
-    num_query_rows,
-    num_key_rows,
-    query_stride,
-    key_stride,
-    back,
-    ahead,
-    scale,
-    rate,
-    seed,
-    number,
-    D_K: tl.constexpr,
-    D_V: tl.constexpr,
-    TILE: tl.constexpr,
-    K_TILE: tl.constexpr,
-    V_TILE: tl.constexpr,
-    HAS_DROPOUT: tl.constexpr,
-    IS_ONE_TILE: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    queries, keys, values, output, log_sums, of_output, of_queries, of_keys, of_values,
+    query_bounds, key_bounds,
+    num_query_rows, num_key_rows, query_stride, key_stride, back, ahead, scale, rate, seed, number,
+    D_K: tl.constexpr, D_V: tl.constexpr, TILE: tl.constexpr,
+    K_TILE: tl.constexpr, V_TILE: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+    IS_ONE_TILE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Write the gradients of Q, K and V of a sentence and head.
 
     That of Q is a sum over keys, those of K and V are sums over queries. If there are several

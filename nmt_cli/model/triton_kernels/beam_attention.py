@@ -70,27 +70,12 @@ def _launch(
 
 @triton.jit
 def _attend(
-    queries,
-    new_keys,
-    new_values,
-    keys,
-    values,
-    is_past,
-    places,
-    lengths,
-    output,
-    stride,
-    room,
-    scale,
-    BEAM: tl.constexpr,
-    D_K: tl.constexpr,
-    D_V: tl.constexpr,
-    ROWS: tl.constexpr,
-    K_TILE: tl.constexpr,
-    V_TILE: tl.constexpr,
-    ENTRIES: tl.constexpr,
+    queries, new_keys, new_values, keys, values, is_past, places, lengths, output,
+    stride, room, scale,
+    BEAM: tl.constexpr, D_K: tl.constexpr, D_V: tl.constexpr,
+    ROWS: tl.constexpr, K_TILE: tl.constexpr, V_TILE: tl.constexpr, ENTRIES: tl.constexpr,
     PRECISION: tl.constexpr,
-):
+):  # fmt: skip
     """Compute by online softmax. Without ``lengths``, each row also attends to its newest key.
 
     That is written among the others, but not read from there: no program waits for a write.

@@ -38,18 +38,10 @@ def best_entries(logits: Tensor, number: int, banned: int) -> tuple[Tensor, Tens
 
 @triton.jit(do_not_specialize=["banned"])
 def _best_entries(
-    logits,
-    values,
-    places,
-    normalizers,
-    width,
-    stride,
-    banned,
-    NUMBER: tl.constexpr,
-    KEPT: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    ALIGNED: tl.constexpr,
-):
+    logits, values, places, normalizers,
+    width, stride, banned,
+    NUMBER: tl.constexpr, KEPT: tl.constexpr, COLUMNS: tl.constexpr, ALIGNED: tl.constexpr,
+):  # fmt: skip
     """Keep the best entries so far, each as an integer: a key of its value, and its place.
 
     The high bits order the values, the low bits hold the place counted backwards.

@@ -31,17 +31,10 @@ def losses_in_place(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[
 
 @triton.jit(do_not_specialize=["num_targets"])
 def _softmax_and_losses(
-    logits,
-    targets,
-    nll,
-    target_logits,
-    num_targets,
-    width,
-    stride,
-    smoothing,
-    COLUMNS: tl.constexpr,
-    ALIGNED: tl.constexpr,
-):
+    logits, targets, nll, target_logits,
+    num_targets, width, stride, smoothing,
+    COLUMNS: tl.constexpr, ALIGNED: tl.constexpr,
+):  # fmt: skip
     """Write a row: exp(z - log(sum(exp(z)))) in place, log(sum(exp(z))) - z_y and z_y."""
     row = tl.program_id(0)
     width, stride = tl.multiple_of(width, ALIGNED), tl.multiple_of(stride, ALIGNED)

@@ -114,23 +114,11 @@ def _sum(rows, branch, row, num_rows, rate, seed, number, WIDTH, TILE, HAS_DROPO
 
 @triton.jit(do_not_specialize=["num_rows", "number"])
 def _forward(
-    rows,
-    branch,
-    weight,
-    bias,
-    result,
-    moments,
-    num_rows,
-    epsilon,
-    rate,
-    seed,
-    number,
-    WIDTH: tl.constexpr,
-    TILE: tl.constexpr,
-    ROWS: tl.constexpr,
-    HAS_NORM: tl.constexpr,
-    HAS_DROPOUT: tl.constexpr,
-):
+    rows, branch, weight, bias, result, moments,
+    num_rows, epsilon, rate, seed, number,
+    WIDTH: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
+    HAS_NORM: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+):  # fmt: skip
     """Write the normalized sum of each row, its mean and the inverse of its standard deviation."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     x, _, place, is_there = _sum(
@@ -151,24 +139,11 @@ def _forward(
 
 @triton.jit(do_not_specialize=["num_rows", "number"])
 def _backward(
-    of_result,
-    rows,
-    branch,
-    weight,
-    moments,
-    of_rows,
-    of_branch,
-    sums,
-    num_rows,
-    rate,
-    seed,
-    number,
-    WIDTH: tl.constexpr,
-    TILE: tl.constexpr,
-    ROWS: tl.constexpr,
-    HAS_NORM: tl.constexpr,
-    HAS_DROPOUT: tl.constexpr,
-):
+    of_result, rows, branch, weight, moments, of_rows, of_branch, sums,
+    num_rows, rate, seed, number,
+    WIDTH: tl.constexpr, TILE: tl.constexpr, ROWS: tl.constexpr,
+    HAS_NORM: tl.constexpr, HAS_DROPOUT: tl.constexpr,
+):  # fmt: skip
     """Write the gradients of rows and branch, and this program's sums of those of the norm.
 
     With n = (x - mean) / deviation and g = dy * weight, dx = (g - mean(g) - n mean(g n)) /
