@@ -73,21 +73,16 @@ def write_model(
     Raises UserError if the SentencePiece models are not those of the vocabulary.
     """
     tokenizer = model.tokenizer(settings)
-    _refuse_unfit(tokenizer)
+    if isinstance(tokenizer, MappedSentencePieceTokenizer):
+        for side in SIDES:
+            if (share := tokenizer.share_in_vocabulary(side)) < LEAST_SHARE:
+                raise UserError(
+                    f"the vocabulary has only {share:.0%} of the pieces of the {side}'s "
+                    "SentencePiece model; put the SentencePiece model of its training into the "
+                    "folder."
+                )
     save_model(partial, settings, NO_RECIPE, tokenizer, model.weights)
     partial.facts.update({"kind": AVERAGED, IMPORTED: dict(facts)})
-
-
-def _refuse_unfit(tokenizer: Tokenizer) -> None:
-    if not isinstance(tokenizer, MappedSentencePieceTokenizer):
-        return
-    for side in SIDES:
-        share = tokenizer.share_in_vocabulary(side)
-        if share < LEAST_SHARE:
-            raise UserError(
-                f"the vocabulary has only {share:.0%} of the pieces of the {side}'s SentencePiece "
-                "model; put the SentencePiece model of its training into the folder."
-            )
 
 
 def _code(name: object) -> str:

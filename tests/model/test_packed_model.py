@@ -117,8 +117,8 @@ def test_all_weights_are_those_of_torch(kernels, options, precision):
     packed, expected = packed_and_rounded(options, kernels, precision)
     assert_is(packed.output, output_of(expected, precision), precision, kernels)
     stacks = (
-        (packed.encoder, packed._encoder_layers, expected.encoder_layers, expected.encoder_norm),
-        (packed.decoder, packed._decoder_layers, expected.decoder_layers, expected.decoder_norm),
+        (packed.encoder, packed._layers[0], expected.encoder_layers, expected.encoder_norm),
+        (packed.decoder, packed._layers[1], expected.decoder_layers, expected.decoder_norm),
     )
     for stack, layers, of_torch, last in stacks:
         assert stack.layers == ctypes.addressof(layers)

@@ -6,7 +6,6 @@ Biases that are all zero are left out. Names and formulas are those of Marian 1.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,30 +114,32 @@ def parse_vocabulary(text: str, path: Path) -> dict[str, int]:
     for number, line in lines:
         if not line.strip() or line in ("---", "---\r"):
             continue
-        if line.startswith(COMPLEX):
-            piece, token = _complex(line, (following for _, following in lines))
-        else:
-            piece, token = _simple(line)
-        if piece is None or piece in ids:
-            again = "is no piece with its number" if piece is None else "has a piece again"
+        try:
+            if line.startswith(COMPLEX):
+                piece, token = _complex(line, (following for _, following in lines))
+            else:
+                piece, token = _simple(line)
+            problem = "has a piece again" if piece in ids else ""
+        except (ValueError, KeyError, OverflowError):  # also of an escape without a character
+            problem = "is no piece with its number"
+        if problem:
             raise DamagedError(
-                f"{path}:{number}: this line {again}; get the vocabulary again as Marian wrote it."
+                f"{path}:{number}: this line {problem}; get the vocabulary again as Marian wrote "
+                "it."
             )
         ids[piece] = token
     return ids
 
 
-def _simple(line: str) -> tuple[str | None, int]:
-    """Return the piece in a line and its number; None as the piece if the line has none."""
+def _simple(line: str) -> tuple[str, int]:
+    """Return the piece in a line and its number. Raises ValueError if the line has none."""
     entry = ENTRY.fullmatch(line)
     if entry is None:
-        return None, 0
-    with suppress(ValueError, KeyError, OverflowError):  # of an escape without a character
-        return _unquoted(entry[1]), int(entry[2])
-    return None, 0
+        raise ValueError
+    return _unquoted(entry[1]), int(entry[2])
 
 
-def _complex(first: str, following: Iterator[str]) -> tuple[str | None, int]:
+def _complex(first: str, following: Iterator[str]) -> tuple[str, int]:
     """Return the same of an entry of several lines: a key behind "? ", its number behind ": ".
 
     PyYAML writes long keys so, and those with a character that it takes for the end of a line.
@@ -150,11 +151,10 @@ def _complex(first: str, following: Iterator[str]) -> tuple[str | None, int]:
             break
     text = "\n".join(entry)
     found = parse_yaml(text, "").value if len(text) <= MAX_BYTES else None
-    if not isinstance(found, dict) or len(found) != 1:
-        return None, 0
-    ((piece, number),) = found.items()
-    is_number = isinstance(number, str) and NUMBER.fullmatch(number) is not None
-    return (piece, int(number)) if is_number else (None, 0)
+    ((piece, number),) = list(found.items()) if isinstance(found, dict) else []
+    if not isinstance(number, str) or not NUMBER.fullmatch(number):
+        raise ValueError
+    return piece, int(number)
 
 
 def _ids_of_lines(text: str, path: Path) -> dict[str, int]:

@@ -231,10 +231,9 @@ class PackedModel:
         self.output = self._matrix(OUTPUT, "output_bias")
         self.source = self._embedding("source")
         self.target = self._embedding("target")
-        self._encoder_layers = self._layers("encoder", config.encoder_shape.num_layers)
-        self._decoder_layers = self._layers("decoder", config.decoder_shape.num_layers)
-        self.encoder = self._stack("encoder", self._encoder_layers, config.encoder_shape)
-        self.decoder = self._stack("decoder", self._decoder_layers, config.decoder_shape)
+        self._layers: list[ctypes.Array[Layer]] = []  # whose addresses the stacks have
+        self.encoder = self._stack("encoder", config.encoder_shape)
+        self.decoder = self._stack("decoder", config.decoder_shape)
         self.keys_values = [
             self._linear(f"decoder_layers.{number}.memory_attention.keys_values")
             for number in range(config.decoder_shape.num_layers)
@@ -253,17 +252,16 @@ class PackedModel:
             made.vectors, made.shared = self._address(VECTORS), ctypes.addressof(self.output)
         return made
 
-    def _stack(self, name: str, layers: ctypes.Array[Layer], shape: StackShape) -> Stack:
+    def _stack(self, name: str, shape: StackShape) -> Stack:
         config, widths = self.config, (shape.key_width, shape.value_width)
+        layers = [self._layer(f"{name}_layers.{number}") for number in range(shape.num_layers)]
+        self._layers.append((Layer * len(layers))(*layers))
         return Stack(
-            ctypes.addressof(layers),
+            ctypes.addressof(self._layers[-1]),
             self._norm(f"{name}_norm"),
             *(len(layers), shape.num_heads, *widths, config.d_model, shape.d_ff),
             *(config.norm == "pre", ACTIVATIONS[config.activation], shape.window or 0, 1),
         )
-
-    def _layers(self, stack: str, number: int) -> ctypes.Array[Layer]:
-        return (Layer * number)(*(self._layer(f"{stack}_layers.{n}") for n in range(number)))
 
     def _layer(self, name: str) -> Layer:
         return Layer(
