@@ -67,7 +67,7 @@ from tests.translating.test_worker_starter import Forked
 
 VOCABULARY = 8003  # of the models that translate: enough for all ways to find the best pieces
 STEPS = 2  # of a training, which then validates and saves
-OUTPUT = 6  # steps until all hypotheses of a search have ended
+OUTPUT = 4  # steps until all hypotheses of a search have ended
 
 
 class Report(NamedTuple):
