@@ -87,36 +87,22 @@ class Commands(UserDict[str, Any]):
     """The commands by name. A command is imported when it is looked up, so that it starts soon."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module, function = self.data[name].split(".")
-        command: click.Command = getattr(import_module(f"nmt_cli.command_line.{module}"), function)
-        return command
+        there = vars(import_module(f"nmt_cli.command_line.{self.data[name]}")).values()
+        return next(each for each in there if isinstance(each, click.Command) and each.name == name)
 
 
-COMMANDS = Commands(
-    {
-        "align": "training.align",
-        "attention": "translation.attention",
-        "average-checkpoints": "training.average_checkpoints",
-        "compare": "experiments.compare",
-        "completion": "completion.completion",
-        "data": "training.data",
-        "distil": "experiments.distil",
-        "doctor": "recipes.doctor",
-        "export": "interchange.export",
-        "import": "interchange.import_model",
-        "inspect": "recipes.inspect",
-        "lexicon": "translation.lexicon",
-        "preprocess": "training.preprocess",
-        "recipes": "recipes.recipes",
-        "report": "training.report",
-        "rescore": "translation.rescore",
-        "run": "experiments.run",
-        "score": "scoring.score",
-        "serve": "serving.serve",
-        "train": "training.train",
-        "translate": "translation.translate",
-    }
-)
+# The modules of command_line/, with the names of their commands.
+MODULES = {
+    "completion": ["completion"],
+    "experiments": ["compare", "distil", "run"],
+    "interchange": ["export", "import"],
+    "recipes": ["doctor", "inspect", "recipes"],
+    "scoring": ["score"],
+    "serving": ["serve"],
+    "training": ["align", "average-checkpoints", "data", "preprocess", "report", "train"],
+    "translation": ["attention", "lexicon", "rescore", "translate"],
+}
+COMMANDS = Commands(sorted((name, module) for module, names in MODULES.items() for name in names))
 
 
 def _show_version(ctx: click.Context) -> None:

@@ -62,9 +62,28 @@ def take_through(
 ) -> None:
     """Make the ``wanted`` stages that are not up to date, and all from ``force_from`` on.
 
-    ``anew`` is how to train anew. Raises UserError, which names the stage that failed.
+    What will be done is logged before, a line for each stage. ``anew`` is how to train anew. Raises
+    UserError, which names the stage that failed.
     """
-    open_stages = _report_stages(stages, subject, wanted, force_from, anew)
+    open_stages: list[str] = []
+    for name in wanted:
+        stage = stages[name]
+        with naming(name, anew):
+            if (reason := stage.why_left_out(subject)) is not None:
+                log = logs.info if stage.is_optional else logs.warning
+                log(f"{name} is left out: {reason}")
+                continue
+            if name == force_from:
+                why = "anew, because of --force-from"
+            elif open_stages:
+                why = f"after {open_stages[0]}"
+            elif stage.is_current(subject):
+                logs.info(f"{name}: unchanged, skipped.")
+                continue
+            else:
+                why = "to do"
+        open_stages.append(name)
+        logs.info(f"{name}: {why}.")
     is_forced = False
     for name in wanted:
         is_forced = is_forced or name == force_from
@@ -75,36 +94,6 @@ def take_through(
                     continue
                 logs.info(f"{name}:")
                 stages[name].make(subject, is_forced)
-
-
-def _report_stages(
-    stages: Mapping[str, Stage[Subject]],
-    subject: Subject,
-    wanted: list[str],
-    force_from: str | None,
-    anew: str,
-) -> list[str]:
-    """Log what will be done, one line for each stage; return the stages that are not skipped."""
-    found: list[str] = []
-    for name in wanted:
-        stage = stages[name]
-        with naming(name, anew):
-            if (reason := stage.why_left_out(subject)) is not None:
-                log = logs.info if stage.is_optional else logs.warning
-                log(f"{name} is left out: {reason}")
-                continue
-            if name == force_from:
-                why = "anew, because of --force-from"
-            elif found:
-                why = f"after {found[0]}"
-            elif stage.is_current(subject):
-                logs.info(f"{name}: unchanged, skipped.")
-                continue
-            else:
-                why = "to do"
-        found.append(name)
-        logs.info(f"{name}: {why}.")
-    return found
 
 
 @contextmanager
