@@ -1,6 +1,7 @@
 """Options that several commands have, and how commands are declared."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class _NamedPath(click.Path):
 
 PATH = _NamedPath(path_type=Path)
 POSITIVE = click.IntRange(min=1)
+flag = partial(click.option, is_flag=True)
 
 
 def repeated(*names: str, help: str, **others: Any) -> Decorator:
@@ -74,14 +76,13 @@ ensemble = repeated(
     metavar="MODEL",
     help="Another model of the same vocabulary, used together with MODEL",
 )
-quiet = click.option(
+quiet = flag(
     "--quiet",
-    is_flag=True,
     expose_value=False,
     callback=lambda _, __, is_quiet: logs.configure(quiet=is_quiet),
     help="Show only warnings and errors.",
 )
-force = click.option("--force", is_flag=True, help="Replace what already exists.")
+force = flag("--force", help="Replace what already exists.")
 output_format = click.option(
     "--format",
     "output_format",
@@ -122,9 +123,8 @@ def max_tokens_per_device(of_what: str, least: int = 1) -> Decorator:
 
 def needless_resume(command: str, messages: str = "Messages about training") -> Decorator:
     """Return the option --resume of a ``command`` that always resumes."""
-    return click.option(
+    return flag(
         "--resume",
-        is_flag=True,
         expose_value=False,
         help=f"Does nothing: {command} always resumes. {messages} name this option.",
     )
@@ -142,9 +142,8 @@ length_penalty = click.option(
     type=number(LENGTH_PENALTY),
     help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
 )
-translate_everything = click.option(
+translate_everything = flag(
     "--translate-everything",
-    is_flag=True,
     help="Also translate texts without letters, such as 12:30, and the marks of lists, such as 1. "
     "or -, before a sentence.  [default: they stay as they are]",
 )
@@ -205,14 +204,12 @@ training_machine = together(
     max_tokens_per_device(
         "Most tokens of a side in one micro-batch.  [default: what fits the memory]", least=2
     ),
-    click.option(
+    flag(
         "--compile",
-        is_flag=True,
         help="Compile the operations between matrix products; for GPUs and long runs.",
     ),
-    click.option(
+    flag(
         "--deterministic",
-        is_flag=True,
         help="Make a GPU compute the same bits each time, more slowly; a CPU always does.",
     ),
     click.option(

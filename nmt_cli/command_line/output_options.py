@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import PATH, number, repeated, together, whole_number
+from nmt_cli.command_line.options import PATH, flag, number, repeated, together, whole_number
 from nmt_cli.documents.formats import ENDINGS, chosen_format
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe import search_ranges
@@ -26,9 +26,8 @@ output_options = together(
         "other keys, such as id. The others are documents, whose texts are translated and all else "
         "is kept.  [default: by the ending of --input, such as .html; else text]",
     ),
-    click.option(
+    flag(
         "--sample",
-        is_flag=True,
         help="Draw translations from the model instead of searching for the best; --n-best N draws "
         "N for each line.",
     ),
@@ -146,9 +145,8 @@ output_options = together(
         "addresses, placeholders, versions and emoji, and placeholders for those such as "
         "{name} and %s alone",
     ),
-    click.option(
+    flag(
         "--protect-strict",
-        is_flag=True,
         help="A line fails if --protect cannot be kept.  [default: it is translated, and counted]",
     ),
 )

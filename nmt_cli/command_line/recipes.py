@@ -27,7 +27,7 @@ def list_recipes() -> None:
 @recipes.command()
 @click.argument("recipe", shell_complete=completion.recipes)
 @options.overrides
-@click.option("--comments", is_flag=True, help="Explain each key: meaning, range and default.")
+@options.flag("--comments", help="Explain each key: meaning, range and default.")
 def show(recipe: str, overrides: tuple[str, ...], comments: bool) -> None:
     """Print RECIPE resolved: with its parent, overrides and every default."""
     from nmt_cli.commands import recipes as command

@@ -32,7 +32,7 @@ from nmt_cli.metrics.tokenization import Tokenization
     help="sacreBLEU's tokenizer; none for text that is tokenized already.  [default: zh, ja-mecab, "
     "ko-mecab, char or 13a, as the script of the references asks for]",
 )
-@click.option("--lowercase", is_flag=True, help="Ignore case.")
+@options.flag("--lowercase", help="Ignore case.")
 @options.output_format
 @click.option(
     "--paper",
@@ -45,7 +45,7 @@ from nmt_cli.metrics.tokenization import Tokenization
     default=0,
     help="Longest n-gram of words that chrF counts beside those of characters; 2 is chrF++.",
 )
-@click.option("--ter", is_flag=True, help="Also print TER, the translation edit rate.")
+@options.flag("--ter", help="Also print TER, the translation edit rate.")
 @click.option(
     "--terms",
     type=PATH,
@@ -66,9 +66,8 @@ from nmt_cli.metrics.tokenization import Tokenization
     help="Score documents as one segment each: d-BLEU, d-chrF. FILE has the id of the document of "
     "each line.",
 )
-@click.option(
+@options.flag(
     "--by-line",
-    is_flag=True,
     help="Print the scores of each line, or document, as TSV; those of the text go to stderr.",
 )
 @click.option(

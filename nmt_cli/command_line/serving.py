@@ -72,9 +72,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     metavar="FILE",
     help="Answer only requests with one of the keys in FILE, one a line.",
 )
-@click.option(
-    "--open", "is_open", is_flag=True, help="Let other machines use the service without a key."
-)
+@options.flag("--open", "is_open", help="Let other machines use the service without a key.")
 @options.repeated(
     "--allow-origin",
     "origins",
@@ -113,7 +111,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     default=30.0,
     help="After SIGTERM, finish for so long what was accepted.",
 )
-@click.option("--log-text", is_flag=True, help="Log every line and its translation.")
+@options.flag("--log-text", help="Log every line and its translation.")
 @options.quiet
 def serve(models: tuple[str, ...], **given: Any) -> None:
     """Translate what comes by HTTP, with one or several models.

@@ -75,7 +75,7 @@ def preprocess(**given: Any) -> None:
 @click.option(
     "--iterations", type=click.IntRange(1, 100), default=5, help="How often the model is estimated."
 )
-@click.option("--lowercase", is_flag=True, help="Ignore case.")
+@options.flag("--lowercase", help="Ignore case.")
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
 @options.workers
 @options.force
@@ -96,7 +96,7 @@ def align(**given: Any) -> None:
 @options.overrides
 @click.option("--prepared", type=PATH, help="What preprocess wrote.  [default: prepared/NAME]")
 @options.run_dir
-@click.option("--resume", is_flag=True, help="Continue from the newest checkpoint of the run.")
+@options.flag("--resume", help="Continue from the newest checkpoint of the run.")
 @options.allow_change
 @options.training_machine
 @click.option(
@@ -112,7 +112,7 @@ def align(**given: Any) -> None:
 )
 @click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
 @options.init_from
-@click.option("--in-run", is_flag=True, hidden=True, help="Propose no next command; run goes on.")
+@options.flag("--in-run", hidden=True, help="Propose no next command; run goes on.")
 @options.max_time
 @options.quiet
 def train(recipe: str, **given: Any) -> None:

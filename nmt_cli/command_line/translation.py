@@ -31,14 +31,11 @@ from nmt_cli.recipe import search_ranges
 )
 @click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
 @options.force
-@click.option(
+@options.flag(
     "--retranslate",
-    is_flag=True,
     help="In a document of a translator, such as PO, also translate what has a translation.",
 )
-@click.option(
-    "--resume", is_flag=True, help="Go on with the unfinished --output of the same command."
-)
+@options.flag("--resume", help="Go on with the unfinished --output of the same command.")
 @click.option(
     "--format",
     "output_format",
@@ -47,20 +44,17 @@ from nmt_cli.recipe import search_ranges
     help="text is one translation per line; the others hold scores and n-best lists, moses and "
     "fairseq as these programs print them.",
 )
-@click.option(
+@options.flag(
     "--token-scores",
-    is_flag=True,
     help="Also print the log-probability of each piece and of </s>; needs --format jsonl; "
     "fairseq always prints them.",
 )
-@click.option(
+@options.flag(
     "--alignments",
-    is_flag=True,
     help="Also print which source word each target word attends to, such as 0-0 2-1.",
 )
-@click.option(
+@options.flag(
     "--replace-unknown",
-    is_flag=True,
     help="Write, in place of each <unk>, the source word that it attends to; for models of text in "
     "pieces.",
 )
@@ -122,12 +116,11 @@ from nmt_cli.recipe import search_ranges
     help="Search only trees of exactly the words of the line; for models that parse.  [default: "
     "as in the recipe]",
 )
-@click.option("--keep-pieces", is_flag=True, help="Print pieces, without joining them to text.")
+@options.flag("--keep-pieces", help="Print pieces, without joining them to text.")
 @options.device
 @options.decoding_precision
-@click.option(
+@options.flag(
     "--no-cuda-graphs",
-    is_flag=True,
     help="On a GPU, do not repeat steps of the search as CUDA graphs; to avoid a fault in them.",
 )
 @options.threads
@@ -214,10 +207,9 @@ def rescore(model: Path, source: Path, target: Path, **given: Any) -> None:
     default=search_ranges.NUM_TARGETS,
     help="Pieces for each piece of the source: those that translate it most probably.",
 )
-@click.option(
+@options.flag(
     "--by-default",
     "uses_shortlist",
-    is_flag=True,
     help="On a CPU, translate with a shortlist unless --no-shortlist is given.",
 )
 @options.workers
