@@ -111,6 +111,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     hashes = sha256_of_each(
         (path for paths in files for path in paths.values()), workers or usable_cores()
     )
+    tests = [facts_of_files(paths, hashes) for paths in _tests_that_decide(data)]
     return {
         "kind": PREPARED,
         **recipe.model_dump(mode="json", include={"data", "tokenizer"}),
@@ -125,7 +126,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "validation": _facts_of_sets(
             data.validation_sets, [report.facts(hashes) for report in measured]
         ),
-        **_facts_of_tests(data, hashes),
+        **({"test": _facts_of_sets(data.test_sets, tests)} if tests else {}),
         "versions": _versions(data),
     }
 
@@ -175,12 +176,6 @@ def _facts_of_sets(sets: Sequence[HeldOutFiles], facts: Sequence[dict[str, Any]]
     if sets[0].name is None:
         return facts[0]
     return [{"name": files.name, **each} for files, each in zip(sets, facts, strict=True)]
-
-
-def _facts_of_tests(data: DataConfig, hashes: Mapping[Path, str]) -> dict[str, Any]:
-    """Return the manifest's entry for the test sets if the prepared text depends on them."""
-    facts = [facts_of_files(paths, hashes) for paths in _tests_that_decide(data)]
-    return {"test": _facts_of_sets(data.test_sets, facts)} if facts else {}
 
 
 def _write_validation_text(

@@ -35,11 +35,13 @@ def run(
     """
     rules = _parameters(parameters)
     ours, theirs = read_compared(predicted, golds, "tree", "a tree of the same sentence")
-    trees = [_gold_tree(text, rules, golds[0], line) for line, text in enumerate(theirs, 1)]
-    sentences = [
-        parseval.score_sentence(_predicted_tree(text, rules), tree, rules)
-        for text, tree in zip(ours, trees, strict=True)
-    ]
+    sentences = []
+    for line, (text, gold) in enumerate(zip(ours, theirs, strict=True), 1):
+        tree = _tree(gold, rules)
+        if isinstance(tree, str):
+            place = f"{name_of_input(golds[0])}:{line}"
+            raise UserError(f"{place}: {tree}; each line of the gold trees must be a tree.")
+        sentences.append(parseval.score_sentence(_tree(text, rules), tree, rules))
     _report_errors(sentences, predicted, rules, parameters)
     short = [sentence for sentence in sentences if sentence.length <= rules.cutoff_length]
     scores, scores_of_short = parseval.score_corpus(sentences), parseval.score_corpus(short)
@@ -63,16 +65,7 @@ def _parameters(path: Path | None) -> Parameters:
         return read_parameters(LineTexts(stream), str(path))
 
 
-def _gold_tree(text: str, rules: Parameters, path: Path, line: int) -> parseval.Brackets:
-    try:
-        return parseval.read_brackets(text, rules)
-    except parseval.UnreadableTreeError as error:
-        raise UserError(
-            f"{name_of_input(path)}:{line}: {error}; each line of the gold trees must be a tree."
-        ) from None
-
-
-def _predicted_tree(text: str, rules: Parameters) -> parseval.Brackets | str:
+def _tree(text: str, rules: Parameters) -> parseval.Brackets | str:
     """Return the tree, or why it cannot be read."""
     try:
         return parseval.read_brackets(text, rules)
