@@ -126,7 +126,8 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         raise UserError(f"--compile needs {missing}, or leave --compile out.")
     prefer_flash_attention(device)
     if device.type == "cuda" and options.deterministic:
-        # cuBLAS shares its workspace between streams otherwise.
+        # GPU kernels whose order of summation varies between runs are replaced, or refused. Without
+        # the variable, cuBLAS shares its workspace between streams.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product
         # Nothing here reads what it has not written.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -159,6 +159,8 @@ def _greedy_outputs(
     found = driver.run(partial(next, enumerate(sentences), None), is_text=True)
     for number, outcome in sorted(found, key=itemgetter(0)):
         if isinstance(outcome, Failure):
+            if outcome.bug is not None:
+                raise outcome.bug
             raise UserError(f"the model cannot translate sentence {number + 1}: {outcome.reason}.")
         outputs.append(list(outcome[0].tokens))
     return outputs
