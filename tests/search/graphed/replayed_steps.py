@@ -1,5 +1,6 @@
 """A stand-in for CUDA graphs on a CPU: a step's operations, repeated without its Python code."""
 
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -49,16 +50,24 @@ class Recording(TorchDispatchMode):
         self.calls.append((func, args, kwargs, out))
         return out
 
+    @cached_property
+    def _computing(self):
+        """The calls that compute something, not a view, and the tensors for their results."""
+        found = list[tuple[Any, list[torch.Tensor]]]()
+        for func, args, kwargs, out in self.calls:
+            if func._schema.is_mutable:
+                found.append((partial(func, *args, **kwargs), []))
+            elif not storages_of(out) & storages_of((args, kwargs)):
+                found.append((partial(func, *args, **kwargs), tensors_in(out)))
+        return found
+
     @torch.no_grad()
     def replay(self):
         """Run the operations again; results go to where they went before."""
-        for func, args, kwargs, out in self.calls:
-            is_view = storages_of(out) & storages_of((args, kwargs))
-            if is_view and not func._schema.is_mutable:
-                continue
-            again = func(*args, **kwargs)
-            if not func._schema.is_mutable:
-                for old, new in zip(tensors_in(out), tensors_in(again), strict=True):
+        for compute, places in self._computing:
+            again = compute()
+            if places:
+                for old, new in zip(places, tensors_in(again), strict=True):
                     old.copy_(new)
 
 
