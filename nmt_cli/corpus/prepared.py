@@ -23,15 +23,8 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, load_tokenizer
+from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import read_manifest, refuse_broken_link, sha256, verify
-from nmt_cli.files.file_names import (
-    FURTHER_TOKENIZER_FILES,
-    MANIFEST,
-    RECIPE,
-    SENTENCEPIECE_MODEL,
-    TOKENIZER_FILES,
-    validation_part,
-)
 from nmt_cli.files.folders import PREPARED, kind_of, what_to_give
 from nmt_cli.files.lines import texts_of
 from nmt_cli.files.locks import restore_replaced
@@ -44,11 +37,11 @@ from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, with_fold
 from nmt_cli.recipe.values import SET_NAME
 
-OF_TOKENIZERS = (*TOKENIZER_FILES, *FURTHER_TOKENIZER_FILES)
+OF_TOKENIZERS = (*file_names.TOKENIZER_FILES, *file_names.FURTHER_TOKENIZER_FILES)
 OWN_FILE = re.compile(
     rf"(train|validation(\.{SET_NAME.pattern})?)\.(source|target)\.(tokens|lengths|txt)|"
     r"train\.links\.(tokens|lengths)|"
-    + "|".join(map(re.escape, (MANIFEST, RECIPE, *OF_TOKENIZERS)))
+    + "|".join(map(re.escape, (file_names.MANIFEST, file_names.RECIPE, *OF_TOKENIZERS)))
 )
 LINKS = "train.links"
 MOST_LOOKED_AT = 100  # folders beside a missing one: the user may mean one of them
@@ -69,7 +62,7 @@ class ValidationSet(NamedTuple):
     @classmethod
     def open(cls, directory: Path, name: str | None) -> "ValidationSet":
         """Map the files of a set. Raises DamagedError if two of them do not fit together."""
-        part = validation_part(name)
+        part = file_names.validation_part(name)
         source, target = (BinarizedText.open(directory, f"{part}.{side}") for side in SIDES)
         return cls(
             name, source, target, lambda side: texts_of(validation_text(directory, name, side))
@@ -164,7 +157,7 @@ def open_prepared(
 
 def _of_same_text(folder: Path, recipe: Recipe) -> Path | None:
     """Return a prepared corpus in ``folder`` that was made for the text of ``recipe``."""
-    for manifest in islice(sorted(folder.glob(f"[!.]*/{MANIFEST}")), MOST_LOOKED_AT):
+    for manifest in islice(sorted(folder.glob(f"[!.]*/{file_names.MANIFEST}")), MOST_LOOKED_AT):
         try:
             if kind_of(manifest.parent) == PREPARED:
                 refuse_stale(manifest.parent, read_manifest(manifest.parent), recipe, "")
@@ -183,7 +176,7 @@ def _command_again(directory: Path, preprocess: str) -> str:
 
 def validation_text(directory: Path, name: str | None, side: Side) -> Path:
     """Return the path of the text of one side of a validation set."""
-    return directory / f"{validation_part(name)}.{side}.txt"
+    return directory / f"{file_names.validation_part(name)}.{side}.txt"
 
 
 def foreign_file(directory: Path) -> str | None:
@@ -194,7 +187,7 @@ def foreign_file(directory: Path) -> str | None:
 
 def _refuse_other_folder(directory: Path) -> None:
     """Raise UserError if ``directory`` is something other than a (perhaps damaged) corpus."""
-    is_unmarked = directory.is_dir() and not (directory / MANIFEST).exists()
+    is_unmarked = directory.is_dir() and not (directory / file_names.MANIFEST).exists()
     if (
         not directory.is_dir()
         or kind_of(directory) not in {None, PREPARED}
@@ -271,7 +264,7 @@ def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[P
 
     None has changed if the model was removed.
     """
-    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+    if not any((folder / name).is_file() for name in file_names.TOKENIZER_FILES):
         return []
     return [
         folder / name
@@ -304,7 +297,7 @@ def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     manifest holds no times, so that the same text always gives the same bytes.) Missing files are
     ignored: a machine may have only the prepared text.
     """
-    prepared_at = (directory / MANIFEST).stat().st_mtime_ns
+    prepared_at = (directory / file_names.MANIFEST).stat().st_mtime_ns
     corpora = [*manifest["train"], *validation_facts(manifest).values()]
     tests = manifest.get("test", [])
     corpora += tests if isinstance(tests, list) else [tests]
@@ -317,7 +310,7 @@ def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
     """Return what the manifest holds about the text of each validation set, by its part."""
     facts = manifest["validation"]
     each = facts if isinstance(facts, list) else [facts]
-    return {validation_part(one.get("name")): one for one in each}
+    return {file_names.validation_part(one.get("name")): one for one in each}
 
 
 KINDS_OF_FILES = ("source", "target", *FORMS_OF_ROWS, "scores", "alignments")
@@ -350,5 +343,5 @@ def _changed_tokenizer(manifest: Mapping[str, Any]) -> list[Path]:
     present = _sha256_of(Path(model))
     if present is None:  # it was removed, or was that of model.from
         return []
-    prepared = manifest["files"][SENTENCEPIECE_MODEL]["sha256"]
+    prepared = manifest["files"][file_names.SENTENCEPIECE_MODEL]["sha256"]
     return [] if present == prepared else [Path(model)]

@@ -14,13 +14,7 @@ from torch import Tensor
 
 from nmt_cli.checkpoints import Checkpoint, best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.files.atomic_files import (
-    REMEDIES,
-    directory_appearing_whole,
-    remove_directory,
-    rewrite_manifest_without,
-    verify,
-)
+from nmt_cli.files import atomic_files
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
@@ -139,7 +133,7 @@ def save_checkpoint(
     if average is not None:
         saved["trained_weights"] = trained
     weights = trained if average is None else average
-    with directory_appearing_whole(directory, replace=True) as partial:
+    with atomic_files.directory_appearing_whole(directory, replace=True) as partial:
         settings = settings_of(recipe, tokenizer.size, labels)
         arrays = {name: weight.cpu().numpy() for name, weight in weights.items()}
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
@@ -189,13 +183,13 @@ def prune(run_dir: Path, keep_for_average: int, step: int) -> None:
     kept = {c.path for c in [*resumable, *averaged, best_checkpoint(checkpoints)] if c}
     for checkpoint in checkpoints:
         if checkpoint.path not in kept:
-            remove_directory(checkpoint.path)
+            atomic_files.remove_directory(checkpoint.path)
         elif checkpoint not in resumable and TRAINING_STATE in checkpoint.manifest["files"]:
-            rewrite_manifest_without(checkpoint.path, TRAINING_STATE)
+            atomic_files.rewrite_manifest_without(checkpoint.path, TRAINING_STATE)
 
 
 def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
-    verify(checkpoint.path)
+    atomic_files.verify(checkpoint.path)
     path = checkpoint.path / TRAINING_STATE
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -253,7 +247,7 @@ def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) ->
         raise OutputError(
             f"no space for a checkpoint in {run_dir}: {needed_text} MiB needed, {free_text} MiB "
             "free. Nothing was removed to make room",
-            REMEDIES[errno.ENOSPC],
+            atomic_files.REMEDIES[errno.ENOSPC],
         )
 
 

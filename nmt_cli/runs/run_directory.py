@@ -13,14 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME, list_checkpoints
-from nmt_cli.files import locks
-from nmt_cli.files.atomic_files import (
-    append_whole,
-    file_appearing_whole,
-    is_failed_write,
-    make_folders,
-    remove_directory,
-)
+from nmt_cli.files import atomic_files, locks
 from nmt_cli.files.file_names import (
     AVERAGE,
     CHECKPOINT_GLOB,
@@ -96,7 +89,7 @@ def locked(run_dir: Path, *, is_logged: bool = True) -> Iterator[None]:
                 )
             _clean_up(run_dir, restore_names)
         except OSError as error:
-            if is_failed_write(error):
+            if atomic_files.is_failed_write(error):
                 raise
             option = "--run-dir"
             if any((run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB)):
@@ -114,7 +107,7 @@ def remove_run(run_dir: Path) -> None:
     """
     with locked(run_dir, is_logged=False):
         for name in RESULTS:  # without checkpoints, the rest is no finished run
-            remove_directory(run_dir / name)
+            atomic_files.remove_directory(run_dir / name)
         for name in (STATUS, METRICS, RECIPE):
             (run_dir / name).unlink(missing_ok=True)
         if (run_dir / SESSIONS).exists():
@@ -246,8 +239,8 @@ def _last_logged_step(run_dir: Path) -> int:
 
 def describe_session(run_dir: Path, recipe: Recipe, session: dict[str, Any]) -> None:
     """Write the resolved recipe, and a line about this session: versions and machine."""
-    make_folders(run_dir)  # a lock made it, except where there are none
-    append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
+    atomic_files.make_folders(run_dir)  # a lock made it, except where there are none
+    atomic_files.append_whole(run_dir / SESSIONS, f"{json.dumps(session)}\n".encode())
     _record_recipe(run_dir, recipe)
 
 
@@ -267,7 +260,7 @@ def record_changes(run_dir: Path, recipe: Recipe) -> None:
 
 
 def _record_recipe(run_dir: Path, recipe: Recipe) -> None:
-    with file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
+    with atomic_files.file_appearing_whole(run_dir / RECIPE, replace=True) as stream:
         stream.write(dump_recipe(recipe, run=name_of_run(run_dir)).encode())
 
 
@@ -309,11 +302,13 @@ class MetricsLog:
             if record["step"] == self._resumed_at and "validation" in record:
                 # Training stopped after this validation was measured and before it was saved.
                 self._keep(lambda kept: kept["step"] != record["step"] or "validation" not in kept)
-            append_whole(self._path, json.dumps(record, allow_nan=False).encode() + b"\n")
+            atomic_files.append_whole(
+                self._path, json.dumps(record, allow_nan=False).encode() + b"\n"
+            )
             self._is_full = False
         except (OSError, OutputError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
-            if not isinstance(cause, OSError) or not is_failed_write(cause):
+            if not isinstance(cause, OSError) or not atomic_files.is_failed_write(cause):
                 raise
             if not self._is_full:
                 logs.warning(f"{self._path} cannot grow: {cause.strerror}; training goes on.")
@@ -325,7 +320,7 @@ class MetricsLog:
         """Leave only the records that are whole and for which ``is_kept`` is true."""
         kept = b"".join(_lines_of(self._path, is_kept))
         if not self._path.exists() or self._path.read_bytes() != kept:
-            with file_appearing_whole(self._path, replace=True) as stream:
+            with atomic_files.file_appearing_whole(self._path, replace=True) as stream:
                 stream.write(kept)
 
 

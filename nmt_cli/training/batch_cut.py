@@ -17,15 +17,9 @@ from nmt_cli.corpus.binarized import BinarizedText, Indices
 from nmt_cli.corpus.loader import Batch, CutAhead, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.costs.parameters import BYTES_OF_FP32, activation_bytes_per_token, count_parameters
+from nmt_cli.hardware import memory
 from nmt_cli.hardware.device import Sender
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.hardware.memory import (
-    FullMemoryError,
-    allowed_memory,
-    give_up_memory_of,
-    largest_that_runs,
-    noticing_full_memory,
-)
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
@@ -102,14 +96,14 @@ def choose_cut(
     if machine.device.type == "cuda":
         left = int(torch.cuda.mem_get_info(machine.device)[0] * SHARE_OF_GPU_MEMORY) - state
     else:
-        left = int((allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
+        left = int((memory.allowed_memory() / processes - state) * SHARE_OF_CPU_MEMORY)
         limit = min(limit, MAX_TOKENS_ON_CPU)
     fitting = max(0, min(limit, left // activation_bytes_per_token(recipe.model, MAX_KEYS)))
     if fitting < longest and machine.device.type == "cpu":  # on a GPU a probe finds what fits
         share = f", shared by {processes} processes" if processes > 1 else ""
         fewer = ", fewer --devices" if processes > 1 else ""
         logs.warning(
-            f"{allowed_memory() / GIBIBYTE:.1f} GiB of memory are allowed{share}. Weights, "
+            f"{memory.allowed_memory() / GIBIBYTE:.1f} GiB of memory are allowed{share}. Weights, "
             f"gradient and Adam's moments take {state / GIBIBYTE:.1f} GiB of each, which leaves "
             f"room for micro-batches of about {counted(fitting, 'token')} a side; {longest:,} are "
             "used, the longest sentence. If the system ends training, choose a smaller "
@@ -188,7 +182,7 @@ def fit_to_memory(
             for pairs in largest_micro_batches(corpus.source, corpus.target, max_tokens):
                 try_micro_batch(pairs, state, objective)
 
-        fitting = largest_that_runs(cut.max_tokens, longest, attempt)
+        fitting = memory.largest_that_runs(cut.max_tokens, longest, attempt)
     fitting = min(machine.ranks.gather(fitting))
     if fitting == 0:
         raise UserError(
@@ -288,7 +282,7 @@ def ready_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sende
             for column in pairs.columns:
                 _ = column.tokens
     else:
-        with suppress(FullMemoryError), noticing_full_memory():
+        with suppress(memory.FullMemoryError), memory.noticing_full_memory():
             smaller = objective.sent_ahead(smaller, sender)
     return batch._replace(cut_ahead=CutAhead(cut.max_tokens, cut.multiple_of, smaller))
 
@@ -297,7 +291,7 @@ def computed_within_memory(
     batch: Batch,
     cut: BatchCut,
     compute: Callable[[Batch], Result],
-    is_shared: Callable[[FullMemoryError], bool] = lambda error: True,
+    is_shared: Callable[[memory.FullMemoryError], bool] = lambda error: True,
 ) -> tuple[Result, BatchCut]:
     """Return ``compute(batch)`` of the batch cut by ``cut``, or smaller while memory is full.
 
@@ -308,12 +302,12 @@ def computed_within_memory(
     while True:
         smaller = cut.of(batch)
         try:
-            with noticing_full_memory():
+            with memory.noticing_full_memory():
                 return compute(smaller), cut
-        except FullMemoryError as error:
+        except memory.FullMemoryError as error:
             if not is_shared(error) or smaller.largest_side <= batch.longest:
                 raise
-            give_up_memory_of(error)
+            memory.give_up_memory_of(error)
         max_tokens = max(batch.longest, smaller.largest_side // 2)
         cut = cut._replace(max_tokens=max_tokens, limited_by="full memory")
 

@@ -18,12 +18,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     read_model,
 )
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, pieces_in
-from nmt_cli.files.file_names import (
-    SOURCE_PIECES,
-    SOURCE_SENTENCEPIECE,
-    TARGET_PIECES,
-    TARGET_SENTENCEPIECE,
-)
+from nmt_cli.files import file_names
 from nmt_cli.files.text_files import read_content
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 
@@ -125,11 +120,11 @@ class MappedSentencePieceTokenizer:
 
     def save(self, directory: Path) -> None:
         """Write the two models, and the vocabulary of both languages or of each."""
-        (directory / SOURCE_SENTENCEPIECE).write_bytes(self._models["source"])
-        (directory / TARGET_SENTENCEPIECE).write_bytes(self._models["target"])
-        _write_ids(directory / TARGET_PIECES, self._ids["target"])
+        (directory / file_names.SOURCE_SENTENCEPIECE).write_bytes(self._models["source"])
+        (directory / file_names.TARGET_SENTENCEPIECE).write_bytes(self._models["target"])
+        _write_ids(directory / file_names.TARGET_PIECES, self._ids["target"])
         if self.source_size is not None:
-            _write_ids(directory / SOURCE_PIECES, self._ids["source"])
+            _write_ids(directory / file_names.SOURCE_PIECES, self._ids["source"])
 
 
 def load_mapped(directory: Path, normalizer: Normalizer) -> MappedSentencePieceTokenizer:
@@ -139,12 +134,12 @@ def load_mapped(directory: Path, normalizer: Normalizer) -> MappedSentencePieceT
     damaged.
     """
     models: dict[Side, bytes] = {
-        "source": read_model(directory / SOURCE_SENTENCEPIECE),
-        "target": read_model(directory / TARGET_SENTENCEPIECE),
+        "source": read_model(directory / file_names.SOURCE_SENTENCEPIECE),
+        "target": read_model(directory / file_names.TARGET_SENTENCEPIECE),
     }
-    of_source = directory / SOURCE_PIECES
+    of_source = directory / file_names.SOURCE_PIECES
     source_ids = read_ids(of_source) if of_source.exists() else None
-    ids = read_ids(directory / TARGET_PIECES)
+    ids = read_ids(directory / file_names.TARGET_PIECES)
     return MappedSentencePieceTokenizer(models, ids, normalizer, str(directory), source_ids)
 
 

@@ -12,12 +12,7 @@ from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokeni
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer, load_mapped
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.files.file_names import (
-    SENTENCEPIECE_MODEL,
-    SOURCE_VOCABULARY,
-    TARGET_PIECES,
-    VOCABULARY,
-)
+from nmt_cli.files import file_names
 
 if TYPE_CHECKING:
     from nmt_cli.recipe.data_config import DataConfig
@@ -104,14 +99,14 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     """
     normalizer = Normalizer(text)
     if text.type == "whitespace":
-        path = directory / VOCABULARY
+        path = directory / file_names.VOCABULARY
         vocabulary = whitespace_tokenizer.read_vocabulary(path)
-        of_source = directory / SOURCE_VOCABULARY
+        of_source = directory / file_names.SOURCE_VOCABULARY
         own = whitespace_tokenizer.read_vocabulary(of_source) if of_source.exists() else None
         return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner, own)
-    if (directory / TARGET_PIECES).exists():
+    if (directory / file_names.TARGET_PIECES).exists():
         return load_mapped(directory, normalizer)
-    path = directory / SENTENCEPIECE_MODEL
+    path = directory / file_names.SENTENCEPIECE_MODEL
     model = sentencepiece_tokenizer.read_model(path)
     return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
 
