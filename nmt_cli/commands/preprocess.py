@@ -149,7 +149,7 @@ def _look_over(
             corpora.look_over(folder, reading.advance)
         test = _held_out_test(text, data)
         _refuse_held_out_in_part(data, held_out, test)
-        training.look_over(folder, reading.advance, validation=held_out, test=test)
+        training.look_over(folder, reading.advance, {"validation": held_out, "test": test})
     for corpora in (*validation, training):
         _refuse_blank(corpora)
     _refuse_nothing_kept(training, training.num_text_pairs)

@@ -68,12 +68,12 @@ def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) ->
     names = str(report.files)
     if data.filters.remove_held_out:
         return
-    if report.like_validation.count and not is_all_met:
-        found = _as_found(report.in_validation, report.like_validation.count, names)
+    if report.like["validation"].count and not is_all_met:
+        found = _as_found(report.also_in["validation"], report.like["validation"].count, names)
         yield f"the validation set holds {found}."
-    if report.like_test.count:
+    if report.like["test"].count:
         tests = ", ".join(map(str, data.test_sets))
-        found = _as_found(report.in_test, report.like_test.count, names)
+        found = _as_found(report.also_in["test"], report.like["test"].count, names)
         yield (
             f"the test text {tests} holds {found}, so its score will be too high; "
             "data.filters.remove_held_out: true leaves these pairs out."

@@ -1,5 +1,6 @@
 """The first look at all lines of the corpora: what is in them, and which pairs are left out."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -65,28 +66,27 @@ class ChunkFindings(NamedTuple):
     num_equal: int  # pairs whose sides are equal
     num_in_pieces: int
     num_invalid: dict[Side, int]
-    in_validation: FoundHeldOut
-    in_test: FoundHeldOut
+    held_out: dict[str, FoundHeldOut]  # by the text that it is held out for
     broken: npt.NDArray[np.int8] | None  # the filter that each pair breaks; None if none does
     records: list[npt.NDArray[np.void]]  # of the other pairs, for the finder of each rule
     wrong_links: tuple[int, str] | None  # the first line with one, from 0, and what is wrong
 
 
 def look_over(
-    chunk: CorpusChunk, validation: HeldOut, test: HeldOut, cleaner: "Cleaner | None"
+    chunk: CorpusChunk, held_out: Mapping[str, HeldOut], cleaner: "Cleaner | None"
 ) -> ChunkFindings:
     """Return what is in ``chunk``; without a ``cleaner``, no filter is applied."""
     broken, texts = chunk.text_pairs()
     places = np.flatnonzero(broken == KEPT)
-    in_validation, in_test = (
-        held_out.found(texts.sources, texts.targets, places) for held_out in (validation, test)
-    )
+    found = {
+        name: each.found(texts.sources, texts.targets, places) for name, each in held_out.items()
+    }
     wrong = None
     if texts.links is not None:
         wrong = first_wrong_links(texts.sources, texts.targets, texts.links)
     filtered, records = None, list[npt.NDArray[np.void]]()
     if cleaner is not None:
-        similar = np.concatenate([in_validation.similar, in_test.similar])
+        similar = np.concatenate([places[:0], *(each.similar for each in found.values())])
         filtered, records = cleaner.clean(chunk, texts, places, similar)
     return ChunkFindings(
         num_blank=len(broken) - len(places),
@@ -96,8 +96,7 @@ def look_over(
             for source, target in zip(texts.sources, texts.targets, strict=True)
         ),
         num_invalid=texts.num_invalid,
-        in_validation=in_validation,
-        in_test=in_test,
+        held_out=found,
         broken=filtered,
         records=records,
         wrong_links=None if wrong is None else (int(places[wrong[0]]), wrong[1]),

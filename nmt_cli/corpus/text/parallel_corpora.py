@@ -44,6 +44,7 @@ from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.data_config import DataConfig
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
+HELD_OUT_TEXTS = ("validation", "test")
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
 
 
@@ -73,8 +74,8 @@ class CorpusReport:
         self.empty = self.equal_sides = self.in_pieces = 0
         self.duplicates: int | None = None  # None if they were not looked for
         self.filtered = self.repeated = 0  # pairs left out by filters, and then because they repeat
-        self.in_validation = self.in_test = 0
-        self.like_validation, self.like_test = ListedPairs(), ListedPairs()
+        self.also_in: Counter[str] = Counter()  # pairs that are equal to some of a held-out text
+        self.like = {name: ListedPairs() for name in HELD_OUT_TEXTS}
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = DroppedLines()
         self.links = self.pairs_of_other_words = 0  # only counted if the corpus has alignments
@@ -85,10 +86,9 @@ class CorpusReport:
         self.empty += found.num_blank
         self.equal_sides += found.num_equal
         self.in_pieces += found.num_in_pieces
-        self.in_validation += len(found.in_validation.equal)
-        self.in_test += len(found.in_test.equal)
-        self.like_validation.add(found.in_validation.similar, lines)
-        self.like_test.add(found.in_test.similar, lines)
+        for name, of_text in found.held_out.items():
+            self.also_in[name] += len(of_text.equal)
+            self.like[name].add(of_text.similar, lines)
         if found.broken is not None:
             self.filtered += int((found.broken != KEPT).sum())
             self.dropped.add(found.broken, lines)
@@ -107,7 +107,6 @@ class CorpusReport:
 
     def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
         """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
-        similar = {"like_validation": self.like_validation, "like_test": self.like_test}
         facts: dict[str, Any] = {
             **facts_of_files(self.paths, hashes),
             "pairs_read": self.pairs_read,
@@ -116,11 +115,10 @@ class CorpusReport:
             "found": {
                 "duplicates": self.duplicates,
                 "equal_sides": self.equal_sides,
-                "also_in_validation": self.in_validation,
-                "also_in_test": self.in_test,
+                **{f"also_in_{name}": self.also_in[name] for name in HELD_OUT_TEXTS},
                 "in_pieces": self.in_pieces,
                 "lines_with_invalid_utf8": self.invalid_utf8,
-                **{name: pairs.facts() for name, pairs in similar.items() if pairs.count},
+                **{f"like_{name}": of.facts() for name, of in self.like.items() if of.count},
             },
         }
         if "alignments" in self.paths:
@@ -163,22 +161,20 @@ class ParallelCorpora:
         self,
         directory: Path,
         advance: Callable[[int, int], None],
-        *,
-        validation: HeldOut | None = None,
-        test: HeldOut | None = None,
+        held_out: Mapping[str, HeldOut] | None = None,
     ) -> None:
         """Read every corpus once, to check its files, to filter it and to count overlaps.
 
         Repeated pairs are looked for only if they are to be removed. Their hashes are written to
         ``directory`` if they do not fit in memory. ``advance`` is called with the numbers of pairs
-        and bytes read since its last call. ``validation`` and ``test`` hold the pairs to look for.
+        and bytes read since its last call. ``held_out`` has the pairs to look for.
         Raises UserError if a file cannot be read, is damaged or empty, if the files of a corpus
         have different numbers of lines, or if a link is not between words of its sentences.
         """
         finders = self._finders(directory)
-        validation, test = validation or HeldOut(), test or HeldOut()
+        held_out = held_out or {}
         cleaner = Cleaner(self._data) if self._data is not None else None
-        work = partial(look_over, validation=validation, test=test, cleaner=cleaner)
+        work = partial(look_over, held_out=held_out, cleaner=cleaner)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         bytes_read = [0 for _ in self.reports]
         for chunk, found in self._pool.in_order(self._all_chunks(), work, self._workers):
@@ -189,8 +185,8 @@ class ParallelCorpora:
                 raise UserError(f"{report.paths['alignments']}:{number}: {problem}.")
             report.add(found, chunk.lines)
             self._num_blank.append(found.num_blank)
-            validation.count(found.in_validation.equal)
-            test.count(found.in_test.equal)
+            for name, of_text in found.held_out.items():
+                held_out[name].count(of_text.equal)
             if found.broken is not None:
                 places = np.flatnonzero(found.broken != KEPT)
                 self._left_out.setdefault(COUNTED, Marks()).add(chunk.first_index + places)
