@@ -14,7 +14,13 @@ from torch import Tensor
 
 from nmt_cli.checkpoints import Checkpoint, best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.files import atomic_files
+from nmt_cli.files.atomic_files import (
+    REMEDIES,
+    directory_appearing_whole,
+    remove_directory,
+    rewrite_manifest_without,
+    verify,
+)
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
@@ -133,7 +139,7 @@ def save_checkpoint(
     if average is not None:
         saved["trained_weights"] = trained
     weights = trained if average is None else average
-    with atomic_files.directory_appearing_whole(directory, replace=True) as partial:
+    with directory_appearing_whole(directory, replace=True) as partial:
         settings = settings_of(recipe, tokenizer.size, labels)
         arrays = {name: weight.cpu().numpy() for name, weight in weights.items()}
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
@@ -183,13 +189,13 @@ def prune(run_dir: Path, keep_for_average: int, step: int) -> None:
     kept = {c.path for c in [*resumable, *averaged, best_checkpoint(checkpoints)] if c}
     for checkpoint in checkpoints:
         if checkpoint.path not in kept:
-            atomic_files.remove_directory(checkpoint.path)
+            remove_directory(checkpoint.path)
         elif checkpoint not in resumable and TRAINING_STATE in checkpoint.manifest["files"]:
-            atomic_files.rewrite_manifest_without(checkpoint.path, TRAINING_STATE)
+            rewrite_manifest_without(checkpoint.path, TRAINING_STATE)
 
 
 def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
-    atomic_files.verify(checkpoint.path)
+    verify(checkpoint.path)
     path = checkpoint.path / TRAINING_STATE
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
@@ -247,7 +253,7 @@ def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) ->
         raise OutputError(
             f"no space for a checkpoint in {run_dir}: {needed_text} MiB needed, {free_text} MiB "
             "free. Nothing was removed to make room",
-            atomic_files.REMEDIES[errno.ENOSPC],
+            REMEDIES[errno.ENOSPC],
         )
 
 

@@ -126,7 +126,7 @@ def test_hostile_moments_are_refused(toy, run_of_two, tensor, monkeypatch):
     saved = torch.load(newest / TRAINING_STATE, weights_only=True)
     saved["optimizer"][0]["exp_avg"] = tensor
     torch.save(saved, newest / TRAINING_STATE)
-    monkeypatch.setattr("nmt_cli.files.atomic_files.verify", lambda _: None)
+    monkeypatch.setattr("nmt_cli.runs.checkpoint.verify", lambda _: None)
     assert load_newest(run_dir, new_state(toy)).step == 1
 
 
