@@ -8,17 +8,7 @@ from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from nmt_cli.recipe.augmentation_config import Augmentation
 from nmt_cli.recipe.model_values import Problem
-from nmt_cli.recipe.values import (
-    STEPS,
-    TEXT,
-    USE,
-    DataPath,
-    Number,
-    Section,
-    SetName,
-    Word,
-    descriptions,
-)
+from nmt_cli.recipe.values import DataPath, Effect, Number, Section, SetName, Word, descriptions
 
 # What a corpus may be, for the JSON Schema.
 FORMS: list[JsonValue] = [
@@ -45,28 +35,28 @@ class ParallelFiles(Section):
         frozenset({"source", "inline_tags"}),
     )
 
-    source: Annotated[DataPath | None, TEXT] = None
+    source: Annotated[DataPath | None, Effect.TEXT] = None
     """Text file of the source side, also .gz, .xz or .zst."""
-    target: Annotated[DataPath | None, TEXT] = None
+    target: Annotated[DataPath | None, Effect.TEXT] = None
     """Text file of the target side, also .gz, .xz or .zst."""
-    tsv: Annotated[DataPath | None, TEXT] = None
+    tsv: Annotated[DataPath | None, Effect.TEXT] = None
     """In place of source and target: a file with both in each line, as columns with a tab between
     them; also .gz, .xz or .zst. Quotes have no meaning."""
-    jsonl: Annotated[DataPath | None, TEXT] = None
+    jsonl: Annotated[DataPath | None, Effect.TEXT] = None
     """In place of source and target: a file with both in each line, as texts of a JSON object; also
     .gz, .xz or .zst. A line break in a text becomes a space."""
-    memory: Annotated[DataPath | None, TEXT] = None
+    memory: Annotated[DataPath | None, Effect.TEXT] = None
     """In place of source and target: a translation memory (TMX) or a translators' file (XLIFF 1.2
     or 2, PO); also .gz, .xz or .zst. A line break in a text becomes a space."""
-    columns: Annotated[tuple[ColumnName, ColumnName] | None, TEXT] = None
+    columns: Annotated[tuple[ColumnName, ColumnName] | None, Effect.TEXT] = None
     """Where source and target are. In tsv: their columns, by number from 1 (by default 1 and 2), or
     by their names in the first line. In jsonl: their keys (by default source and target);
     translation.en is the key en in the object translation. In memory: their languages (by default
     those of data); en matches en-GB, too."""
-    inline_tags: Annotated[Word | None, TEXT] = None
+    inline_tags: Annotated[Word | None, Effect.TEXT] = None
     """Piece in place of each inline tag of memory, such as <ph>; null removes them. A tokenizer
     that preprocess makes gets this piece; any other must have it."""
-    tag: Annotated[Word | None, TEXT] = None
+    tag: Annotated[Word | None, Effect.TEXT] = None
     """Piece in front of the source of every pair, such as <2de> or <bt>; translate takes it from
     --tag or from the line. A tokenizer that preprocess makes gets this piece; any other must have
     it. It counts as a piece of the source."""
@@ -140,18 +130,18 @@ class Corpus(ParallelFiles):
 
     model_config = ConfigDict(json_schema_extra={"anyOf": FORMS})
 
-    name: Annotated[Word | None, USE] = None
+    name: Annotated[Word | None, Effect.USE] = None
     """Name of this corpus in data.stages."""
-    weight: Annotated[Number, Field(ge=0, le=1_000_000), STEPS] = 1.0
+    weight: Annotated[Number, Field(ge=0, le=1_000_000), Effect.STEPS] = 1.0
     """How often this corpus appears in an epoch; a fraction adds a random share of its pairs, drawn
     by the seed, 0 leaves it out."""
-    scores: Annotated[Scores | None, TEXT] = None
+    scores: Annotated[Scores | None, Effect.TEXT] = None
     """Scores of the pairs. Where repeated pairs are removed, the one with the best score stays."""
-    alignments: Annotated[DataPath | None, TEXT] = None
+    alignments: Annotated[DataPath | None, Effect.TEXT] = None
     """File with the links of the words of each pair, such as 0-0 2-1 (source word 2 and target word
     1, from 0), for training.guided_alignment; nmt-cli align makes it. Words are what white space
     separates in the text files."""
-    augment: Annotated[Augmentation, STEPS] = Field(default_factory=Augmentation)
+    augment: Annotated[Augmentation, Effect.STEPS] = Field(default_factory=Augmentation)
     """Changes to its pairs, drawn anew in each epoch by the seed."""
 
     @property

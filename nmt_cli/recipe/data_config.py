@@ -18,12 +18,9 @@ from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing
 from nmt_cli.recipe.model_config import Normalization
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
-    HELD_OUT,
-    STEPS,
-    TEXT,
-    USE,
     Count,
     DataPath,
+    Effect,
     Flag,
     Language,
     Number,
@@ -133,35 +130,35 @@ class TreebankConfig(Section):
 class DataConfig(Section):
     """The text: its files, and how it is changed and filtered."""
 
-    source_language: Annotated[Language, TEXT]
+    source_language: Annotated[Language, Effect.TEXT]
     """Code of the language translated from."""
-    target_language: Annotated[Language, TEXT]
+    target_language: Annotated[Language, Effect.TEXT]
     """Code of the language translated into."""
     train: Annotated[tuple[Corpus, ...], Field(min_length=1, max_length=10_000)]
     """Corpora to train on, each with its source and target."""
-    mixing: Annotated[MixingConfig, STEPS] = Field(default_factory=MixingConfig)
+    mixing: Annotated[MixingConfig, Effect.STEPS] = Field(default_factory=MixingConfig)
     """Shares by size, in place of the weights of corpora."""
-    stages: Annotated[tuple[Stage, ...], Field(max_length=1000), STEPS] = ()
+    stages: Annotated[tuple[Stage, ...], Field(max_length=1000), Effect.STEPS] = ()
     """Mixtures of the corpora, one after the other. Learning rate and optimizer go on; a stage
     begins with a new epoch."""
-    validation: Annotated[HeldOutSets, TEXT]
+    validation: Annotated[HeldOutSets, Effect.TEXT]
     """Text on which loss, BLEU or F1 are measured while training; a list holds several sets, each
     with a name."""
-    test: Annotated[HeldOutSets | None, HELD_OUT | USE] = None
+    test: Annotated[HeldOutSets | None, Effect.HELD_OUT | Effect.USE] = None
     """Text held out for the final score; training never reads it. A list holds several sets, each
     with a name."""
-    treebank: Annotated[TreebankConfig | None, TEXT] = None
+    treebank: Annotated[TreebankConfig | None, Effect.TEXT] = None
     """How trees are written as tokens. If given, each target is a treebank: trees in the brackets
     of the Penn Treebank; source is the same file, or the words of a tree a line. The model then
     parses."""
-    normalization: Annotated[Normalization, TEXT] = Field(default_factory=Normalization)
+    normalization: Annotated[Normalization, Effect.TEXT] = Field(default_factory=Normalization)
     """Changes to the text before it is cut into pieces."""
-    filters: Annotated[Filters, TEXT] = Field(default_factory=Filters)
+    filters: Annotated[Filters, Effect.TEXT] = Field(default_factory=Filters)
     """Training pairs to leave out."""
-    max_length: Annotated[Pieces, TEXT] = 1024
+    max_length: Annotated[Pieces, Effect.TEXT] = 1024
     """Longest side of a training pair, in pieces; longer pairs are dropped and counted. Also the
     longest input of translate; see its --too-long."""
-    prepared: Annotated[DataPath | None, USE] = None
+    prepared: Annotated[DataPath | None, Effect.USE] = None
     """Folder that preprocess writes and train reads; by default prepared/NAME."""
 
     @property

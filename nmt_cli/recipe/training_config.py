@@ -8,16 +8,10 @@ from pydantic import Field
 from nmt_cli.metrics.tokenization import Tokenization
 from nmt_cli.recipe.model_values import Problem
 from nmt_cli.recipe.values import (
-    BLEU,
-    COURSE,
-    LOSS,
-    PARSEVAL,
     QUALITY,
-    STATE,
-    STEPS,
-    USE,
     Count,
     DataPath,
+    Effect,
     Epochs,
     Flag,
     Interval,
@@ -29,6 +23,7 @@ from nmt_cli.recipe.values import (
     Word,
 )
 
+LearningRate = Annotated[Number, Field(gt=0, le=100)]
 Schedule = Literal["noam", "inverse_sqrt", "cosine", "wsd", "constant"]
 # The keys of the steps of a schedule, beside those of the warm-up that all have.
 STEPS_OF_SCHEDULE = {"cosine": ("decay_steps",), "wsd": ("stable_steps", "decay_steps")}
@@ -54,61 +49,61 @@ class TrainingConfig(Section):
 
     alternatives = (frozenset({"learning_rate_factor", "peak_learning_rate"}),)
 
-    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), STEPS] = 25_000
+    tokens_per_step: Annotated[Count, Field(ge=2, le=10**9), Effect.STEPS] = 25_000
     """Most tokens of either side in one step, over all devices and micro-batches; with
     tokenizer.sampling, counted before the pieces are drawn."""
-    max_steps: Annotated[Steps | None, COURSE] = 100_000
+    max_steps: Annotated[Steps | None, Effect.COURSE] = 100_000
     """Stop after this many steps; null if only max_epochs ends training."""
-    max_epochs: Annotated[Epochs | None, COURSE] = None
+    max_epochs: Annotated[Epochs | None, Effect.COURSE] = None
     """Stop after this many epochs, if that comes first."""
-    optimizer: Annotated[Literal["adam", "adamw", "muon"], STATE] = "adam"
+    optimizer: Annotated[Literal["adam", "adamw", "muon"], Effect.STATE] = "adam"
     """adamw is adam with weight decay that does not enter the moments. muon makes the update of
     each matrix of the layers orthogonal, and uses adamw for other weights."""
-    weight_decay: Annotated[Number, Field(ge=0, le=1), STEPS] = 0.0
+    weight_decay: Annotated[Number, Field(ge=0, le=1), Effect.STEPS] = 0.0
     """A step reduces each weight by this share times the learning rate; with adam, this share of
     the weight is added to its gradient instead. Not for norms and biases."""
-    schedule: Annotated[Schedule, STEPS] = "noam"
+    schedule: Annotated[Schedule, Effect.STEPS] = "noam"
     """How the learning rate falls after warm-up: noam (section 5.3) and inverse_sqrt with
     1/sqrt(step); cosine within decay_steps to final_learning_rate; wsd likewise, but in a straight
     line after stable_steps at the peak; constant not at all. All but noam need peak_learning_rate.
     """
-    warmup_steps: Annotated[Steps, STEPS] = 4000
+    warmup_steps: Annotated[Steps, Effect.STEPS] = 4000
     """Steps in which the learning rate rises."""
-    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), STEPS] = 1.0
+    learning_rate_factor: Annotated[Number, Field(gt=0, le=1_000_000), Effect.STEPS] = 1.0
     """Factor by which the learning rate of section 5.3 is multiplied."""
-    peak_learning_rate: Annotated[Annotated[Number, Field(gt=0, le=100)] | None, STEPS] = None
+    peak_learning_rate: Annotated[LearningRate | None, Effect.STEPS] = None
     """Learning rate at the end of warm-up, in place of section 5.3's; the shape of the schedule
     stays."""
-    warmup_start: Annotated[Number, Field(ge=0, le=100), STEPS] = 0.0
+    warmup_start: Annotated[Number, Field(ge=0, le=100), Effect.STEPS] = 0.0
     """Learning rate that warm-up to peak_learning_rate starts from."""
-    stable_steps: Annotated[Steps | None, STEPS] = None
+    stable_steps: Annotated[Steps | None, Effect.STEPS] = None
     """Schedule wsd: steps at the peak after warm-up."""
-    decay_steps: Annotated[Steps | None, STEPS] = None
+    decay_steps: Annotated[Steps | None, Effect.STEPS] = None
     """Schedules cosine and wsd: steps in which the learning rate falls, after those of warm-up and
     stable_steps."""
-    final_learning_rate: Annotated[Number, Field(ge=0, le=100), STEPS] = 0.0
+    final_learning_rate: Annotated[Number, Field(ge=0, le=100), Effect.STEPS] = 0.0
     """Schedules cosine and wsd: learning rate at the end of the decay."""
-    label_smoothing: Annotated[Rate, STEPS | LOSS] = 0.1
+    label_smoothing: Annotated[Rate, Effect.STEPS | Effect.LOSS] = 0.1
     """Label smoothing (section 5.4)."""
-    adam_betas: Annotated[tuple[Rate, Rate], STEPS] = (0.9, 0.98)
+    adam_betas: Annotated[tuple[Rate, Rate], Effect.STEPS] = (0.9, 0.98)
     """Adam's decay rates of the two moments."""
-    adam_epsilon: Annotated[Number, Field(gt=0, le=1), STEPS] = 1e-9
+    adam_epsilon: Annotated[Number, Field(gt=0, le=1), Effect.STEPS] = 1e-9
     """Adam's epsilon."""
-    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, STEPS] = None
+    clip_norm: Annotated[Annotated[Number, Field(gt=0, le=1_000_000)] | None, Effect.STEPS] = None
     """Largest norm of the gradient; null, as in the paper, does not clip."""
-    ema_decay: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, STATE] = None
+    ema_decay: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, Effect.STATE] = None
     """Decay of an exponential moving average of the weights: the share that it keeps at each step,
     such as 0.999. The average is then validated and saved instead of the weights. Null keeps no
     average."""
-    quantization_aware: Annotated[Literal["int8"] | None, STEPS | QUALITY] = None
+    quantization_aware: Annotated[Literal["int8"] | None, Effect.STEPS | QUALITY] = None
     """int8 rounds weights and activations in training and validation as translate --precision int8
     and models stored in int8 do, so that the weights learn to be rounded; the gradient ignores the
     rounding (straight-through). For the last few hundred steps of a training, or a finished model
     (model.from, --init-from). Null does not round."""
-    guided_alignment: Annotated[GuidedAlignmentConfig | None, STEPS] = None
+    guided_alignment: Annotated[GuidedAlignmentConfig | None, Effect.STEPS] = None
     """If given, a head of the decoder learns the links of data.train.0.alignments, and translate
     --alignments uses it."""
-    seed: Annotated[Count, Field(ge=0, lt=2**63), STEPS] = 1
+    seed: Annotated[Count, Field(ge=0, lt=2**63), Effect.STEPS] = 1
     """Decides initial weights, order of the data and dropout."""
 
     def problems(self) -> Iterator[Problem]:
@@ -175,24 +170,24 @@ AnySet = TypeVar("AnySet", bound=_NamedSet)
 class ValidationConfig(Interval):
     """When and how to validate, which checkpoint is the best, and when to stop early."""
 
-    bleu: Annotated[ValidationSearch, COURSE | BLEU] = "beam"
+    bleu: Annotated[ValidationSearch, Effect.COURSE | Effect.BLEU] = "beam"
     """How the validation text is translated for BLEU."""
-    parseval: Annotated[ValidationSearch, COURSE | PARSEVAL] = "off"
+    parseval: Annotated[ValidationSearch, Effect.COURSE | Effect.PARSEVAL] = "off"
     """How the validation text is parsed for F1 (PARSEVAL); needs data.treebank."""
-    tokenize: Annotated[Tokenization | None, BLEU | USE] = None
+    tokenize: Annotated[Tokenization | None, Effect.BLEU | Effect.USE] = None
     """sacreBLEU's tokenizer for the BLEU of validation and of run. Null takes none for
     tokenizer.type whitespace, else the one that fits the script of the references: zh, ja-mecab,
     ko-mecab, char or 13a."""
-    best_by: Annotated[Literal["loss", "bleu", "parseval"], COURSE | QUALITY] = "loss"
+    best_by: Annotated[Literal["loss", "bleu", "parseval"], Effect.COURSE | QUALITY] = "loss"
     """Measure that decides which checkpoint is the best; of equal BLEU or F1, the lower perplexity
     does."""
-    best_on: Annotated[SetName | None, COURSE | QUALITY] = None
+    best_on: Annotated[SetName | None, Effect.COURSE | QUALITY] = None
     """Name of the validation set that decides which checkpoint is the best and when patience is
     used up; by default the first one."""
-    robustness: Annotated[tuple[Robustness, ...], COURSE] = ()
+    robustness: Annotated[tuple[Robustness, ...], Effect.COURSE] = ()
     """Also measure copies of the validation set that decides, in which the text is changed as
     data.train.augment changes it. A copy has the name of its change."""
-    patience: Annotated[Epochs | None, COURSE] = None
+    patience: Annotated[Epochs | None, Effect.COURSE] = None
     """Stop after this many validations without improvement."""
 
     def deciding(self, sets: Iterable[AnySet]) -> AnySet:
@@ -263,7 +258,7 @@ class DistillationConfig(Section):
     int8_steps: Annotated[Count, Field(ge=0, le=10**9)] = 300
     """Steps with training.quantization_aware: int8 after the training, in which the learning rate
     falls to 0. Their result ships if its BLEU in int8 on the validation set is higher; 0: none."""
-    int8_learning_rate: Annotated[Number, Field(gt=0, le=100)] = 1e-4
+    int8_learning_rate: LearningRate = 1e-4
     """Learning rate at the first of these steps."""
 
     def problems(self) -> Iterator[Problem]:
