@@ -24,6 +24,7 @@ from nmt_cli.training.batch_cut import (
 from tests.forked_ranks import run_ranks
 from tests.trainers import changed, new_trainer
 
+ALLOWED = "nmt_cli.hardware.memory.allowed_memory"
 CPU = Machine(torch.device("cpu"), "fp32")
 
 
@@ -110,7 +111,7 @@ def test_a_checkpoint_keeps_what_the_next_session_needs():
 def test_the_longest_sentence_always_fits_a_micro_batch(
     monkeypatch, capsys, name, gibibytes, processes, is_enough
 ):
-    monkeypatch.setattr(batch_cut.memory, "allowed_memory", lambda: gibibytes << 30)
+    monkeypatch.setattr(ALLOWED, lambda: gibibytes << 30)
     recipe = read_recipe(name).recipe
     worker = Worker(0, processes, 0, processes, "launch", 0, None) if processes > 1 else None
     cut = choose_cut(recipe, 37_000, 600, CPU, worker, None)
@@ -134,7 +135,9 @@ def cut_of_base(tokens_per_step=25_000, processes=1):
 def test_the_cpu_limit_fits_a_third_of_what_the_weights_leave(monkeypatch, processes):
     parameters = 4 * 4 * 63_100_000
     for gibibytes in (4, 6, 16):
-        monkeypatch.setattr(batch_cut.memory, "allowed_memory", lambda size=gibibytes: size << 30)
+        monkeypatch.setattr(
+            "nmt_cli.hardware.memory.allowed_memory", lambda size=gibibytes: size << 30
+        )
         max_tokens = cut_of_base(processes=processes)
         activations = max_tokens * activation_bytes_per_token(ModelConfig(), MAX_KEYS)
         left = (gibibytes << 30) / processes - parameters
@@ -143,13 +146,13 @@ def test_the_cpu_limit_fits_a_third_of_what_the_weights_leave(monkeypatch, proce
 
 
 def test_nothing_fits_where_the_weights_do_not(monkeypatch, capsys):
-    monkeypatch.setattr(batch_cut.memory, "allowed_memory", lambda: 1 << 29)
+    monkeypatch.setattr(ALLOWED, lambda: 1 << 29)
     assert cut_of_base() == 1
     assert "room for micro-batches of about 0 tokens a side; 1 are" in capsys.readouterr().err
 
 
 def test_more_than_products_need_or_a_step_holds_is_never_taken(monkeypatch):
-    monkeypatch.setattr(batch_cut.memory, "allowed_memory", lambda: 1 << 40)
+    monkeypatch.setattr(ALLOWED, lambda: 1 << 40)
     assert cut_of_base() == batch_cut.MAX_TOKENS_ON_CPU
     assert cut_of_base(tokens_per_step=700) == 700
 
