@@ -37,9 +37,10 @@ class MarkupDocument:
             if isinstance(part, str):
                 between[-1] += part
                 continue
-            (segment,), (before, after) = (block := whole(part.raw)).texts, block.gaps
-            between[-1] += before
-            between.append(after)
+            block = whole(part.raw)
+            between[-1] += block.gaps[0]
+            between.append(block.gaps[1])
+            segment = block.texts[0]
             self._sources.append(_Source(segment, segment) if is_html else _source(segment))
         self._layout = Segments([source.raw for source in self._sources], between)
         self.segments: Sequence[Request] = [

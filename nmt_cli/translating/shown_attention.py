@@ -110,7 +110,8 @@ def languages_of(source: str, target: str) -> dict[str, str]:
 
 def refuse_too_long(settings: ModelSettings, tokens: Sequence[int], side: Side) -> None:
     """Raise UserError if a sentence has more pieces than the model takes."""
-    limit: int | None = getattr(length_limits(settings), side)
+    limits = length_limits(settings)
+    limit = limits.source if side == "source" else limits.target
     if limit is not None and len(tokens) > limit:
         raise UserError(
             f"the {side} has {len(tokens):,} pieces, the model takes {limit:,}; give a shorter one."

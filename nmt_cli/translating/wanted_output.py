@@ -106,10 +106,11 @@ class WantedOutputs:
             raise UserError(f"{PARSES}.")
         for option in constraints.for_a_search() if sampling is not None else ():
             raise WrongUsageError(f"{FOR_SAMPLES}; leave out {option} or --sample.")
-        self._for_all, names = Wanted(), ("prefix", "required", "banned", "glossary", "protect")
-        of_all = {name: getattr(constraints, name) for name in (*names, "no_repeat_ngram")}
+        wishes = constraints._asdict().items()
+        of_lines = {name: value for name, value in wishes if name in Request._fields}
+        self._for_all = Wanted()
         try:
-            self._for_all = self._for_line(Request("", **of_all))
+            self._for_all = self._for_line(Request("", **of_lines))
         except LineError as error:
             raise UserError(f"{error}; change one of these options.") from None
 
