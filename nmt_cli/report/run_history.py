@@ -10,21 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import read_manifest
-from nmt_cli.files.file_names import (
-    CHECKPOINT_GLOB,
-    CHECKPOINTS,
-    DISTILLATION,
-    FIGURES_FILE,
-    METRICS,
-    RECIPE,
-    SCORES,
-    SCORES_FILE,
-    SESSIONS,
-    SETS,
-    STUDENT_TABLE,
-    WEIGHTS,
-)
 from nmt_cli.files.folders import is_run, what_to_give
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
@@ -128,9 +115,10 @@ def distinct_labels(paths: Sequence[Path]) -> list[str]:
 def _read_run(path: Path, label: str) -> RunHistory:
     if not is_run(path):
         raise UserError(what_to_give(path, "run"))
-    if not (path / METRICS).is_file():
-        raise UserError(f"{path} holds no {METRICS}; run report after the first step.")
-    records = list(_records_in(path / METRICS))
+    metrics = path / file_names.METRICS
+    if not metrics.is_file():
+        raise UserError(f"{path} holds no {file_names.METRICS}; run report after the first step.")
+    records = list(_records_in(metrics))
     training = _figures_of(record for record in records if "validation" not in record)
     validated = [record for record in records if isinstance(record.get("validation"), dict)]
     validation = _figures_of(
@@ -141,8 +129,8 @@ def _read_run(path: Path, label: str) -> RunHistory:
         for name, figures in _sets_in(record["validation"]).items():
             sets.setdefault(name, []).append({**figures, "step": record.get("step")})
     if not len(training.steps) and not len(validation.steps):
-        raise UserError(f"{path / METRICS} holds no step yet; draw it when training has begun.")
-    sessions = list(_records_in(path / SESSIONS)) if (path / SESSIONS).is_file() else []
+        raise UserError(f"{metrics} holds no step yet; draw it when training has begun.")
+    sessions = path / file_names.SESSIONS
     last_step = int(
         max(figures.steps[-1] for figures in (training, validation) if figures.steps.size)
     )
@@ -153,7 +141,7 @@ def _read_run(path: Path, label: str) -> RunHistory:
         validation,
         {name: _figures_of(iter(of_set)) for name, of_set in sets.items()},
         _recipe_of(path),
-        sessions,
+        list(_records_in(sessions)) if sessions.is_file() else [],
         _size_of(path),
         scores,
         _sets_in(scores),
@@ -163,7 +151,7 @@ def _read_run(path: Path, label: str) -> RunHistory:
 
 def _sets_in(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the figures of each set by its name; names that files cannot have are left out."""
-    sets = figures.get(SETS)
+    sets = figures.get(file_names.SETS)
     if not isinstance(sets, dict):
         return {}
     named = {name: of for name, of in sets.items() if SET_NAME.fullmatch(name)}
@@ -214,7 +202,7 @@ def _as_float(value: object) -> float:
 
 def _recipe_of(path: Path) -> Recipe | None:
     try:
-        return read_recipe(str(path / RECIPE)).recipe
+        return read_recipe(str(path / file_names.RECIPE)).recipe
     except RecipeError as error:
         logs.warning(f"the recipe of {path} is not compared: {str(error).splitlines()[0]}")
         return None
@@ -222,9 +210,9 @@ def _recipe_of(path: Path) -> Recipe | None:
 
 def _scores_of(path: Path, last_step: int) -> dict[str, Any]:
     """Return the scores of the test text, unless the run was trained further since."""
-    folder = path / SCORES
+    folder = path / file_names.SCORES
     try:
-        scores = json.loads((folder / SCORES_FILE).read_bytes())
+        scores = json.loads((folder / file_names.SCORES_FILE).read_bytes())
         step = read_manifest(folder)["step"]  # the last one of the model with these scores
     except (OSError, ValueError, RecursionError, DamagedError, KeyError):
         return {}
@@ -238,7 +226,7 @@ def _scores_of(path: Path, last_step: int) -> dict[str, Any]:
 
 
 def _student_table_of(path: Path) -> StudentTable | None:
-    file = path / DISTILLATION / STUDENT_TABLE / FIGURES_FILE
+    file = path / file_names.DISTILLATION / file_names.STUDENT_TABLE / file_names.FIGURES_FILE
     try:
         return student_table(json.loads(file.read_bytes()))
     except FileNotFoundError:
@@ -279,9 +267,10 @@ def student_table(facts: Mapping[str, Any]) -> StudentTable:
 
 def _size_of(path: Path) -> int | None:
     """Return the number of parameters, from the header of the newest checkpoint's weights."""
-    for weights in sorted(path.glob(f"{CHECKPOINTS}/{CHECKPOINT_GLOB}/{WEIGHTS}"), reverse=True):
+    checkpoints = (path / file_names.CHECKPOINTS).glob(file_names.CHECKPOINT_GLOB)
+    for checkpoint in sorted(checkpoints, reverse=True):
         try:
-            with weights.open("rb") as stream:
+            with (checkpoint / file_names.WEIGHTS).open("rb") as stream:
                 (length,) = struct.unpack("<Q", stream.read(8))
                 header = json.loads(stream.read(min(length, LARGEST_HEADER)))
             header.pop("__metadata__", None)
