@@ -25,7 +25,7 @@ from nmt_cli.corpus.text.parallel_text import LineChunk, Texts
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import VISIBLE
 from nmt_cli.recipe.corpora_config import Corpus
-from nmt_cli.recipe.data_config import DataConfig, Filters
+from nmt_cli.recipe.data_config import DataConfig
 
 # The filters that remove pairs that repeat others, by their rules.
 REMOVING = {
@@ -109,8 +109,14 @@ class Cleaner:
     def __init__(self, data: DataConfig) -> None:
         """Raises UserError if a filter lacks a language, or if the package of one is missing."""
         self._data, self._filters = data, TextFilters(data)
-        self._duplicates = rules_of_duplicates(data)
-        self._has_scores = compares_scores(data)
+        # The rules by which repeated pairs are left out, and those that compare pairs with others:
+        # equal pairs of memories are counted even if they stay; then that rule is the last.
+        self.removed = [rule for rule, key in REMOVING.items() if getattr(data.filters, key)]
+        counts = any(corpus.memory is not None for corpus in data.train)
+        counted = [DUPLICATE] if counts and DUPLICATE not in self.removed else []
+        self.compared = [*self.removed, *counted]
+        # Whether the scores of a corpus decide which of repeated pairs stays.
+        self.has_scores = bool(self.compared) and any(corpus.scores for corpus in data.train)
 
     def clean(
         self,
@@ -135,34 +141,13 @@ class Cleaner:
             broken[held_out[broken[held_out] == KEPT]] = RULES.index(HELD_OUT)
         is_left = broken[places] == KEPT
         left, indices = texts.only(is_left), chunk.first_index + places[is_left]
-        compared = scores[places[is_left]] if self._has_scores else None
+        compared = scores[places[is_left]] if self.has_scores else None
         records = [
             hash_records(rule, left.sources, left.targets, indices, compared)
-            for rule in self._duplicates
-            if corpus.memory is not None or removes(rule, self._data.filters)
+            for rule in self.compared
+            if corpus.memory is not None or rule in self.removed
         ]
         return None if is_left.all() else broken, records
-
-
-def rules_of_duplicates(data: DataConfig) -> list[str]:
-    """Return the rules in use that compare each pair with others.
-
-    Equal pairs of memories are counted even if they are not removed; then that rule is the last.
-    """
-    rules = [rule for rule in REMOVING if removes(rule, data.filters)]
-    counts = any(corpus.memory is not None for corpus in data.train)
-    return [*rules, *([DUPLICATE] if counts and DUPLICATE not in rules else [])]
-
-
-def removes(rule: str, filters: Filters) -> bool:
-    """Return whether the pairs that repeat others by ``rule`` are left out."""
-    is_used: bool = getattr(filters, REMOVING[rule])
-    return is_used
-
-
-def compares_scores(data: DataConfig) -> bool:
-    """Return whether the scores of a corpus decide which of repeated pairs stays."""
-    return bool(rules_of_duplicates(data)) and any(corpus.scores for corpus in data.train)
 
 
 def _scores(corpus: Corpus, lines: LineChunk) -> npt.NDArray[np.float64]:

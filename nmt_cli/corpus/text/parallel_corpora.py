@@ -27,15 +27,7 @@ from nmt_cli.corpus.text.cleaning import (
     Marks,
     repeated_in,
 )
-from nmt_cli.corpus.text.looking_over import (
-    ChunkFindings,
-    Cleaner,
-    CorpusChunk,
-    compares_scores,
-    look_over,
-    removes,
-    rules_of_duplicates,
-)
+from nmt_cli.corpus.text.looking_over import ChunkFindings, Cleaner, CorpusChunk, look_over
 from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.messages.errors import UserError
@@ -171,9 +163,9 @@ class ParallelCorpora:
         Raises UserError if a file cannot be read, is damaged or empty, if the files of a corpus
         have different numbers of lines, or if a link is not between words of its sentences.
         """
-        finders = self._finders(directory)
         held_out = held_out or {}
         cleaner = Cleaner(self._data) if self._data is not None else None
+        finders = {} if cleaner is None else _finders(cleaner, directory)
         work = partial(look_over, held_out=held_out, cleaner=cleaner)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         bytes_read = [0 for _ in self.reports]
@@ -196,7 +188,8 @@ class ParallelCorpora:
             advance(chunk.lines.num_lines, chunk.lines.num_bytes - bytes_read[chunk.corpus])
             bytes_read[chunk.corpus] = chunk.lines.num_bytes
         for rule, finder in finders.items():
-            self._mark_repeated(rule, finder)
+            is_removed = cleaner is not None and rule in cleaner.removed
+            self._mark_repeated(rule, finder, is_removed=is_removed)
 
     @property
     def num_text_pairs(self) -> int:
@@ -278,18 +271,7 @@ class ParallelCorpora:
             left_out[marks[part]] = rule
         return chunk._replace(left_out=left_out)
 
-    def _finders(self, directory: Path) -> dict[str, DuplicateFinder]:
-        if self._data is None:
-            return {}
-        dtype, finders = SCORED_RECORD if compares_scores(self._data) else RECORD, {}
-        for rule in rules_of_duplicates(self._data):
-            (directory / rule).mkdir()
-            finders[rule] = DuplicateFinder(directory / rule, dtype=dtype)
-        return finders
-
-    def _mark_repeated(self, rule: str, finder: DuplicateFinder) -> None:
-        assert self._data is not None
-        leaves_out = removes(rule, self._data.filters)
+    def _mark_repeated(self, rule: str, finder: DuplicateFinder, *, is_removed: bool) -> None:
         ends = np.cumsum([report.pairs_read for report in self.reports])
         marks = Marks(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
@@ -302,12 +284,20 @@ class ParallelCorpora:
             marks.add(indices)
             corpora = np.searchsorted(ends, indices, side="right")
             counts += np.bincount(corpora, minlength=len(self.reports))
-        if leaves_out:
+        if is_removed:
             self._left_out[RULES.index(rule)] = marks
         for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
-            report.repeated += num_repeated * leaves_out
-            if rule == DUPLICATE and (leaves_out or report.files.memory is not None):
+            report.repeated += num_repeated * is_removed
+            if rule == DUPLICATE and (is_removed or report.files.memory is not None):
                 report.duplicates = num_repeated
+
+
+def _finders(cleaner: Cleaner, directory: Path) -> dict[str, DuplicateFinder]:
+    dtype, finders = SCORED_RECORD if cleaner.has_scores else RECORD, {}
+    for rule in cleaner.compared:
+        (directory / rule).mkdir()
+        finders[rule] = DuplicateFinder(directory / rule, dtype=dtype)
+    return finders
 
 
 def _refuse_change(report: CorpusReport, unchanged: bool) -> None:
