@@ -249,8 +249,8 @@ class WeightsTaken:
             if self.tensors.is_wrong:
                 return
             together = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
-            if kind not in READING:
-                together = self._rows(together)
+            if kind not in READING and self.order is not None:
+                together = together[self.order]
             if part == "weight" and kind in (*READING, *RECURRENT):
                 together = self.columns(together)
             self.weights[f"{ours}.{part}"] = together
@@ -263,9 +263,6 @@ class WeightsTaken:
     def columns(self, array: Array) -> Array:
         """Return ``array`` [any, d_model] with its columns in our order."""
         return array if self.order is None or self.tensors.is_wrong else array[:, self.order]
-
-    def _rows(self, array: Array) -> Array:
-        return array if self.order is None else array[self.order]
 
     def model(
         self, vocabularies: Mapping[Side, Vocabulary], sentencepiece: Mapping[Side, bytes] | None

@@ -21,14 +21,8 @@ from nmt_cli.model.compiled.kernels import Array, Kernels
 from nmt_cli.search.beams import NOT_A_NUMBER, Beams
 from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.logits import Candidates, Logits
-from nmt_cli.search.rules.rule import (
-    BestCandidates,
-    Choice,
-    LongestOutput,
-    NeverStart,
-    Rule,
-    SlotStates,
-)
+from nmt_cli.search.rules import rule as rule_module
+from nmt_cli.search.rules.rule import Choice, Rule, SlotStates
 from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 
 # The number of slots is one of so many between two powers of two, because each change of it copies
@@ -130,7 +124,7 @@ class BeamSearch(ABC, Generic[Model]):
         self._model = model
         self._num_steps = STEPS_OF_SLOTS if model.kernels is None else 1
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
-        self._choice = choice if choice is not None else BestCandidates(2 * settings.beam_size)
+        self._choice = choice or rule_module.BestCandidates(2 * settings.beam_size)
         if model.kernels is None:
             self._beams = Beams(num_slots, settings)
         else:
@@ -139,9 +133,9 @@ class BeamSearch(ABC, Generic[Model]):
         deciding: list[Rule | Choice] = [*rules, self._choice]
         self._all_are_restricted = not all(each.needs_data for each in deciding)
         self._rules: tuple[Rule, ...] = (
-            NeverStart(settings.bos_id, settings.eos_id),
+            rule_module.NeverStart(settings.bos_id, settings.eos_id),
             *rules,
-            LongestOutput(settings.eos_id),
+            rule_module.LongestOutput(settings.eos_id),
         )
         self._sentences: list[Sentence | None] = [None] * num_slots
         # For the sentences that were admitted since the last step, by their numbers.

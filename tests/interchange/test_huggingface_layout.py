@@ -124,7 +124,7 @@ def test_marks_and_pieces_keep_their_ids(make_model, tmp_path):
     loaded = load_model(make_model())
     folder = tmp_path / "out"
     folder.mkdir()
-    write_huggingface(ExportedModel.of(loaded), folder)
+    write_huggingface(ExportedModel.of(loaded), folder, "float32")
     write_tokenizer(loaded, folder)
     vocabulary = json.loads((folder / "vocab.json").read_text())
     assert list(vocabulary) == loaded.tokenizer.pieces(range(300))

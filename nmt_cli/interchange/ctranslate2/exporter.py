@@ -21,16 +21,9 @@ from nmt_cli.files.file_names import (
     SOURCE_SENTENCEPIECE,
     TARGET_SENTENCEPIECE,
 )
+from nmt_cli.interchange import exported_model as exports
 from nmt_cli.interchange.ctranslate2.files import read_vocabulary
-from nmt_cli.interchange.exported_model import (
-    EXACT,
-    CardOf,
-    ExportedModel,
-    Format,
-    TensorsMade,
-    keys_not_exported,
-    nearest_exponent,
-)
+from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import Pair, StackNames, parts_of_layer
 from nmt_cli.messages.extras import importing
@@ -106,7 +99,7 @@ QUANTIZATIONS = (
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swish": "SWISH"}
 
 
-def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str = EXACT) -> None:
+def write_ctranslate2(model: ExportedModel, folder: Path, quantization: str) -> None:
     """Write the model and its vocabulary into ``folder``, which exists.
 
     Raises UserError if ctranslate2 is not installed.
@@ -206,7 +199,7 @@ JOINED = {
 }
 
 
-def card_of_ctranslate2(model: ExportedModel) -> CardOf:
+def card_of_ctranslate2(model: ExportedModel) -> exports.CardOf:
     """Return the card's parts for a model."""
     settings = model.settings
     kind = settings.text.type
@@ -223,7 +216,7 @@ translator = ctranslate2.Translator(".")
 results = translator.translate_batch(
     pieces,
     beam_size={settings.decoding.beam_size},
-    length_penalty={nearest_exponent(settings.decoding.length_penalty):g},
+    length_penalty={exports.nearest_exponent(settings.decoding.length_penalty):g},
     max_decoding_length={settings.decoding.max_extra_length + 100},{never}
 )
 print(*{JOINED[kind]}, sep="\\n")"""
@@ -243,7 +236,7 @@ print(*{JOINED[kind]}, sep="\\n")"""
         differences.append(
             "A tag such as `>>deu<<` in front of a source is one piece: cut the text behind it."
         )
-    return CardOf("CTranslate2", (), usage, differences)
+    return exports.CardOf("CTranslate2", (), usage, differences)
 
 
 class CTranslate2Engine:
@@ -320,10 +313,10 @@ def _splitter(folder: Path, model: ExportedModel) -> Callable[[str], list[str]]:
     return pieces_of
 
 
-FORMAT = Format(
+FORMAT = exports.Format(
     "CTranslate2",
     QUANTIZATIONS,
-    lambda model: keys_not_exported(model.settings.architecture),
+    lambda model: exports.keys_not_exported(model.settings.architecture),
     write_ctranslate2,
     write_tokenizer,
     CTranslate2Engine,

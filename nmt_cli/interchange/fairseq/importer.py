@@ -94,7 +94,6 @@ def _flat(options: Mapping[Any, Any]) -> dict[str, Any]:
 
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3
 OVERWRITE = "#fairseq:overwrite"
-LONGEST = 60  # characters of a line in a message
 
 
 def read_vocabularies(
@@ -143,8 +142,7 @@ def _read_symbols(path: Path) -> list[str]:
     for number, line in enumerate(text.removesuffix("\n").split("\n") if text else (), start=1):
         word, is_new = _word_of(line, f"{path}:{number}")
         if word in ids and not is_new:
-            shown = ascii(word)[:LONGEST]
-            raise DamagedError(f"{path}:{number} holds {shown} again, without {OVERWRITE}.")
+            raise DamagedError(f"{path}:{number} holds {shown(word)} again, without {OVERWRITE}.")
         if word in ids and word not in CONTROL:  # our marks are no spellings of text
             symbols[ids[word]] = unreachable(ids[word])
         ids[word] = len(symbols)
@@ -161,8 +159,7 @@ def _word_of(line: str, place: str) -> tuple[str, bool]:
     try:
         int(count if space else "")
     except ValueError:
-        shown = ascii(line)[:LONGEST]
-        text = f"{place} is {shown}; each line has a word, a space and a count."
+        text = f"{place} is {shown(line)}; each line has a word, a space and a count."
         raise DamagedError(text) from None
     return word, is_new
 

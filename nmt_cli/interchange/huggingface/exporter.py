@@ -19,15 +19,8 @@ import safetensors.torch
 import torch
 
 from nmt_cli.files import file_names
-from nmt_cli.interchange.exported_model import (
-    EXACT,
-    CardOf,
-    ExportedModel,
-    Format,
-    TensorsMade,
-    keys_not_exported,
-    nearest_exponent,
-)
+from nmt_cli.interchange import exported_model as exports
+from nmt_cli.interchange.exported_model import ExportedModel, TensorsMade
 from nmt_cli.interchange.files import SIDES, Weights
 from nmt_cli.interchange.tensor_names import names_of_stack, sines_first
 from nmt_cli.messages.errors import UserError
@@ -48,7 +41,7 @@ CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneratio
 def reasons_against(model: ExportedModel) -> Iterator[str]:
     """Yield the reasons why no class of transformers computes what the model computes."""
     ours, is_cut = model.settings.architecture, model.settings.text.type == "sentencepiece"
-    yield from keys_not_exported(ours)
+    yield from exports.keys_not_exported(ours)
     positions = (ours.positions, ours.sinusoid_frequencies, ours.first_position)
     own = ours.source_vocabulary_size is not None
     codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
@@ -88,7 +81,7 @@ def _heads_without_a_class(ours: ModelShape) -> Iterator[tuple[bool, str]]:
             yield width * heads > ours.d_model, text
 
 
-def write_huggingface(model: ExportedModel, folder: Path, quantization: str = EXACT) -> None:
+def write_huggingface(model: ExportedModel, folder: Path, quantization: str) -> None:
     """Write weights and settings into ``folder``, which exists; transformers is not needed."""
     dtype = DTYPES[quantization]
     tensors = {
@@ -191,7 +184,7 @@ def _generation_config(model: ExportedModel) -> dict[str, Any]:
         **marks,
         **({"bad_words_ids": [[token] for token in sorted(forbidden)]} if forbidden else {}),
         "num_beams": model.settings.decoding.beam_size,
-        "length_penalty": nearest_exponent(model.settings.decoding.length_penalty),
+        "length_penalty": exports.nearest_exponent(model.settings.decoding.length_penalty),
         "max_length": longest_output(model),
         "early_stopping": False,
     }
@@ -222,7 +215,7 @@ outputs = model.generate(**tokenizer(lines, return_tensors="pt", padding=True))
 print(*tokenizer.batch_decode(outputs, skip_special_tokens=True), sep="\\n")"""
 
 
-def card_of_huggingface(model: ExportedModel) -> CardOf:
+def card_of_huggingface(model: ExportedModel) -> exports.CardOf:
     """Return the card's parts for a model."""
     text, decoding = model.settings.text, model.settings.decoding
     languages = dict.fromkeys((text.source_language, text.target_language))
@@ -243,7 +236,7 @@ def card_of_huggingface(model: ExportedModel) -> CardOf:
         "`>>` and `<<` at the start of a line for one piece; nmt-cli reads both as text.",
         *([] if has_pad(model) else padding),
     ]
-    return CardOf("Hugging Face transformers", front_matter, USAGE, differences)
+    return exports.CardOf("Hugging Face transformers", front_matter, USAGE, differences)
 
 
 class HuggingFaceEngine:
@@ -304,7 +297,7 @@ class HuggingFaceEngine:
         return found[: found.index(self._eos_id)] if self._eos_id in found else found
 
 
-FORMAT = Format(
+FORMAT = exports.Format(
     "Hugging Face",
     QUANTIZATIONS,
     reasons_against,

@@ -13,14 +13,8 @@ import numpy as np
 
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.file_names import CONFIG, WEIGHTS
-from nmt_cli.interchange.files import (
-    NO_FILES,
-    Array,
-    TextFiles,
-    read_config,
-    read_parts,
-    read_safetensors,
-)
+from nmt_cli.interchange import files as stored
+from nmt_cli.interchange.files import NO_FILES, Array, TextFiles
 from nmt_cli.interchange.huggingface import exporter
 from nmt_cli.interchange.huggingface.vocabularies import (
     Vocabularies,
@@ -71,7 +65,7 @@ def import_huggingface(folder: Path, files: TextFiles = NO_FILES) -> ImportedMod
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}; give the folder of a model of Hugging Face.")
     with refusing(folder):
-        config = _read_configuration(read_config(folder))
+        config = _read_configuration(stored.read_config(folder))
         tensors = TensorsTaken(read_tensors(folder))
         models = read_models(models_in(folder))
         found = read_vocabularies(folder, models, config.eos_id, config.sizes, tensors.reasons)
@@ -92,19 +86,19 @@ def read_tensors(folder: Path) -> dict[str, Array]:
 
     Raises UserError if a file cannot be read or holds other things, DamagedError if it is damaged.
     """
-    for name, read in ((WEIGHTS, read_safetensors), (PICKLED, read_pickled_tensors)):
+    for name, read in ((WEIGHTS, stored.read_safetensors), (PICKLED, read_pickled_tensors)):
         path = folder / name
         if path.is_file():
             return read(path)
         index = folder / f"{name}.index.json"
         if index.is_file():
-            return read_parts(_parts(index), read)
+            return stored.read_parts(_parts(index), read)
     raise UserError(f"{folder} has no {WEIGHTS} and no {PICKLED}, which hold the weights.")
 
 
 def _parts(index: Path) -> list[Path]:
     """Return the files that an index names, which stand beside it."""
-    weights = read_config(index.parent, index.name).get("weight_map")
+    weights = stored.read_config(index.parent, index.name).get("weight_map")
     names = sorted(set(map(str, weights.values()))) if isinstance(weights, dict) else []
     if not names or not all(map(PART.fullmatch, names)):
         raise DamagedError(f"{index} is damaged: its weight_map does not name files beside it.")

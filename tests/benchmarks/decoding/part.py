@@ -208,5 +208,5 @@ def write_test_text(folder: Path, model: Path, text: Text, name: str, *, as_news
     # Written here, so that the memory of CTranslate2's process is only what translating needs. The
     # type of computation is chosen when it is loaded.
     (folder / EXPORTED).mkdir(exist_ok=True)
-    write_ctranslate2(read_exported(folder), folder / EXPORTED)
+    write_ctranslate2(read_exported(folder), folder / EXPORTED, "float32")
     return test_text

@@ -30,7 +30,7 @@ class GenerateLoop:
         self._folder = Path(setup.folder)
         model, exported = read_exported(self._folder), self._folder / "huggingface"
         exported.mkdir(exist_ok=True)
-        write_huggingface(model, exported)
+        write_huggingface(model, exported, "float32")
         self._begin, self._end = model.bos_id, model.eos_id
         self._models = {
             precision: transformers.AutoModelForSeq2SeqLM.from_pretrained(
