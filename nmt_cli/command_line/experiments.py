@@ -67,14 +67,7 @@ def run(recipe: str, **given: Any) -> None:
 @options.max_time
 @options.output_format
 @options.quiet
-def distil(
-    teacher: Path,
-    recipe: str,
-    ensemble: tuple[Path, ...],
-    n_best: int | None,
-    overrides: tuple[str, ...],
-    **given: Any,
-) -> None:
+def distil(teacher: Path, recipe: str, **given: Any) -> None:
     """Train a small student, of RECIPE, on what the large model TEACHER translates.
 
     TEACHER translates the source of the recipe's training text, and the best translation of each
@@ -85,15 +78,10 @@ def distil(
     """
     from nmt_cli.commands import distil as command
 
+    teachers, n_best = [teacher, *given.pop("ensemble")], given.pop("n_best")
     if n_best is not None:
-        overrides = (*overrides, f"distillation.n_best={n_best}")
-    command.run(
-        [teacher, *ensemble],
-        recipe,
-        overrides=overrides,
-        arguments=words_of_this_command(),
-        **given,
-    )
+        given["overrides"] += (f"distillation.n_best={n_best}",)
+    command.run(teachers, recipe, arguments=words_of_this_command(), **given)
 
 
 @options.cli_command()
