@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -79,12 +79,6 @@ class Constraints(NamedTuple):
         Then no sentence can be searched by CUDA graphs.
         """
         return bool(self.min_length or self.no_repeat_ngram)
-
-    def for_a_search(self) -> Iterator[str]:
-        """Yield the options that have an effect, and are for a search that shares its beam."""
-        for name in ("required", "glossary", "protect"):
-            if getattr(self, name):
-                yield f"--{name}"
 
     def more_than_max_length(self) -> bool:
         """Return whether anything but the longest length is restricted."""

@@ -27,6 +27,7 @@ FOR_SAMPLES = "required phrases, glossaries and protected text are for a search,
 NO_TREES = "choose mbr compares texts, but this model writes trees"
 PARSES = "this model parses; the only rule possible is one about the longest output"
 
+SHARING_BEAM = ("required", "glossary", "protect")  # wishes for a search that shares its beam
 MOST_KEPT = 8  # rules that are kept prepared: of requests whose lines take turns in a worker
 
 
@@ -104,8 +105,9 @@ class WantedOutputs:
         self._automata: dict[Any, RequiredPhrases] = {}  # the last one
         if is_parser and constraints.more_than_max_length():
             raise UserError(f"{PARSES}.")
-        for option in constraints.for_a_search() if sampling is not None else ():
-            raise WrongUsageError(f"{FOR_SAMPLES}; leave out {option} or --sample.")
+        shared = [name for name in SHARING_BEAM if getattr(constraints, name)]
+        if sampling is not None and shared:
+            raise WrongUsageError(f"{FOR_SAMPLES}; leave out --{shared[0]} or --sample.")
         wishes = constraints._asdict().items()
         of_lines = {name: value for name, value in wishes if name in Request._fields}
         self._for_all = Wanted()

@@ -180,11 +180,11 @@ def _opened_workers(
     with Starter() as starter:
         options = {**options, "device": device if on_gpus else "cpu"}
         starter.load(WorkerModel(model, options, threads, on_gpus, quiet=logs.are_quiet()))
-        loaded = starter.loaded()
+        cpu_seconds = starter.loaded()
         if is_automatic:
             logs.info(f"{number} processes of one thread each share the text (see --workers).")
         if not on_gpus:
-            others = meter.others(loaded.cpu_seconds)
+            others = meter.others(cpu_seconds)
             advice = cpu.advice_on_load(others, cpu.cores(), threads, number, option="--workers")
             if advice is not None:
                 logs.warning(advice)

@@ -52,12 +52,6 @@ class OneOfMany(NamedTuple):
     line: Request | TextOf
 
 
-class Loaded(NamedTuple):
-    """The starter has loaded the model, unless each worker loads it onto a GPU."""
-
-    cpu_seconds: float  # that this took
-
-
 class Ready(NamedTuple):
     """A worker's first message: it has the model."""
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from nmt_cli.launch.python_process import environment_of_child, python_command
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.workers.messages import Loaded, WorkerModel
+from nmt_cli.translating.workers.messages import WorkerModel
 
 MOST_STARTS = 2
 PROGRAM = """
@@ -34,7 +34,7 @@ class Starter:
 
     def __init__(self) -> None:
         self._model: WorkerModel | None = None
-        self._loaded: Loaded | None = None  # None until it has answered
+        self._loaded: float | None = None  # CPU seconds; None until it has answered
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Connection | None = None
         self._workers: set[int] = set()  # the processes that it forked and was not asked about
@@ -49,8 +49,11 @@ class Starter:
         with suppress(OSError):  # it was killed, which ``loaded`` hears
             self._connection.send(model)
 
-    def loaded(self) -> Loaded:
-        """Wait until the model is loaded. Raises UserError if it cannot be loaded."""
+    def loaded(self) -> float:
+        """Wait until the model is loaded, unless each worker loads it onto a GPU.
+
+        Return the CPU seconds that this took. Raises UserError if it cannot be loaded.
+        """
         return self._answered(self._wait)
 
     def start(self, number: int) -> tuple[Connection, int]:
@@ -124,12 +127,12 @@ class Starter:
             "memory is full, give --workers 1."
         )
 
-    def _wait(self) -> Loaded:
+    def _wait(self) -> float:
         if self._loaded is None:
             answer = self._connection.recv()
             if isinstance(answer, UserError):
                 raise answer
-            self._loaded = answer
+            self._loaded = float(answer)
         return self._loaded
 
     def _start(self, number: int) -> tuple[Connection, int]:

@@ -223,7 +223,7 @@ def _serve(control: Connection) -> None:
         except UserError as error:
             control.send(messages.refusal(error))
             return
-    control.send(messages.Loaded(time.process_time()))
+    control.send(time.process_time())
     gc.freeze()  # collecting garbage would copy the pages that workers share
     with suppress(EOFError, ConnectionResetError):
         while True:
