@@ -13,20 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmt_cli.corpus.chunk_pool import ChunkPool
-from nmt_cli.corpus.text.cleaning import (
-    COUNTED,
-    DUPLICATE,
-    KEPT,
-    RECORD,
-    RULES,
-    SCORED_RECORD,
-    DroppedLines,
-    DuplicateFinder,
-    HeldOut,
-    ListedPairs,
-    Marks,
-    repeated_in,
-)
+from nmt_cli.corpus.text import cleaning
 from nmt_cli.corpus.text.looking_over import ChunkFindings, Cleaner, CorpusChunk, look_over
 from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
@@ -67,9 +54,9 @@ class CorpusReport:
         self.duplicates: int | None = None  # None if they were not looked for
         self.filtered = self.repeated = 0  # pairs left out by filters, and then because they repeat
         self.also_in: Counter[str] = Counter()  # pairs that are equal to some of a held-out text
-        self.like = {name: ListedPairs() for name in HELD_OUT_TEXTS}
+        self.like = {name: cleaning.ListedPairs() for name in HELD_OUT_TEXTS}
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
-        self.dropped = DroppedLines()
+        self.dropped = cleaning.DroppedLines()
         self.links = self.pairs_of_other_words = 0  # only counted if the corpus has alignments
 
     def add(self, found: ChunkFindings, lines: LineChunk) -> None:
@@ -82,14 +69,14 @@ class CorpusReport:
             self.also_in[name] += len(of_text.equal)
             self.like[name].add(of_text.similar, lines)
         if found.broken is not None:
-            self.filtered += int((found.broken != KEPT).sum())
+            self.filtered += int((found.broken != cleaning.KEPT).sum())
             self.dropped.add(found.broken, lines)
         for side in SIDES:
             self.invalid_utf8[side] += found.num_invalid[side]
 
     def count(self, broken: npt.NDArray[np.int8], lines: LineChunk) -> None:
         """Count the encoded pairs of ``lines`` by the rule that each broke, or ``KEPT``."""
-        self.pairs_kept += int((broken == KEPT).sum())
+        self.pairs_kept += int((broken == cleaning.KEPT).sum())
         self.dropped.add(broken, lines)
 
     @property
@@ -145,7 +132,7 @@ class ParallelCorpora:
         """
         self._pool, self._plain, self._data = pool, plain, data
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
-        self._left_out: dict[int, Marks] = {}  # by rule; a pair has at most one
+        self._left_out: dict[int, cleaning.Marks] = {}  # by rule; a pair has at most one
         self._num_blank = array("I")  # pairs of each chunk
         self._workers = 1
 
@@ -153,7 +140,7 @@ class ParallelCorpora:
         self,
         directory: Path,
         advance: Callable[[int, int], None],
-        held_out: Mapping[str, HeldOut] | None = None,
+        held_out: Mapping[str, cleaning.HeldOut] | None = None,
     ) -> None:
         """Read every corpus once, to check its files, to filter it and to count overlaps.
 
@@ -180,8 +167,9 @@ class ParallelCorpora:
             for name, of_text in found.held_out.items():
                 held_out[name].count(of_text.equal)
             if found.broken is not None:
-                places = np.flatnonzero(found.broken != KEPT)
-                self._left_out.setdefault(COUNTED, Marks()).add(chunk.first_index + places)
+                places = np.flatnonzero(found.broken != cleaning.KEPT)
+                marks = self._left_out.setdefault(cleaning.COUNTED, cleaning.Marks())
+                marks.add(chunk.first_index + places)
             # Only those of a memory have records of a rule that only counts, the last one.
             for finder, records in zip(finders.values(), found.records, strict=False):
                 finder.add(records)
@@ -208,8 +196,9 @@ class ParallelCorpora:
 
         def with_flags() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.bool_]]]:
             for chunk, num_blank in zip(self.chunks(), self._num_blank, strict=True):
-                left_out = 0 if chunk.left_out is None else int((chunk.left_out != KEPT).sum())
-                num_texts = chunk.lines.num_lines - num_blank - left_out
+                num_texts = chunk.lines.num_lines - num_blank
+                if chunk.left_out is not None:
+                    num_texts -= int((chunk.left_out != cleaning.KEPT).sum())
                 is_chosen = np.fromiter(islice(flags, num_texts), np.bool_)
                 if is_chosen.any():
                     yield chunk, is_chosen
@@ -266,18 +255,20 @@ class ParallelCorpora:
         if not self._left_out:
             return chunk
         part = slice(chunk.first_index, chunk.first_index + chunk.lines.num_lines)
-        left_out = np.full(chunk.lines.num_lines, KEPT, dtype=np.int8)
+        left_out = np.full(chunk.lines.num_lines, cleaning.KEPT, dtype=np.int8)
         for rule, marks in self._left_out.items():
             left_out[marks[part]] = rule
         return chunk._replace(left_out=left_out)
 
-    def _mark_repeated(self, rule: str, finder: DuplicateFinder, *, is_removed: bool) -> None:
+    def _mark_repeated(
+        self, rule: str, finder: cleaning.DuplicateFinder, *, is_removed: bool
+    ) -> None:
         ends = np.cumsum([report.pairs_read for report in self.reports])
-        marks = Marks(int(ends[-1]))
+        marks = cleaning.Marks(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
         parts = finder.parts()
         workers = min(self._workers, len(parts))
-        work = partial(repeated_in, dtype=finder.dtype)
+        work = partial(cleaning.repeated_in, dtype=finder.dtype)
         for _, indices in self._pool.in_order(parts, work, workers):
             for counted in self._left_out.values():
                 indices = indices[~counted.have(indices)]
@@ -285,18 +276,18 @@ class ParallelCorpora:
             corpora = np.searchsorted(ends, indices, side="right")
             counts += np.bincount(corpora, minlength=len(self.reports))
         if is_removed:
-            self._left_out[RULES.index(rule)] = marks
+            self._left_out[cleaning.RULES.index(rule)] = marks
         for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
             report.repeated += num_repeated * is_removed
-            if rule == DUPLICATE and (is_removed or report.files.memory is not None):
+            if rule == cleaning.DUPLICATE and (is_removed or report.files.memory is not None):
                 report.duplicates = num_repeated
 
 
-def _finders(cleaner: Cleaner, directory: Path) -> dict[str, DuplicateFinder]:
-    dtype, finders = SCORED_RECORD if cleaner.has_scores else RECORD, {}
+def _finders(cleaner: Cleaner, directory: Path) -> dict[str, cleaning.DuplicateFinder]:
+    dtype, finders = cleaning.SCORED_RECORD if cleaner.has_scores else cleaning.RECORD, {}
     for rule in cleaner.compared:
         (directory / rule).mkdir()
-        finders[rule] = DuplicateFinder(directory / rule, dtype=dtype)
+        finders[rule] = cleaning.DuplicateFinder(directory / rule, dtype=dtype)
     return finders
 
 
