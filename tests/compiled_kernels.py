@@ -65,7 +65,7 @@ def compile_only(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any
         found = {
             "kernel": f"{Path(kernel.fn.__code__.co_filename).stem}.{kernel.fn.__name__}",
             "capability": capability,
-            "constants": {k: v for k, v in constants.items() if v is not None},
+            "constants": constants,
             "shared": compiled.metadata.shared,
             "spilled": spilled(compiled.asm["cubin"]),
         }
