@@ -42,9 +42,8 @@ class LineJob:
     error: str | None = None
     layout: Segments = field(default_factory=lambda: uncut(""))
     sources: Sequence[ProtectedText] = ()  # the segments
-    matches: list[translation.MemoryMatch] = field(
-        default_factory=list
-    )  # of the segments, in a memory
+    # Of the segments, in a memory.
+    matches: list[translation.MemoryMatch] = field(default_factory=list)
     parts: Sequence[Part] = ()
     parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
     truncated: bool = False

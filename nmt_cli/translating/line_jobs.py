@@ -54,9 +54,9 @@ class LineJobs:
         """Return the job of a line. Raises a bug."""
         job = LineJob()
         try:
-            is_known = self._memory is not None and self._memory.equal(request.text) is not None
-            if self._soft_glossary is not None and not is_known:
-                request = self._soft_glossary.marked(request)
+            memory, terms = self._memory, self._soft_glossary
+            if terms is not None and (memory is None or memory.equal(request.text) is None):
+                request = terms.marked(request)
             self._complete(job, request)
         except Exception as error:
             job.parts, job.error = [], _reason_unless_bug(error)
