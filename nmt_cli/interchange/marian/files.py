@@ -17,8 +17,9 @@ from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
 from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
 
-START = (1).to_bytes(8, "little")
+START = (1).to_bytes(8, "little")  # of a binary file
 NAME = re.compile(r"[\w:.-]{1,200}", re.ASCII)
+# Types by the numbers of Marian 1.12.42, and of its branch browsermt, which Firefox uses.
 PLAIN = {0x101: "<i1", 0x402: "<f2", 0x404: "<f4"}
 QUANTIZED = {0x4101: "<i1", 0x4102: "<i2", 0x10001: "<i1", 0x10002: "<i2"}
 EMBEDDINGS = "Wemb"
@@ -28,7 +29,16 @@ TILE = 16  # Marian transposes a matrix correctly only if its sizes are multiple
 def read_items(data: bytes) -> Iterator[tuple[str, NDArray[Any] | str]]:
     """Yield the name and the array of each item; the name of its type if that is not known.
 
-    Integers that stand for weights become fp32. Raises ValueError if ``data`` is something else.
+    ``data`` is a binary file, as marian-conv and the translators of browsers have it. Its numbers
+    are little-endian. It has, one after the other:
+
+        1 and the number of items;
+        of each item the lengths of its name, of its shape and of its content, and its type;
+        the names, which end with 0; the shapes; the length of the padding; the padding; contents
+
+    Integers that stand for a matrix are followed by what its weights were multiplied by, and become
+    fp32. The matrix is transposed, unless it is one of embeddings; the shape is always that of
+    before. Raises ValueError if ``data`` is something else.
     """
     content = Content(data)
     if content.take(len(START)).tobytes() != START:

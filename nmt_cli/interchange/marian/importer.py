@@ -105,8 +105,10 @@ def _text(path: Path) -> str:
 
 
 def parse_vocabulary(text: str, path: Path) -> dict[str, int]:
-    """Return the numbers of the pieces in YAML as Marian writes it.
+    """Return the numbers of the pieces in YAML as Marian writes it, a line for each piece.
 
+    A library for YAML reads some of these lines, such as "- : 7" and "yes: 8", as something else
+    than a piece, so they are read one by one. What PyYAML wrote has keys of several lines as well.
     Raises DamagedError if a line is not a piece and a number, or has a piece again.
     """
     ids: dict[str, int] = {}

@@ -74,7 +74,9 @@ def make_model(
 ) -> ImportedModel:
     """Return the model; ``models`` are its SentencePiece models, None for text in pieces.
 
-    Raises ValueError with all reasons if our architecture cannot represent it.
+    Models of eole and OpenNMT-py normalize before each sub-layer, and after the last one. Their
+    projections have biases or not, as their options state, but these were not always saved, so the
+    tensors decide. Raises ValueError with all reasons if our architecture cannot represent it.
     """
     options, positions, is_shared, is_tied, has_bias, shift = configuration
     tensors = TensorsTaken(found)
