@@ -1,7 +1,7 @@
 """The formats of documents, and the endings of their names.
 
-A format is a module of this folder with a function that makes a ``Document`` of bytes, and an entry
-in ``ENDINGS`` and in ``read_document``.
+A format is a function or class of a module of this folder that makes a ``Document`` of bytes, and
+an entry in ``ENDINGS`` and in ``read_document``.
 """
 
 from __future__ import annotations
