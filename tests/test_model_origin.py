@@ -56,7 +56,6 @@ OPTIONS: dict[str, Any] = {
     "device": "cpu",
     "precision": "fp32",
     "fp32_products": "mkl",
-    "quiet": True,
 }
 
 
