@@ -213,7 +213,7 @@ def _train_all(
 def _command(training: Experiment, device: str, threads: int | None) -> list[str]:
     of_training = replace(training.options, device=device, devices=1, threads=threads)
     words = ["run", as_argument(training.recipe_name), "--until=score", *of_training.as_flags()]
-    return python_command(NMT_CLI, *words)
+    return python_command(NMT_CLI, *words, *logs.flags_of_child())
 
 
 class _Children:

@@ -18,6 +18,7 @@ from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
 from nmt_cli.launch.node_workers import Rendezvous, refuse_variables_of_others, run_workers
 from nmt_cli.launch.python_process import without_collections
 from nmt_cli.launch.worker import this_worker
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.model_origin import first_model
@@ -78,5 +79,5 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
     of_worker = replace(
         options, run_dir=job.run_dir, devices=None, nnodes=1, rdzv_endpoint=None, rdzv_id=None
     )
-    arguments = ["train", as_argument(job.recipe_name), *of_worker.as_flags()]
-    run_workers(num_workers, arguments, job.run_dir, rendezvous, ended_at_once)
+    words = ["train", as_argument(job.recipe_name), *of_worker.as_flags(), *logs.flags_of_child()]
+    run_workers(num_workers, words, job.run_dir, rendezvous, ended_at_once)

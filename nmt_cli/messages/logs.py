@@ -44,6 +44,11 @@ def are_quiet() -> bool:
     return not _logger.isEnabledFor(logging.INFO)
 
 
+def flags_of_child() -> list[str]:
+    """Return the words that make a command in another process as quiet as this one."""
+    return ["--quiet"] if are_quiet() else []
+
+
 def printable(text: str) -> str:
     """Return ``text`` with control characters escaped, so that input cannot control a terminal."""
     return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from nmt_cli.hardware.choices import MachineOptions
-from nmt_cli.messages import logs
 
 NAMES = {"overrides": "--set", "allowed_changes": "--allow-change"}  # other flags are their fields'
 
@@ -44,4 +43,4 @@ class TrainOptions(MachineOptions):
             elif value != field.default:
                 text = f"{value:f}s" if field.name == "max_time" else value
                 flags.append(f"{flag}={text}")
-        return [*flags, "--quiet"] if logs.are_quiet() else flags
+        return flags

@@ -27,6 +27,7 @@ from nmt_cli.commands.experiments.comparison_table import (
 )
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.launch.python_process import PARENT
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.shipped import shipped_recipes
@@ -179,6 +180,7 @@ def test_a_folder_of_the_user_in_a_run_is_found_before_any_training(folder):
 
 
 def test_a_training_that_failed_names_the_command_that_makes_it_anew(folder, monkeypatch):
+    logs.configure(quiet=True)  # as compare was; that decides nothing
     monkeypatch.setenv(PARENT, str(os.getppid()))
     monkeypatch.setattr(run_command, "end_with_parent", lambda _: None)
     (folder / "runs/base").mkdir(parents=True)
@@ -328,6 +330,13 @@ def test_a_folder_stands_for_its_recipes():
 def test_a_name_with_a_dash_is_no_option():
     training = Experiment.of("-odd.yaml", read_recipe("base"), TrainOptions())
     assert compare._command(training, "cpu", 1)[3:5] == ["run", "./-odd.yaml"]
+
+
+@pytest.mark.parametrize("is_quiet", [False, True])
+def test_trainings_are_as_quiet_as_the_comparison(is_quiet):
+    logs.configure(quiet=is_quiet)
+    training = Experiment.of("base", read_recipe("base"), TrainOptions())
+    assert ("--quiet" in compare._command(training, "cpu", 1)) == is_quiet
 
 
 def test_a_folder_of_the_user_stands_for_its_recipes_too(folder):
