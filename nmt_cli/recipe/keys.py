@@ -173,11 +173,8 @@ def _all_keys() -> tuple[str, ...]:
 
 
 FOLD = "data.normalization.fold"
-MEASURES = {
-    "loss": Effect.LOSS,
-    "bleu": Effect.BLEU,
-    "parseval": Effect.PARSEVAL,
-}  # of validation.best_by
+# Of validation.best_by.
+MEASURES = {"loss": Effect.LOSS, "bleu": Effect.BLEU, "parseval": Effect.PARSEVAL}
 
 
 class ChangeKind(Enum):

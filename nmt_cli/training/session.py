@@ -246,9 +246,8 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
         stack.enter_context(use_fp32_products(training.machine.fp32_products))
         if training.is_complete():
             if machine.ranks.is_main and options.in_run:
-                run_directory.record_changes(
-                    job.run_dir, recipe
-                )  # or the stage would never be up to date
+                # Or the stage would never be up to date.
+                run_directory.record_changes(job.run_dir, recipe)
             logs.info(f"{job.run_dir} is finished; nothing to do. {training.summary()}")
         else:
             _train(job, worker, training)

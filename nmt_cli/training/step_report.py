@@ -14,7 +14,7 @@ from nmt_cli.training.gradient import Gradient, GradientFigures, Objective
 
 
 class LaunchedStep(NamedTuple):
-    """A step whose figures the CPU has not read."""
+    """A step of which the device may still compute the figures; the CPU reads them later."""
 
     batch: Batch
     gradient: Gradient

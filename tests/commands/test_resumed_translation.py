@@ -410,9 +410,8 @@ def test_a_kill_never_makes_an_old_output_look_like_the_new_one(translate, monke
 def test_without_a_finished_line_other_options_are_refused_too(translate, monkeypatch):
     WindowTranslator.interrupts_at["line 1"] = KeyboardInterrupt()
     with monkeypatch.context() as patch:
-        patch.setattr(
-            resumable_output, "_remove_unfinished", lambda _: None
-        )  # as if it had been killed
+        # As if it had been killed.
+        patch.setattr(resumable_output, "_remove_unfinished", lambda _: None)
         assert translate("--output", "out", "--beam-size", "4").exit_code == 130
     assert files_here() == [".made-out.json", "in", "out.partial"]
     WindowTranslator.interrupts_at.clear()

@@ -197,7 +197,7 @@ class LineChunk(NamedTuple):
 
 
 class ParallelText:
-    """The pairs of two files, in order, and the scores of a corpus that has them."""
+    """The pairs of two files, in order, and the scores and links of a corpus that has them."""
 
     def __init__(self, files: ParallelFiles) -> None:
         self._files = files

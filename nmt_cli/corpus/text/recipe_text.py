@@ -163,7 +163,7 @@ class LinearizedText(RecipeText):
         self, data: DataConfig, config: TreebankConfig, folder: Path, *, spaced: bool
     ) -> None:
         self._config, self._spaced = config, spaced
-        self._gold: dict[tuple[Path, Path], Path] = {}  # of each validation set, a tree a line
+        self._gold: dict[tuple[Path, Path], Path] = {}  # a tree a line; only validation has one
         self._labels = NO_LABELS  # of the training treebanks
         self._plain: dict[tuple[Path, Path], ParallelFiles] = {}
         corpora = [*data.train, *data.validation_sets]
