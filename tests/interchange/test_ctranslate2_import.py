@@ -250,6 +250,14 @@ def test_tied_matrices_of_integers_share_their_scale(tmp_path):
         read_variables(tmp_path / "v6")
 
 
+def test_an_array_that_ends_within_a_number_is_damaged(tmp_path):
+    whole, cut = b"\0\x08\0\0\0" + bytes(8), b"\0\x07\0\0\0" + bytes(7)  # type, size, numbers
+    (tmp_path / "v6").write_bytes(binary({"a": np.zeros(2, np.float32)}).replace(whole, cut))
+    message = "damaged: buffer size must be a multiple of element size; copy it again"
+    with pytest.raises(DamagedError, match=message):
+        read_variables(tmp_path / "v6")
+
+
 def test_older_files_have_no_types(tmp_path):
     model = random_model({}, SIZE)
     variables = {n: a for n, a in variables_of(model).items() if np.asarray(a).dtype == np.float32}

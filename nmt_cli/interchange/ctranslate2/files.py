@@ -111,7 +111,7 @@ def _array(content: Content, name: str, *, has_type: bool) -> NDArray[Any]:
         dtype, size = TYPES_BY_SIZE.get(kind, ""), kind * count
     if not dtype:
         raise ValueError(f"{name} has an unknown type, {kind}")
-    stored = content.take(size).view("<u2" if dtype == BF16 else dtype)
+    stored = np.frombuffer(content.take(size), "<u2" if dtype == BF16 else dtype)
     if math.prod(shape) != len(stored):
         raise ValueError(f"{name} has {len(stored):,} numbers for the shape {shape}")
     if dtype == BF16:
