@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.binarized import BinarizedText, Sentences
@@ -27,6 +27,16 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import Recipe
 
 MOST_PROCESSES = 16
+
+
+class _Changing(NamedTuple):
+    """What a process needs to change pairs as ``changes_of`` does."""
+
+    recipe: Recipe
+    corpus: PreparedCorpus  # without texts
+    glossaries: Mapping[Path, Glossary]
+    has_links: bool  # whether the corpus has
+    with_links: bool  # whether the pairs have
 
 
 class ChangePool:
@@ -49,14 +59,14 @@ class ChangePool:
         none: Any = None
         without = corpus._replace(source=none, target=none, validation=(), links=None)
         has_links = corpus.links is not None
-        self._given = recipe, without, glossaries, has_links, with_links
+        self._changing = _Changing(recipe, without, glossaries, has_links, with_links)
         self.number = number
 
     def __enter__(self) -> "ChangePool":
         """Start the processes from this thread: they end when it does."""
         # A forked process would inherit the state of the GPU, and locks of other threads.
         context = multiprocessing.get_context("spawn")
-        given = os.getpid(), *self._given
+        given = os.getpid(), self._changing
         self._pool = ProcessPoolExecutor(self.number, context, _start, given)
         for _ in range(self.number):
             self._pool.submit(os.getpid)
@@ -93,32 +103,28 @@ def num_useful_processes(processes_of_machine: int) -> int:
     return max(0, min(MOST_PROCESSES, usable_cores() // processes_of_machine - 1))
 
 
-_opened = list[tuple[list[BinarizedText], PairChange]]()  # one, in a process of the pool
+_given = list[_Changing]()  # one, in a process of the pool
 
 
-def _start(
-    parent: int,
-    recipe: Recipe,
-    corpus: PreparedCorpus,
-    glossaries: Mapping[Path, Glossary],
-    has_links: bool,
-    with_links: bool,
-) -> None:
-    """Open the ``corpus``, which may have links, and take the text, ``with_links`` of its words."""
+def _start(parent: int, changing: _Changing) -> None:
     start_worker(parent)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the parent saves a checkpoint first
+    _given.append(changing)
+
+
+@lru_cache(maxsize=1)
+def _opened() -> tuple[list[BinarizedText], PairChange]:
+    recipe, corpus, glossaries, has_links, with_links = _given[0]
     source, target = (BinarizedText.open(corpus.directory, f"train.{side}") for side in SIDES)
     links = BinarizedText.open(corpus.directory, LINKS) if has_links else None
     corpus = corpus._replace(source=source, target=target, links=links)
     change = changes_of(recipe, corpus, glossaries)
     assert change is not None
-    _opened.append(
-        ([source, target, *([links] if with_links and links is not None else [])], change)
-    )
+    return [source, target, *([links] if with_links and links is not None else [])], change
 
 
 def _changed(planned: Planned) -> SentencePairs:
-    ((texts, change),) = _opened
+    texts, change = _opened()
     pairs = change(SentencePairs(*(text.gather(planned.pairs) for text in texts)), planned)
     # Unchanged ones may be on the disk; here they are read.
     return SentencePairs(*(Sentences(each.tokens, each.lengths) for each in pairs.columns))
