@@ -40,7 +40,7 @@ from nmt_cli.training.options import TrainOptions
 
 
 def candidates(each: Distillation) -> dict[str, Path]:
-    """Return the models of which the best one in int8 ships."""
+    """Return the trained models; the student that ships is the one that is best in int8."""
     found = {"average": each.run_dir / AVERAGE}
     return {**found, "int8": each.rounded.run_dir / AVERAGE} if each.config.int8_steps else found
 

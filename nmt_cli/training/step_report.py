@@ -14,7 +14,7 @@ from nmt_cli.training.gradient import Gradient, GradientFigures, Objective
 
 
 class LaunchedStep(NamedTuple):
-    """A step of which the device may still compute the figures; the CPU reads them later."""
+    """A step that was launched; the device may still be computing it, so figures are read later."""
 
     batch: Batch
     gradient: Gradient
