@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def _reach_points_of_computing(reached: Reached) -> None:
     register_optimizer_step_post_hook(lambda *_: reached("after update"))
 
 
+@cache  # each of the many writes of a file has the same one
 def _named(path: Path, run_dir: Path) -> str:
     if path == run_dir or run_dir in path.parents:
         name = NUMBERS.sub("", ORIGIN.sub("", str(path.relative_to(run_dir.parent))))

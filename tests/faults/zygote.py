@@ -17,28 +17,38 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
+from unittest.mock import Mock, patch
 
 import torch
+from torch.autograd import Variable
 
 from nmt_cli.hardware import cpu
+from nmt_cli.hardware.system_facts import version_of
+from nmt_cli.recipe.keys import recorded_keys_of_text
 from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 
 PR_SET_PDEATHSIG = 1  # prctl.h
 FAULT_FAILED = 99  # exit status of a child into which a fault could not be injected
 
 
-def import_what_training_needs() -> None:
-    """Import also what is imported when it is first used."""
+def prepare_what_training_needs() -> None:
+    """Import, compile and build also what is made when it is first used."""
     for name in (
         "encodings.utf_8_sig", "multiprocessing.synchronize", "numpy.ctypeslib",
-        "torch.utils.serialization", "nmt_cli.cli", "nmt_cli.commands.train",
-        "nmt_cli.training.session", "sacrebleu.tokenizers.tokenizer_13a",
-        "nmt_cli.commands.average_checkpoints", "nmt_cli.commands.translate",
-        "nmt_cli.search.engine", "nmt_cli.translating.attention_to_source",
+        "torch.utils.serialization", "nmt_cli.cli", "nmt_cli.command_line.training",
+        "nmt_cli.commands.train", "nmt_cli.training.session", "sacrebleu.tokenizers.tokenizer_13a",
+        "sacrebleu.tokenizers.tokenizer_none", "nmt_cli.commands.average_checkpoints",
+        "nmt_cli.commands.translate", "nmt_cli.search.torch_models",
+        "nmt_cli.translating.attention_to_source", "tests.faults.faults",
     ):  # fmt: skip
         importlib.import_module(name)
-    read_recipe("base")
+    recipe = read_recipe("base").recipe
+    dump_recipe(recipe)
+    recorded_keys_of_text(**recipe.model_dump(mode="json", include={"data", "tokenizer"}))
+    version_of("torch")
     with suppress(ImportError):  # TensorBoard is an extra
         importlib.import_module("nmt_cli.runs.tensorboard_log")
     weight = torch.nn.Parameter(torch.ones(1))
@@ -87,10 +97,15 @@ def answer(request: dict[str, Any]) -> int:
 def serve() -> None:
     """Answer requests until stdin ends."""
     torch.set_num_threads(1)
-    # CUDA would start a thread to look for the GPUs, which are hidden from this process.
-    torch.cuda.is_available = lambda: False
+    torch.cuda.is_available = lambda: False  # the GPUs are hidden from this process
     cpu.cpu_times = lambda *_: None  # a measurement takes a fifth of a second
-    import_what_training_needs()
+    asked = Mock(side_effect=SystemExit("a build of torch for CUDA would ask for devices"))
+    with (  # the threads that ask would be missing in every child
+        patch("torch.backends.cuda.is_built", lambda: True),
+        patch("torch.cuda.device_count", asked),
+        patch.object(Variable, "_execution_engine", SimpleNamespace(run_backward=asked)),
+    ):
+        prepare_what_training_needs()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise RuntimeError("other threads would be missing in every child")
     gc.disable()  # children end before garbage fills the memory

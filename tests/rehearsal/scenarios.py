@@ -186,9 +186,9 @@ def train(
 ) -> dict[str, Any]:
     """Train to the end of the recipe, and resume with a full memory in a step if it ``resumes``.
 
-    If it does ``only_a_step``, it does not probe the memory, either, which takes as long. If it
-    ``is_guided``, a head learns that the first words of each pair belong together. If it is done
-    ``by_triton``, our kernels compute what they can.
+    If it does ``only_a_step``, or ``resumes``, it does not probe the memory, which takes as long.
+    If it ``is_guided``, a head learns that the first words of each pair belong together. If it is
+    done ``by_triton``, our kernels compute what they can.
     """
     recipe = changed(recipe, training={"clip_norm": 1.0, "ema_decay": 0.99})
     if is_guided:
@@ -211,7 +211,7 @@ def train(
         tried.LARGEST_DIFFERENCE = 1.0  # of invented numbers
         tried.LENGTHS = tried.LENGTHS[:1]
     cut = BatchCut(80, ranks)  # two micro-batches a step
-    if only_a_step:
+    if only_a_step or resumes:
         _take_cut_unprobed()
     training = prepare_training(recipe, corpus, run_dir, machine, cut)
     if only_a_step:
@@ -399,7 +399,7 @@ def _stub_collectives(mode: FakeCuda, ranks: int, dies_in_step: int | None = Non
 
 
 def _fill_memory_once() -> None:
-    """Let the first micro-batch of a step find no memory; those of the probe find some."""
+    """Let the first micro-batch of a step find no memory."""
     accumulate, calls = gradient.Objective._accumulate, itertools.count()
 
     def full_at_first(objective: Any, batch: Any) -> Any:

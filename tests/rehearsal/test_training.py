@@ -206,7 +206,7 @@ def test_a_resumed_training_goes_on_after_a_full_memory(rehearse):
     }
 
 
-@pytest.mark.parametrize("exchange", ["fp32", "bf16"])
+@pytest.mark.parametrize("exchange", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
 def test_ranks_exchange_gradients_on_the_device_without_a_wait(exchange, rehearse):
     """The parts of a gradient are sent behind the events of the graph that computes them."""
     changes = {"validation": {"bleu": "off"}}
