@@ -121,7 +121,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A running file server; downloads that fail are repeated without a pause."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr("nmt_cli.datasets.download.FIRST_PAUSE", 0.0)
-    monkeypatch.setattr("nmt_cli.datasets.evaluation_sets.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("nmt_cli.datasets.assembly.PAUSE_SECONDS", 0.0)
     logs.configure(quiet=True)
     with running_server() as running:
         yield running

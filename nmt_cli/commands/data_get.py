@@ -48,15 +48,11 @@ def run(
 
 
 def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
-    if is_of_opus := name.startswith(OPUS):
-        found, dataset = opus.find_corpus(opus.parse_name(name))
-        name = str(found)
+    if name.startswith(OPUS):
+        name, dataset = opus.find_corpus(name)
     else:
         dataset = CATALOGUE[name]
     archives, sets = download(dataset, downloads)
-    if is_of_opus:
-        (archive,) = archives.values()
-        dataset = opus.with_members(dataset, archive, found.corpus)
     with directory_appearing_whole(output, replace=output.exists()) as partial:
         test_sets = write_evaluation_sets(dataset, sets, partial.path)
         train = write_train(dataset, archives, partial.path)

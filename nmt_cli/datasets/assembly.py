@@ -1,26 +1,47 @@
-"""Downloads the parts of a parallel data set and joins them to one file for each language."""
+"""Downloads the parts of a parallel data set and joins them to one file for each language.
+
+sacreBLEU downloads test sets, checks them by their MD5 sum and converts them to plain text. They
+are kept in its own folder (~/.sacrebleu, or the one that the environment variable SACREBLEU names),
+so the command ``sacrebleu -t`` scores against the same files.
+"""
 
 import errno
 import gzip
+import logging
 import lzma
+import shutil
+import socket
 import tarfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
+from urllib.error import URLError
 
-from nmt_cli.datasets import evaluation_sets
+from sacrebleu.dataset import DATASETS
+from sacrebleu.utils import SACREBLEU_DIR
+
 from nmt_cli.datasets.catalogue import Archive, EvaluationSet, ParallelDataset, Part
-from nmt_cli.datasets.evaluation_sets import DownloadedSet
-from nmt_cli.files.atomic_files import sha256
+from nmt_cli.files.atomic_files import is_failed_write, sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK
 from nmt_cli.files.text_files import READ_AT_ONCE
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.extras import importing
+from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
+
+
+class DownloadedSet(NamedTuple):
+    """A test set as plain text, one sentence a line, and the archive that it comes from."""
+
+    source: Path
+    reference: Path
+    url: str
+    md5: str
 
 
 def download(
@@ -31,12 +52,11 @@ def download(
     What is there already is checked and not downloaded again. Raises UserError if requests is
     missing or something cannot be downloaded, OutputError if the disk is full.
     """
-    with importing("data", "data get downloads"):
-        from nmt_cli.datasets.download import fetch, refuse_small_disk
-    refuse_small_disk(dataset.archives, folder)
+    from nmt_cli.datasets.download import fetch  # imports requests
+
     languages = "-".join(dataset.languages)
     downloaded_sets = {
-        wanted: evaluation_sets.download(wanted.sacrebleu_name, languages, wanted.num_lines)
+        wanted: download_set(wanted.sacrebleu_name, languages, wanted.num_lines)
         for wanted in dataset.evaluation_sets
     }
     return {archive: fetch(archive, folder) for archive in dataset.archives}, downloaded_sets
@@ -62,7 +82,7 @@ def write_train(
             outputs = dict(zip(members, (source, target), strict=True))
             path = archives[part.archive]
             num_lines = append_members(path, outputs, counter.advance)
-            _check_lines(part, path, num_lines)
+            _check_sides(part, path, num_lines)
             facts.append(
                 {
                     "name": part.name,
@@ -98,7 +118,7 @@ def write_evaluation_sets(
     return facts
 
 
-def _check_lines(part: Part, path: Path, num_lines: Mapping[str, int]) -> None:
+def _check_sides(part: Part, path: Path, num_lines: Mapping[str, int]) -> None:
     """Raise UserError if the sides differ in length; warn if there are more or fewer than known."""
     (one, num_one), (other, num_other) = num_lines.items()
     if num_one != num_other:
@@ -136,22 +156,8 @@ def append_members(
     UserError if the archive is damaged, does not have a member, or would fill the disk.
     """
     num_lines: dict[str, int] = {}
-    within_limit = _within_limit(archive, outputs, advance)
-    with _reporting_damage(archive), closing(_members(archive, outputs)) as members:
-        for name, text in members:
-            num_lines[name] = append_lines(text, outputs[name], within_limit)
-    for name in outputs:
-        if name not in num_lines:
-            raise UserError(f"{archive} has no file {name}; it is not the archive that we know.")
-    return num_lines
-
-
-def _within_limit(
-    archive: Path, outputs: Mapping[str, BinaryIO], advance: Callable[[int], None]
-) -> Callable[[int], None]:
-    """Return ``advance`` with a limit of the bytes written: a small archive can unpack to any."""
     num_bytes = archive.stat().st_size
-    most = max(SMALLEST_LIMIT, MOST_TIMES_AS_LONG * num_bytes)
+    most = max(SMALLEST_LIMIT, MOST_TIMES_AS_LONG * num_bytes)  # a small archive can unpack to any
     written_before = sum(output.tell() for output in outputs.values())
 
     def advance_within(num_lines: int) -> None:
@@ -162,7 +168,13 @@ def _within_limit(
             )
         advance(num_lines)
 
-    return advance_within
+    with _reporting_damage(archive), closing(_members(archive, outputs)) as members:
+        for name, text in members:
+            num_lines[name] = append_lines(text, outputs[name], advance_within)
+    for name in outputs:
+        if name not in num_lines:
+            raise UserError(f"{archive} has no file {name}; it is not the archive that we know.")
+    return num_lines
 
 
 def _members(archive: Path, names: Collection[str]) -> Generator[tuple[str, BinaryIO], None, None]:
@@ -185,12 +197,6 @@ def _members(archive: Path, names: Collection[str]) -> Generator[tuple[str, Bina
                 missing.remove(name)
             if not missing:
                 return
-
-
-def names_in_zip(archive: Path) -> list[str]:
-    """Return the names of all files in a zip archive. Raises UserError if it is damaged."""
-    with _reporting_damage(archive), zipfile.ZipFile(archive) as file:
-        return file.namelist()
 
 
 @contextmanager
@@ -225,3 +231,77 @@ def append_lines(text: BinaryIO, output: BinaryIO, advance: Callable[[int], None
         num_lines += 1
         advance(1)
     return num_lines
+
+
+ATTEMPTS = 3
+PAUSE_SECONDS = 5.0
+TIMEOUT_SECONDS = 60.0  # without a byte; sacreBLEU itself would wait for ever
+STATUS_OF_SACREBLEU = 1  # it ends the program if the MD5 sum is wrong
+TRANSFER_ERRORS = (URLError, HTTPException, TimeoutError, ConnectionError)
+
+
+class _WrongCopyError(Exception):
+    """What sacreBLEU has stored is wrong and must be downloaded again. The message states why."""
+
+
+def download_set(name: str, language_pair: str, num_lines: int) -> DownloadedSet:
+    """Return sacreBLEU's test set ``name``, such as wmt14/full, for ``language_pair``: en-de.
+
+    Downloads it if it is not there yet; a broken or damaged copy is downloaded again. Raises
+    UserError if no attempt gave two files of ``num_lines`` lines, OutputError if the disk is full.
+    """
+    dataset: Any = DATASETS[name]  # most of its methods have no types
+    url, md5 = dataset.data[0], dataset.md5[0]
+    folder = Path(SACREBLEU_DIR) / name
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            source, reference = _files(dataset, language_pair, folder, num_lines)
+            return DownloadedSet(source, reference, url, md5)
+        except TRANSFER_ERRORS as error:
+            problem = str(getattr(error, "reason", error))
+        except _WrongCopyError as error:
+            problem = str(error)
+            shutil.rmtree(folder, ignore_errors=True)
+        if attempt < ATTEMPTS:
+            logs.warning(f"{url}: {problem}; trying again ({attempt + 1} of {ATTEMPTS}).")
+            time.sleep(PAUSE_SECONDS)
+    raise UserError(
+        f"{url} could not be downloaded in {ATTEMPTS} attempts: {problem}. "
+        "Run the same command again later."
+    )
+
+
+def _files(dataset: Any, language_pair: str, folder: Path, num_lines: int) -> list[Path]:
+    """Return source and reference, which sacreBLEU downloads and converts if they are missing."""
+    try:
+        with _quiet_and_impatient():
+            paths = [Path(name) for name in dataset.get_files(language_pair)[:2]]
+    except TRANSFER_ERRORS:
+        raise
+    except SystemExit as error:
+        if error.code != STATUS_OF_SACREBLEU:  # a signal ended the program
+            raise
+        raise _WrongCopyError(f"its MD5 sum is not {dataset.md5[0]}") from None
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
+        if isinstance(error, OSError) and is_failed_write(error):
+            raise OutputError(f"{folder} could not be written: {error.strerror}.") from None
+        raise _WrongCopyError(f"its copy in {folder} was damaged") from None
+    for path in paths:
+        with path.open("rb") as stream:
+            found = sum(block.count(b"\n") for block in iter(partial(stream.read, 1 << 20), b""))
+        if found != num_lines:
+            raise _WrongCopyError(f"{path} had {counted(found, 'line')} instead of {num_lines:,}")
+    return paths
+
+
+@contextmanager
+def _quiet_and_impatient() -> Iterator[None]:
+    """Let sacreBLEU log nothing, because we report its errors, and wait only for a time."""
+    logger, timeout = logging.getLogger("sacrebleu"), socket.getdefaulttimeout()
+    was_disabled, logger.disabled = logger.disabled, True
+    socket.setdefaulttimeout(TIMEOUT_SECONDS)
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled
+        socket.setdefaulttimeout(timeout)

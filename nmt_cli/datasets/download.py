@@ -5,19 +5,20 @@ NAME.incomplete.
 """
 
 import re
-import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
-
-import requests
 
 from nmt_cli.datasets.catalogue import Archive
 from nmt_cli.files.atomic_files import is_failed_write, make_folders, sha256
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
+from nmt_cli.messages.extras import importing
+
+with importing("data", "data get downloads"):
+    import requests
 
 ATTEMPTS = 5
 FIRST_PAUSE = 2.0  # seconds before the second attempt; each further pause is twice as long
@@ -34,7 +35,8 @@ def fetch(archive: Archive, folder: Path) -> Path:
     Raises UserError if it cannot be downloaded; what has arrived is kept, and the next call
     continues there. Raises OutputError if the disk is full.
     """
-    path, incomplete = folder / archive.name, _incomplete(folder, archive)
+    path, incomplete = folder / archive.name, folder / f"{archive.name}.incomplete"
+    make_folders(folder)
     with claimed(path, "--downloads"):
         if path.exists():
             problem = _problem(path, archive)
@@ -112,26 +114,6 @@ def _wait_after(attempt: int, url: str, problem: str) -> None:
     if attempt < ATTEMPTS:
         logs.warning(f"{url} {problem}; trying again ({attempt + 1} of {ATTEMPTS}).")
         time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
-
-
-def refuse_small_disk(archives: Iterable[Archive], folder: Path) -> None:
-    """Raise OutputError if what is missing of the archives does not fit into ``folder``."""
-    make_folders(folder)
-    missing = sum(
-        max(0, archive.num_bytes - _size(_incomplete(folder, archive)))
-        for archive in archives
-        if not (folder / archive.name).exists()
-    )
-    free = shutil.disk_usage(folder).free
-    if missing > free:
-        raise OutputError(
-            f"{folder} has {free:,} bytes of free space, but {missing:,} are to be downloaded; "
-            "free some space, or choose another --downloads."
-        )
-
-
-def _incomplete(folder: Path, archive: Archive) -> Path:
-    return folder / f"{archive.name}.incomplete"
 
 
 def _size(path: Path) -> int:

@@ -1,19 +1,17 @@
 """Corpora of OPUS, the collection at https://opus.nlpl.eu, as data sets of ``data get``.
 
 A corpus is called ``opus:CORPUS/en-de``, or ``opus:CORPUS@v8/en-de`` with a version. OPUS has a zip
-archive for each language pair, with one text for each language, and publishes no checksums: the
-archive's own (CRC-32 of each text) are compared when it is read.
+archive for each language pair, with one text for each language; both have the languages sorted in
+their names. OPUS publishes no checksums: the archive's own (CRC-32 of each text) are compared when
+it is read.
 """
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.datasets.assembly import names_in_zip
 from nmt_cli.datasets.catalogue import Archive, ParallelDataset, Part
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.messages.extras import importing
 from nmt_cli.messages.proposals import OPUS
 
 SITE = "https://opus.nlpl.eu"
@@ -49,35 +47,31 @@ def parse_name(name: str) -> OpusName:
     return OpusName(corpus, None if version is None else f"v{version}", (source, target))
 
 
-def find_corpus(wanted: OpusName) -> tuple[OpusName, ParallelDataset]:
-    """Return the name with its version, and the data set, after asking OPUS for both.
+def find_corpus(name: str) -> tuple[str, ParallelDataset]:
+    """Return ``name`` with a version, and the data set, after asking OPUS for both.
 
     Raises UserError if requests is missing, if OPUS has no such corpus or cannot be asked.
     """
-    with importing("data", "data get downloads"):
-        from nmt_cli.datasets.download import num_bytes_at
-    urls: dict[str, int | None] = {}
+    from nmt_cli.datasets.download import num_bytes_at  # imports requests
+
+    wanted = parse_name(name)
     if wanted.version is None:
         wanted, url = _newest(wanted)
-        urls = {url: num_bytes_at(url)}
     else:
         folder = f"{FILES}/OPUS-{wanted.corpus}/{wanted.version}/moses"
-        pair = sorted(wanted.languages)
-        for first, second in (pair, pair[::-1]):  # OPUS sorts them
-            url = f"{folder}/{first}-{second}.txt.zip"
-            urls[url] = num_bytes_at(url)
-            if urls[url] is not None:
-                break
-    *_, (url, num_bytes) = urls.items()
+        url = f"{folder}/{'-'.join(sorted(wanted.languages))}.txt.zip"
+    num_bytes = num_bytes_at(url)
     if num_bytes is None:
         raise UserError(
-            f"OPUS has no {wanted}: {' and '.join(urls)} not found; see {SITE} for its corpora, "
-            "versions and languages."
+            f"OPUS has no {wanted}: {url} not found; see {SITE} for its corpora, versions and "
+            "languages."
         )
-    file_name = f"opus-{wanted.corpus}-{wanted.version}-{url.rpartition('/')[2]}"
-    archive = Archive(url, num_bytes, None, file_name)
-    part = Part(f"{wanted.corpus} {wanted.version}", archive, "", None)
-    return wanted, ParallelDataset(wanted.languages, (part,), ())
+    file_name = url.rpartition("/")[2]
+    pair = file_name.removesuffix(".txt.zip")
+    archive = Archive(url, num_bytes, None, f"opus-{wanted.corpus}-{wanted.version}-{file_name}")
+    members = f"{wanted.corpus}.{pair}.{{language}}"  # such as Europarl.de-en.{language}
+    part = Part(f"{wanted.corpus} {wanted.version}", archive, members, None)
+    return str(wanted), ParallelDataset(wanted.languages, (part,), ())
 
 
 def _newest(wanted: OpusName) -> tuple[OpusName, str]:
@@ -109,20 +103,3 @@ def _newest(wanted: OpusName) -> tuple[OpusName, str]:
         ) from None
     logs.info(f"The newest version of {wanted} is {version}.")
     return wanted._replace(version=version), url
-
-
-def with_members(dataset: ParallelDataset, archive: Path, corpus: str) -> ParallelDataset:
-    """Return the data set with the names of the texts in ``archive``: Europarl.de-en.{language}.
-
-    Raises UserError if the archive is damaged.
-    """
-    names = names_in_zip(archive)
-    members = [
-        f"{corpus}.{first}-{second}.{{language}}"
-        for first, second in (dataset.languages, dataset.languages[::-1])
-    ]
-    parts = [dataset.train[0]._replace(members=each) for each in members]
-    there = [
-        part for part in parts if {part.member(each) for each in dataset.languages} <= {*names}
-    ]
-    return dataset._replace(train=(*there, *parts)[:1])

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import data_get
 from nmt_cli.commands.recipes import _named_files
-from nmt_cli.datasets import evaluation_sets
+from nmt_cli.datasets import assembly
+from nmt_cli.datasets.assembly import DownloadedSet
 from nmt_cli.datasets.catalogue import CATALOGUE, Archive, EvaluationSet, ParallelDataset, Part
-from nmt_cli.datasets.evaluation_sets import DownloadedSet
 from nmt_cli.files.atomic_files import verify
 from nmt_cli.files.locks import OutputInUseError, claimed
 from nmt_cli.messages import logs
@@ -75,7 +75,7 @@ def toy(server, monkeypatch, tmp_path):
         assert (name, languages, num_lines) == ("toy/full", "en-de", 2)
         return DownloadedSet(files["en"], files["de"], "http://x/t.tgz", "0a")
 
-    monkeypatch.setattr(evaluation_sets, "download", downloaded)
+    monkeypatch.setattr(assembly, "download_set", downloaded)
     return dataset
 
 

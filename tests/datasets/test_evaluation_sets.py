@@ -6,7 +6,7 @@ import pytest
 from sacrebleu.dataset import DATASETS, base
 from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
-from nmt_cli.datasets import evaluation_sets
+from nmt_cli.datasets import assembly
 from nmt_cli.messages.errors import OutputError, UserError
 from tests.loopback_server import Fault
 from tests.tar_files import tar_of
@@ -25,7 +25,7 @@ def folder(server, monkeypatch, tmp_path):
     """The folder of sacreBLEU, which knows the test set toy/full."""
     packed = tar_of({"t/a-src.en.sgm": sgm_of(ENGLISH), "t/a-ref.de.sgm": sgm_of(GERMAN)})
     monkeypatch.setattr(base, "SACREBLEU_DIR", str(tmp_path))
-    monkeypatch.setattr(evaluation_sets, "SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(assembly, "SACREBLEU_DIR", str(tmp_path))
     dataset = FakeSGMLDataset(
         "toy/full",
         data=[server.put("/t.tgz", packed)],
@@ -48,10 +48,10 @@ EXPECTED = [
 
 
 def test_a_test_set_arrives_once(server, folder):
-    downloaded = evaluation_sets.download("toy/full", "en-de", 3)
+    downloaded = assembly.download_set("toy/full", "en-de", 3)
     assert texts_of(downloaded) == EXPECTED
     assert downloaded.url == f"{server.url}/t.tgz"
-    assert evaluation_sets.download("toy/full", "en-de", 3) == downloaded
+    assert assembly.download_set("toy/full", "en-de", 3) == downloaded
     assert len(server.requests) == 1
 
 
@@ -66,7 +66,7 @@ def test_a_test_set_arrives_once(server, folder):
 )
 def test_a_broken_download_is_named_and_repeated(server, folder, fault, problem, capsys, caplog):
     server.faults = [fault]
-    assert texts_of(evaluation_sets.download("toy/full", "en-de", 3)) == EXPECTED
+    assert texts_of(assembly.download_set("toy/full", "en-de", 3)) == EXPECTED
     assert len(server.requests) == 2
     (warning,) = capsys.readouterr().err.splitlines()
     assert warning.startswith(f"Warning: {server.url}/t.tgz: {problem}")
@@ -86,15 +86,15 @@ def lose_extracted(folder):
 
 @pytest.mark.parametrize("damage", [cut_text, lose_extracted])
 def test_what_a_killed_program_left_is_repaired(server, folder, damage):
-    evaluation_sets.download("toy/full", "en-de", 3)
+    assembly.download_set("toy/full", "en-de", 3)
     damage(folder)
-    assert texts_of(evaluation_sets.download("toy/full", "en-de", 3)) == EXPECTED
+    assert texts_of(assembly.download_set("toy/full", "en-de", 3)) == EXPECTED
     assert len(server.requests) == 2
 
 
 def test_a_set_of_another_size_is_refused(folder):
     with pytest.raises(UserError, match=r"had 3 lines instead of 4\. Run the same command again"):
-        evaluation_sets.download("toy/full", "en-de", 4)
+        assembly.download_set("toy/full", "en-de", 4)
 
 
 def test_a_signal_is_not_taken_for_a_wrong_sum(folder, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_signal_is_not_taken_for_a_wrong_sum(folder, monkeypatch):
 
     monkeypatch.setattr(DATASETS["toy/full"], "get_files", end)
     with pytest.raises(SystemExit):
-        evaluation_sets.download("toy/full", "en-de", 3)
+        assembly.download_set("toy/full", "en-de", 3)
 
 
 def test_a_full_disk_is_named(folder, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_full_disk_is_named(folder, monkeypatch):
     with pytest.raises(
         OutputError, match=r"toy/full could not be written: No space left on device"
     ):
-        evaluation_sets.download("toy/full", "en-de", 3)
+        assembly.download_set("toy/full", "en-de", 3)
 
 
 @pytest.mark.parametrize("language", ["de", "fr"])
