@@ -166,14 +166,8 @@ max_time = click.option(
 workers = click.option("--workers", type=POSITIVE, help="Processes.  [default: one per core]")
 
 
-def cli_command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command of a function; its name is the function's, unless ``name`` is another."""
-    return click.command(name, cls=HelpfulCommand)
-
-
-def cli_group() -> Callable[[Callable[..., Any]], click.Group]:
-    """Make a group of commands of a function."""
-    return click.group(cls=HelpfulGroup)
+cli_command = partial(click.command, cls=HelpfulCommand)  # its name is the function's by default
+cli_group = partial(click.group, cls=HelpfulGroup)
 
 
 def together(*options: Decorator) -> Decorator:

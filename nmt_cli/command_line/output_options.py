@@ -6,6 +6,7 @@ If one of them is not given, its default is that of the field of the same name i
 
 import shlex
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -229,13 +230,9 @@ def _glossary(option: str, paths: Sequence[Path]) -> Any:
         return None
     from nmt_cli.corpus.text.glossary import Glossary  # imports sentencepiece
 
-    found: Glossary | None = None
-    for path in paths:
-        if str(path) in {"-", "."}:
-            raise WrongUsageError(f"{option} needs the name of a file.")
-        terms = Glossary.read(path)
-        found = terms if found is None else found.with_more(terms)
-    return found
+    if not {"-", "."}.isdisjoint(map(str, paths)):
+        raise WrongUsageError(f"{option} needs the name of a file.")
+    return reduce(Glossary.with_more, map(Glossary.read, paths))
 
 
 def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:

@@ -1,9 +1,10 @@
 """What messages propose: near names, commands to run, where a missing file may be."""
 
 import glob
+import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 
 LONGEST_NAME = 40
@@ -95,12 +96,8 @@ def command(*words: str | Path) -> str:
 
 def unused_name(path: Path) -> Path:
     """Return ``path`` if it does not exist, else an unused path beside it."""
-    candidate = path
-    for number in count(2):
-        if not candidate.exists() and not candidate.is_symlink():
-            break
-        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
-    return candidate
+    others = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(each for each in chain([path], others) if not os.path.lexists(each))
 
 
 FOLDER = Path("data")  # the folder of all data, as the shipped recipes name it

@@ -1,7 +1,7 @@
 """Reads the records of a run directory, also while it is still training."""
 
 import json
-import struct
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import read_manifest
@@ -19,8 +20,6 @@ from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import SET_NAME
-
-LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
 Floats = NDArray[np.float64]
 StudentTable = tuple[list[list[str]], list[str]]  # rows, the first with the headings; and notes
@@ -154,8 +153,11 @@ def _sets_in(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
     sets = figures.get(file_names.SETS)
     if not isinstance(sets, dict):
         return {}
-    named = {name: of for name, of in sets.items() if SET_NAME.fullmatch(name)}
-    return {name: of_set for name, of_set in named.items() if isinstance(of_set, dict)}
+    return {
+        name: of_set
+        for name, of_set in sets.items()
+        if SET_NAME.fullmatch(name) and isinstance(of_set, dict)
+    }
 
 
 def _records_in(path: Path) -> Iterator[dict[str, Any]]:
@@ -180,17 +182,17 @@ def _records_in(path: Path) -> Iterator[dict[str, Any]]:
 
 def _figures_of(records: Iterator[dict[str, Any]]) -> StepFigures:
     """Return the columns. If a step has several records, as after a resume, the last one counts."""
-    by_step = {record["step"]: record for record in records if _is_step(record.get("step"))}
+    by_step = {
+        record["step"]: record
+        for record in records
+        if isinstance(record.get("step"), int) and 0 <= record["step"] < 2**53
+    }
     in_order = [by_step[step] for step in sorted(by_step)]
     names = {name: None for record in in_order for name in record}  # a set that keeps its order
     columns = {
         name: np.array([_as_float(record.get(name)) for record in in_order]) for name in names
     }
     return StepFigures(columns.pop("step", np.empty(0)), columns)
-
-
-def _is_step(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value < 2**53
 
 
 def _as_float(value: object) -> float:
@@ -270,11 +272,9 @@ def _size_of(path: Path) -> int | None:
     checkpoints = (path / file_names.CHECKPOINTS).glob(file_names.CHECKPOINT_GLOB)
     for checkpoint in sorted(checkpoints, reverse=True):
         try:
-            with (checkpoint / file_names.WEIGHTS).open("rb") as stream:
-                (length,) = struct.unpack("<Q", stream.read(8))
-                header = json.loads(stream.read(min(length, LARGEST_HEADER)))
-            header.pop("__metadata__", None)
-            return sum(int(np.prod(tensor["shape"])) for tensor in header.values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+            with safe_open(checkpoint / file_names.WEIGHTS, "np") as weights:
+                names = weights.keys()
+                return sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
+        except (OSError, SafetensorError):
             continue  # removed meanwhile, or damaged; an older checkpoint has the same number
     return None
