@@ -30,6 +30,7 @@ NO_STEPS = (
 def as_json(figures: ModelFigures) -> str:
     """Return the figures as JSON: counts, FLOPs, bytes and seconds."""
     subject, lengths = figures.subject, figures.subject.lengths
+    memory = None if figures.memory is None else _with_totals(figures.memory)
     content = {
         "name": subject.name,
         "architecture": subject.architecture.as_json(),
@@ -46,14 +47,9 @@ def as_json(figures: ModelFigures) -> str:
         ),
         "training_flops_per_target_token": BACKWARD_AND_FORWARD
         * figures.per_token(figures.flops.total),
-        "memory_bytes": None,
+        "memory_bytes": memory and {"max_tokens_per_device": figures.max_tokens, **memory},
         "training": _training_facts(figures),
     }
-    if figures.memory is not None:
-        content["memory_bytes"] = {
-            "max_tokens_per_device": figures.max_tokens,
-            **_with_totals(figures.memory),
-        }
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 

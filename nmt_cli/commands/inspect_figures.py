@@ -172,14 +172,13 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
 def _chosen_lengths(
     lengths: Lengths | None, text: _PreparedText | None, window: int | None
 ) -> costs.SentenceLengths:
-    if lengths is not None:
-        pairs_per_epoch = text.lengths.pairs_per_epoch if text is not None else None
-        return costs.equal_pairs(*lengths, "given", window)._replace(
-            pairs_per_epoch=pairs_per_epoch
-        )
-    if text is not None:
+    if lengths is None and text is not None:
         return text.lengths
-    return costs.equal_pairs(costs.ASSUMED_LENGTH, costs.ASSUMED_LENGTH, "assumed", window)
+    origin = "assumed" if lengths is None else "given"
+    source, target = lengths or (costs.ASSUMED_LENGTH, costs.ASSUMED_LENGTH)
+    pairs_per_epoch = None if text is None else text.lengths.pairs_per_epoch
+    sums = costs.sum_lengths([source], [target], window)
+    return costs.SentenceLengths(sums, 1, origin, pairs_per_epoch)
 
 
 class Time(NamedTuple):
@@ -204,7 +203,7 @@ class ModelFigures(NamedTuple):
     @property
     def papers_estimate(self) -> float:
         """The FLOPs of the training as the paper counts them, from the time on its GPUs."""
-        return costs.papers_estimate_of_flops(self.times[0].seconds)
+        return self.times[0].seconds * costs.PAPER_GPUS * costs.PAPER_SUSTAINED_FLOPS
 
     def per_token(self, flops: float) -> float:
         """Return the share of a target token in ``flops``, which are of all pairs."""

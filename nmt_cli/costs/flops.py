@@ -148,13 +148,6 @@ class SentenceLengths(NamedTuple):
         return self.sums.target / self.pairs
 
 
-def equal_pairs(
-    source: int, target: int, origin: str, window: int | None = None
-) -> SentenceLengths:
-    """Return the lengths of text whose pairs all have so many source and target tokens."""
-    return SentenceLengths(sum_lengths([source], [target], window), 1, origin)
-
-
 def sum_of_text(source: Integers, target: Integers, window: int | None = None) -> LengthSums:
     """Return the sums of a text of any size; ``source`` and ``target`` are lengths [pairs]."""
     ends = range(PAIRS_AT_ONCE, len(source) + PAIRS_AT_ONCE, PAIRS_AT_ONCE)
@@ -244,8 +237,3 @@ def planned_training(
 
 def _widths(config: ModelShape) -> tuple[int | None, ...]:
     return (config.d_model, *config.encoder_shape, *config.decoder_shape)
-
-
-def papers_estimate_of_flops(seconds: float) -> float:
-    """Return the FLOPs of a training as the paper counts them: time x GPUs x sustained rate."""
-    return seconds * PAPER_GPUS * PAPER_SUSTAINED_FLOPS

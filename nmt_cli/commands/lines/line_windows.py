@@ -66,11 +66,19 @@ def windows(
 
 
 class _ReadAhead:
-    """A thread that reads ahead of the caller, but never more than the largest window."""
+    """A thread that reads ahead of the caller, but never more than the largest window.
+
+    It counts the lines that it reads, and their bytes.
+    """
 
     def __init__(self, stream: BinaryIO | ShardText, most_lines: int) -> None:
         self.error: BaseException | None = None
-        self._stream, self._most_lines = _CountedLines(stream), most_lines
+        self._stream, self._most_lines = stream, most_lines
+        self.name = getattr(stream, "name", None)
+        is_shard = isinstance(stream, ShardText)
+        self._size: ShardText | TextSize = stream if is_shard else TextSize(stream)
+        self._num_before = stream.num_lines_before if is_shard else 0
+        self._num_read = (0, 0)  # lines and their bytes: one tuple, as two threads use it
         self._lines: deque[Line] = deque()
         self._num_characters = 0
         self._wanted = 1  # the number of lines at which the caller is woken
@@ -82,7 +90,20 @@ class _ReadAhead:
     @property
     def expected_lines(self) -> int | None:
         """The total number of lines, estimated from bytes until the end; None if unknown."""
-        return self._stream.num_lines if self.has_ended else self._stream.expected_lines()
+        num_lines, num_bytes = self._num_read
+        if self.has_ended:
+            return num_lines
+        size = self._size.expected()
+        if size is None or not num_bytes:
+            return None
+        return max(num_lines, round(size * num_lines / num_bytes))
+
+    def readline(self, size: int) -> bytes:
+        """Read a line of the stream, for ``read_lines``, and count it."""
+        line = self._stream.readline(size)
+        num_lines, num_bytes = self._num_read
+        self._num_read = (num_lines + bool(line), num_bytes + len(line))
+        return line
 
     def take(self, num_lines: int, stall_seconds: float | None) -> list[Line]:
         """Return at most ``num_lines`` lines, at least one, or none at the end.
@@ -128,8 +149,7 @@ class _ReadAhead:
 
     def _read(self) -> None:
         try:
-            stream = cast(BinaryIO, self._stream)
-            for line in read_lines(stream, self._stream.num_lines_before):
+            for line in read_lines(cast(BinaryIO, self), self._num_before):
                 if not self._put(line):
                     break
         except BaseException as error:
@@ -147,34 +167,3 @@ class _ReadAhead:
             if len(self._lines) in {1, self._wanted} or self._is_full():
                 self._changed.notify_all()
             return not self._stopped
-
-
-class _CountedLines:
-    """Counts the lines that are read from a stream, and their bytes."""
-
-    def __init__(self, stream: BinaryIO | ShardText) -> None:
-        self._stream = stream
-        self._size: ShardText | TextSize
-        if isinstance(stream, ShardText):
-            self._size, self.num_lines_before = stream, stream.num_lines_before
-        else:
-            self._size, self.num_lines_before = TextSize(stream), 0
-        self.name = getattr(stream, "name", None)
-        self._read = (0, 0)  # lines and their bytes: one tuple, as two threads use it
-
-    @property
-    def num_lines(self) -> int:
-        return self._read[0]
-
-    def readline(self, size: int) -> bytes:
-        line = self._stream.readline(size)
-        num_lines, num_bytes = self._read
-        self._read = (num_lines + bool(line), num_bytes + len(line))
-        return line
-
-    def expected_lines(self) -> int | None:
-        size = self._size.expected()
-        num_lines, num_bytes = self._read
-        if size is None or not num_bytes:
-            return None
-        return max(num_lines, round(size * num_lines / num_bytes))
