@@ -7,8 +7,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
-from nmt_cli.commands.score_comparison import Comparison, NamedText, compare
-from nmt_cli.commands.score_segments import Segments, SegmentScores, documents_of
+from nmt_cli.commands.score_comparison import (
+    Comparison,
+    NamedText,
+    Segments,
+    SegmentScores,
+    compare,
+    documents_of,
+)
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.messages import logs

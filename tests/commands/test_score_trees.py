@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands import score_trees
+from nmt_cli.commands.score_gold import score_trees
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from tests.real_text import real_file
@@ -74,12 +74,12 @@ def rules(files):
 
 
 def test_the_table_of_trees_counted_by_hand(files, rules, capsys):
-    score_trees.run(files("pred", PREDICTED), [files("gold", GOLD)], rules)
+    score_trees(files("pred", PREDICTED), [files("gold", GOLD)], rules)
     assert capsys.readouterr().out == TABLE
 
 
 def test_json_has_the_same_figures_unrounded(files, rules, capsys):
-    score_trees.run(files("pred", PREDICTED), [files("gold", GOLD)], rules, "json")
+    score_trees(files("pred", PREDICTED), [files("gold", GOLD)], rules, "json")
     figures = json.loads(capsys.readouterr().out)
     assert figures["parameters"] == str(rules)
     every, short = figures["all"], figures["short"]
@@ -102,7 +102,7 @@ def test_json_has_the_same_figures_unrounded(files, rules, capsys):
 def test_our_own_parameters_are_the_default(files, capsys):
     predicted = ["(ROOT (S (NP (NN rain)) (PRT (RB down)) (. .)))"]
     gold = ["(TOP (S (NP (NN rain)) (ADVP (RB down)) (, .)))"]
-    score_trees.run(files("pred", predicted), [files("gold", gold)], output_format="json")
+    score_trees(files("pred", predicted), [files("gold", gold)], output_format="json")
     figures = json.loads(capsys.readouterr().out)
     assert figures["parameters"] == "default"
     assert figures["all"]["f1"] == 100
@@ -112,7 +112,7 @@ def test_our_own_parameters_are_the_default(files, capsys):
 def test_errors_are_warned_of(files, capsys):
     predicted = ["(S (NN rain)", *["(S (NN snow))"] * 6, "(S (NN rain))"]
     gold = ["(S (NN rain))"] * 8
-    score_trees.run(files("pred", predicted), [files("gold", gold)])
+    score_trees(files("pred", predicted), [files("gold", gold)])
     output, warnings = capsys.readouterr()
     assert "Number of Error sentence  =      7\n" in output
     lines = warnings.rstrip("\n").split("\n")
@@ -128,7 +128,7 @@ def test_errors_are_warned_of(files, capsys):
 def test_more_errors_than_allowed_end_the_command(files, rules, capsys):
     predicted = files("pred", ["(NN snow)", "(NN rain)", "(NN hail)"])
     with pytest.raises(UserError) as caught:
-        score_trees.run(predicted, [files("gold", ["(NN rain)"] * 3)], rules)
+        score_trees(predicted, [files("gold", ["(NN rain)"] * 3)], rules)
     assert str(caught.value) == (
         f"{predicted}:3: the predicted tree has 'hail', the gold tree 'rain'. This is one error "
         f"more than MAX_ERROR of {rules} allows; correct the trees or raise it."
@@ -139,7 +139,7 @@ def test_more_errors_than_allowed_end_the_command(files, rules, capsys):
 def test_the_numbers_of_trees_must_agree(files):
     predicted, gold = files("pred", PREDICTED[:3]), files("gold", GOLD)
     with pytest.raises(UserError) as caught:
-        score_trees.run(predicted, [gold])
+        score_trees(predicted, [gold])
     assert str(caught.value) == (
         f"{predicted} has 3 trees, {gold} has 4; line n of one must be a tree of the same sentence "
         "as line n of the other."
@@ -149,17 +149,17 @@ def test_the_numbers_of_trees_must_agree(files):
 def test_other_refusals(files, tmp_path):
     gold = files("gold", GOLD)
     with pytest.raises(UserError, match=r"/bad:2: 1 closing bracket is missing; each line of the "):
-        score_trees.run(files("pred", GOLD[:2]), [files("bad", [GOLD[0], "(S (NN rain)"])])
+        score_trees(files("pred", GOLD[:2]), [files("bad", [GOLD[0], "(S (NN rain)"])])
     with pytest.raises(UserError, match=r"/empty is empty; there is nothing to score"):
-        score_trees.run(files("none", []), [files("empty", [])])
+        score_trees(files("none", []), [files("empty", [])])
     with pytest.raises(UserError, match="compare with one file, not with 2"):
-        score_trees.run(gold, [gold, gold])
+        score_trees(gold, [gold, gold])
     with pytest.raises(UserError, match="can be given once only"):
-        score_trees.run(Path("-"), [Path("-")])
+        score_trees(Path("-"), [Path("-")])
     with pytest.raises(UserError, match=r"no\.prm not found"):
-        score_trees.run(gold, [gold], tmp_path / "no.prm")
+        score_trees(gold, [gold], tmp_path / "no.prm")
     with pytest.raises(UserError, match=r"/p\.prm:1: LABELLED is not a parameter; did you"):
-        score_trees.run(gold, [gold], files("p.prm", ["LABELLED 1"]))
+        score_trees(gold, [gold], files("p.prm", ["LABELLED 1"]))
 
 
 def test_standard_input_and_compressed_files(files, tmp_path, capsys, monkeypatch):
@@ -167,7 +167,7 @@ def test_standard_input_and_compressed_files(files, tmp_path, capsys, monkeypatc
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
     packed = tmp_path / "gold.gz"
     packed.write_bytes(gzip.compress(("\r\n".join(GOLD)).encode()))
-    score_trees.run(Path("-"), [packed])
+    score_trees(Path("-"), [packed])
     assert "Bracketing FMeasure       = 100.00\n" in capsys.readouterr().out
 
 
@@ -211,7 +211,7 @@ def test_every_digit_is_that_of_evalb(capsys, predicted, gold, parameters, expec
     logs.configure(quiet=True)
     folder = real_file("evalb")
     rules = None if parameters is None else folder / parameters
-    score_trees.run(folder / predicted, [folder / gold], rules)
+    score_trees(folder / predicted, [folder / gold], rules)
     assert capsys.readouterr().out == (folder / expected).read_text(encoding="utf-8")
 
 
@@ -220,4 +220,4 @@ def test_the_rules_of_collins_end_after_ten_errors():
     with pytest.raises(
         UserError, match=r"pairs\.pred:179: .*more than MAX_ERROR of .*COLLINS\.prm"
     ):
-        score_trees.run(folder / "pairs.pred", [folder / "pairs.gold"], folder / "COLLINS.prm")
+        score_trees(folder / "pairs.pred", [folder / "pairs.gold"], folder / "COLLINS.prm")

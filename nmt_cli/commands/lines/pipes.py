@@ -10,7 +10,6 @@ from typing import BinaryIO
 from nmt_cli.files.lines import LineTexts, texts_of
 from nmt_cli.files.output_streams import CLOSED_STDOUT, OutputReader, reader_of
 from nmt_cli.messages.errors import OutputError, UserError, WrongUsageError
-from nmt_cli.messages.figures import counted
 
 STANDARD_INPUT = Path("-")  # how users name stdin
 
@@ -85,28 +84,6 @@ def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
         list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
         for path in paths
     ]
-
-
-def read_compared(path: Path, golds: Sequence[Path], unit: str, what: str) -> list[list[str]]:
-    """Return the lines of ``path`` and of the only file of ``golds``, to compare line by line.
-
-    A line of ``path`` is a ``unit``, and must be ``what``. Raises UserError if a file cannot
-    be read or is empty, or if they have different numbers of lines.
-    """
-    if len(golds) != 1:
-        raise WrongUsageError(
-            f"--metric aer and parseval compare with one file, not with {len(golds)}."
-        )
-    (gold,) = golds
-    lines, gold_lines = read_inputs([path, gold])
-    if len(lines) != len(gold_lines):
-        raise UserError(
-            f"{name_of_input(path)} has {counted(len(lines), unit)}, {name_of_input(gold)} has "
-            f"{len(gold_lines):,}; line n of one must be {what} as line n of the other."
-        )
-    if not gold_lines:
-        raise UserError(f"{name_of_input(gold)} is empty; there is nothing to score.")
-    return [lines, gold_lines]
 
 
 def name_of_input(path: Path) -> str:

@@ -1,23 +1,104 @@
-"""``nmt-cli score --metric parseval``: bracket scores of predicted trees against gold trees."""
+"""``nmt-cli score --metric parseval`` and ``aer``: parses and word alignments against gold ones.
+
+Och and Ney (2003), "A Systematic Comparison of Various Statistical Alignment Models", define AER,
+the alignment error rate.
+"""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_compared
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.corpus.text.links import GoldLinks, read_links
 from nmt_cli.files.lines import LineTexts
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing import parseval
 from nmt_cli.parsing.parseval_parameters import Parameters, default_parameters, read_parameters
 
+
+def score_alignments(alignments: Path, golds: Sequence[Path], output_format: str = "text") -> None:
+    """Write the score of ``alignments`` against the only file of ``golds`` to stdout.
+
+    Line n of one is compared with line n of the other; one of them may be ``-``, stdin. Raises
+    UserError if a file cannot be read or is empty, if they have another number of lines, or for
+    a line that is not an alignment; OutputError if stdout cannot be written.
+    """
+    texts = _read_compared(alignments, golds, "line", "the alignment of the same sentences")
+    found, gold = map(_links, texts, (alignments, golds[0]))
+    figures = _alignment_figures(zip(found, gold, strict=True))
+    if output_format == "json":
+        output = json.dumps(figures, indent=2)
+    else:
+        output = (
+            f"AER {figures['aer']:.2f}  precision {figures['precision']:.2f}, recall "
+            f"{figures['recall']:.2f} ({figures['links']:,} links; gold: {figures['sure']:,} sure)"
+        )
+    StandardOutput().write(f"{output}\n".encode())
+
+
+def _links(lines: Sequence[str], path: Path) -> Iterator[GoldLinks]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield read_links(line)
+        except ValueError as error:
+            raise UserError(f"{name_of_input(path)}:{number}: {error}.") from None
+
+
+def _alignment_figures(pairs: Iterable[tuple[GoldLinks, GoldLinks]]) -> dict[str, float]:
+    """Return rates in percent and counts over ``pairs``, the links A of a line and its gold links.
+
+    With the sure gold links S and the possible ones P, which have S among them,
+    AER = 1 - (|A and S| + |A and P|) / (|A| + |S|); it is 0 if there are no links.
+    """
+    counts = Counter[str]()
+    for found, gold in pairs:
+        counts["lines"] += 1
+        counts["links"] += len(found.possible)
+        counts["sure"] += len(gold.sure)
+        counts["sure_found"] += len(found.possible & gold.sure)
+        counts["possible_found"] += len(found.possible & gold.possible)
+    num_links, num_sure = counts["links"], counts["sure"]
+    num_right = counts["sure_found"] + counts["possible_found"]
+    number = num_links + num_sure
+    return {
+        "aer": 100 * (1 - num_right / number) if number else 0.0,
+        "precision": 100 * counts["possible_found"] / num_links if num_links else 100.0,
+        "recall": 100 * counts["sure_found"] / num_sure if num_sure else 100.0,
+        **counts,
+    }
+
+
+def _read_compared(path: Path, golds: Sequence[Path], unit: str, what: str) -> list[list[str]]:
+    """Return the lines of ``path`` and of the only file of ``golds``, to compare line by line.
+
+    A line of ``path`` is a ``unit``, and must be ``what``. Raises UserError if a file cannot
+    be read or is empty, or if they have different numbers of lines.
+    """
+    if len(golds) != 1:
+        raise WrongUsageError(
+            f"--metric aer and parseval compare with one file, not with {len(golds)}."
+        )
+    (gold,) = golds
+    lines, gold_lines = read_inputs([path, gold])
+    if len(lines) != len(gold_lines):
+        raise UserError(
+            f"{name_of_input(path)} has {counted(len(lines), unit)}, {name_of_input(gold)} has "
+            f"{len(gold_lines):,}; line n of one must be {what} as line n of the other."
+        )
+    if not gold_lines:
+        raise UserError(f"{name_of_input(gold)} is empty; there is nothing to score.")
+    return [lines, gold_lines]
+
+
 MOST_WARNINGS = 5
 
 
-def run(
+def score_trees(
     predicted: Path,
     golds: Sequence[Path],
     parameters: Path | None = None,
@@ -34,7 +115,7 @@ def run(
     OutputError if stdout cannot be written.
     """
     rules = _parameters(parameters)
-    ours, theirs = read_compared(predicted, golds, "tree", "a tree of the same sentence")
+    ours, theirs = _read_compared(predicted, golds, "tree", "a tree of the same sentence")
     sentences = []
     for line, (text, gold) in enumerate(zip(ours, theirs, strict=True), 1):
         tree = _tree(gold, rules)
