@@ -167,7 +167,11 @@ workers = click.option("--workers", type=POSITIVE, help="Processes.  [default: o
 
 
 cli_command = partial(click.command, cls=HelpfulCommand)  # its name is the function's by default
-cli_group = partial(click.group, cls=HelpfulGroup)
+
+
+def cli_group() -> Callable[[Callable[..., Any]], click.Group]:
+    """Make a group of commands of a function."""
+    return click.group(cls=HelpfulGroup)
 
 
 def together(*options: Decorator) -> Decorator:

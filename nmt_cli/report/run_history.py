@@ -1,7 +1,7 @@
 """Reads the records of a run directory, also while it is still training."""
 
 import json
-import math
+import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import read_manifest
@@ -20,6 +19,8 @@ from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.values import SET_NAME
+
+LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 
 Floats = NDArray[np.float64]
 StudentTable = tuple[list[list[str]], list[str]]  # rows, the first with the headings; and notes
@@ -272,9 +273,11 @@ def _size_of(path: Path) -> int | None:
     checkpoints = (path / file_names.CHECKPOINTS).glob(file_names.CHECKPOINT_GLOB)
     for checkpoint in sorted(checkpoints, reverse=True):
         try:
-            with safe_open(checkpoint / file_names.WEIGHTS, "np") as weights:
-                names = weights.keys()
-                return sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
-        except (OSError, SafetensorError):
+            with (checkpoint / file_names.WEIGHTS).open("rb") as stream:
+                (length,) = struct.unpack("<Q", stream.read(8))
+                header = json.loads(stream.read(min(length, LARGEST_HEADER)))
+            header.pop("__metadata__", None)
+            return sum(int(np.prod(tensor["shape"])) for tensor in header.values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
             continue  # removed meanwhile, or damaged; an older checkpoint has the same number
     return None

@@ -75,9 +75,8 @@ class _ReadAhead:
         self.error: BaseException | None = None
         self._stream, self._most_lines = stream, most_lines
         self.name = getattr(stream, "name", None)
-        is_shard = isinstance(stream, ShardText)
-        self._size: ShardText | TextSize = stream if is_shard else TextSize(stream)
-        self._num_before = stream.num_lines_before if is_shard else 0
+        self._size = stream if isinstance(stream, ShardText) else TextSize(stream)
+        self._num_before = getattr(stream, "num_lines_before", 0)
         self._num_read = (0, 0)  # lines and their bytes: one tuple, as two threads use it
         self._lines: deque[Line] = deque()
         self._num_characters = 0
