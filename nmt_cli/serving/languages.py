@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt_cli.corpus.text.language_codes import NAMES, base_of, label_of, subtags_of
+from nmt_cli.corpus.text.language_codes import (
+    NAMES,
+    base_of,
+    label_of,
+    language_identifier,
+    subtags_of,
+)
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -55,14 +62,11 @@ class Detector:
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
-        """The statistics of languages, which take a second to load.
+        """If it knows all languages, it chooses only among these.
 
-        If it knows all languages, it chooses only among these. What it does not know would
-        otherwise be taken for one of the others.
+        What it does not know would otherwise be taken for one of the others.
         """
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        identifier = copy(language_identifier())
         if self._languages.keys() <= set(identifier.labels):
             identifier.set_languages(set(self._languages))
         return identifier

@@ -218,7 +218,7 @@ def test_a_language_that_is_not_known_is_named():
 def test_a_missing_package_is_named(monkeypatch):
     from nmt_cli.corpus.text import filters
 
-    filters._identifier.cache_clear()
+    filters.language_identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(
         UserError, match=r"min_language .* with py3langid, which is not installed; "

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from nmt_cli.corpus.text.language_codes import NAMES, label_of
+from nmt_cli.corpus.text.language_codes import NAMES, label_of, language_identifier
 from nmt_cli.serving.models import glossaries_of, models_of
 from tests.serving.conftest import REVERSING, Naming, running
 
@@ -157,9 +157,7 @@ def test_an_unknown_language_is_not_taken_for_a_known_one():
 
 
 def test_every_language_of_py3langid_has_a_name():
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    labels = LanguageIdentifier.from_model_file(MODEL_FILE).labels
+    labels = language_identifier().labels
     assert {label for label in labels if len(label) == 2} <= {label_of(code) for code in NAMES}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,10 @@ from nmt_cli.corpus.text.characters import (
     kinds_of_characters,
     scripts_of,
 )
-from nmt_cli.corpus.text.language_codes import base_of, label_of
+from nmt_cli.corpus.text.language_codes import base_of, label_of, language_identifier
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.data_config import DataConfig
-
-if TYPE_CHECKING:
-    from py3langid.langid import LanguageIdentifier
 
 Broken: TypeAlias = npt.NDArray[np.bool_]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -160,17 +157,8 @@ def _differ(items: Sequence[Iterable[Any]]) -> Broken:
     return np.array([one != other for one, other in zip(*items, strict=True)], dtype=np.bool_)
 
 
-@lru_cache
-def _identifier() -> LanguageIdentifier:
-    """Return the statistics of languages, which take a second to load."""
-    with importing("langid", "data.filters.min_language identifies languages"):
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-
 def _probability(text: str, language: str) -> float:
-    return dict(_identifier().rank(text))[label_of(language)]
+    return dict(language_identifier().rank(text))[label_of(language)]
 
 
 # The filters in the order in which they are applied; each gets its limit in the recipe.
@@ -235,8 +223,10 @@ class TextFilters:
 
 
 def _refuse_unknown_languages(languages: Iterable[str]) -> None:
+    with importing("langid", "data.filters.min_language identifies languages"):
+        known = language_identifier().labels
     for language in languages:
-        if label_of(language) not in _identifier().labels:
+        if label_of(language) not in known:
             raise UserError(
                 f"data.filters.min_language: py3langid cannot identify the language {language}; "
                 "leave min_language out."

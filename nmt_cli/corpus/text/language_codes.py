@@ -1,8 +1,15 @@
-"""The codes of languages, and their names."""
+"""The codes of languages, their names, and the statistics by which texts are told apart."""
+
+from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from nmt_cli.messages.proposals import any_of, slips
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
 
 # All codes of two letters in ISO 639, with their names.
 LISTED = """\
@@ -69,6 +76,14 @@ def label_of(language: str) -> str:
     """Return what py3langid calls a language, if it knows it."""
     base = base_of(language)
     return LABELS.get(base, base)
+
+
+@lru_cache
+def language_identifier() -> LanguageIdentifier:
+    """Return the statistics of all languages of py3langid, which take a second to load."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def why_no_code(code: str) -> str | None:
