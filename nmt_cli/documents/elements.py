@@ -1,125 +1,104 @@
-"""Elements of translators' XML, TMX and XLIFF, as tokens that are written as they were read."""
+"""Elements of translators' XML, TMX and XLIFF, which are written as they were read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import CODES
 from nmt_cli.documents.document import DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, paired, partners, text_part
+from nmt_cli.documents.inline import CLOSE, InlineText, Part, joined, paired, text_part
 from nmt_cli.documents.inline import Kind as PartKind
 from nmt_cli.documents.markup import IN_XML
-from nmt_cli.translating.markup.tokens import Kind, Token, xml_tokens
+from nmt_cli.translating.markup.blocks import Element, tree_of
+from nmt_cli.translating.markup.tokens import Kind, Token
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
-DEEPEST = 256  # nested elements
 ATTRIBUTE = re.compile(r"""([^\s=<]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
-class Element(NamedTuple):
-    """An element, by the places of its tags among the tokens; they are equal if it is empty."""
-
-    name: str  # without prefix
-    begin: int
-    end: int
-    inside: Sequence[Element] = ()
-
-
-class TokenizedXml:
-    """A file of XML: its tokens, and the root with all elements in it."""
+class TranslatorsXml:
+    """A file of XML, whose elements are changed in place."""
 
     def __init__(self, data: bytes, root: str) -> None:
         """Raise LineError if it is not well-formed, and DocumentError if it has another root."""
-        self.decoded = decoded(data, IN_XML)
-        self.tokens = xml_tokens(self.decoded.text)
-        if any(each.kind is Kind.OTHER and "<!ENTITY" in each.raw for each in self.tokens):
+        self._decoded = decoded(data, IN_XML)
+        self._tree = tree_of(self._decoded.text, "xml")
+        if any(isinstance(each, Token) and "<!ENTITY" in each.raw for each in self._tree.children):
             raise DocumentError("it declares entities; write their texts in their places")
-        self.root = _root_of(self.tokens)
-        if self.root.name != root:
-            raise DocumentError(f"its root is {self.root.name[:40] or 'missing'}, not {root}")
+        self.root = next(iter(inside(self._tree)), self._tree)
+        if name_of(self.root) != root:
+            raise DocumentError(f"its root is {name_of(self.root)[:40] or 'missing'}, not {root}")
 
-    def parts(self, element: Element) -> list[Part]:
-        """Return what is between the tags of an element: characters and codes."""
-        return paired(_keyed(self.tokens[element.begin + 1 : element.end]))
-
-    def space_before(self, element: Element) -> str:
-        """Return the white space before an element."""
-        first = element.begin
-        while self.tokens[first - 1].kind is Kind.TEXT and self.tokens[first - 1].raw.isspace():
-            first -= 1
-        return "".join(token.raw for token in self.tokens[first : element.begin])
-
-    def fill(self, raw: list[str], element: Element, tag: str, text: str) -> None:
-        """Write ``text`` between the tags of an element, whose start tag becomes ``tag``.
-
-        ``raw`` holds the tokens as they are written.
-        """
-        begin, end = element.begin, element.end
-        if begin == end:
-            raw[begin] = f"{tag[:-2].rstrip()}>{text}</{self.tokens[begin].name}>"
-            return
-        raw[begin + 1 : end] = [""] * (end - begin - 1)
-        raw[begin] = tag + text
+    def written(self) -> bytes:
+        """Return the file with what was changed."""
+        return self._decoded.encoded(self._tree.raw())
 
 
-def _root_of(tokens: Sequence[Token]) -> Element:
-    """Return the root, with all elements inside. Raises DocumentError if too many are nested."""
-    opened: list[tuple[str, int, list[Element]]] = [("", 0, [])]
-    for place, token in enumerate(tokens):
-        name = token.name.rpartition(":")[2]
-        if token.kind is Kind.START:
-            opened.append((name, place, []))
-            if len(opened) > DEEPEST:
-                raise DocumentError(f"its elements are nested more than {DEEPEST} deep")
-        elif token.kind is Kind.EMPTY:
-            opened[-1][2].append(Element(name, place, place))
-        elif token.kind is Kind.END and token.raw:
-            name, begin, inside = opened.pop()
-            opened[-1][2].append(Element(name, begin, place, tuple(inside)))
-    return next(iter(opened[0][2]), Element("", 0, 0))
+def name_of(element: Element) -> str:
+    """Return the name of an element without its prefix."""
+    return element.start.name.rpartition(":")[2]
 
 
-def _keyed(tokens: Sequence[Token]) -> Iterator[tuple[Part, Hashable, Hashable]]:
+def inside(element: Element) -> list[Element]:
+    """Return the elements that are in an element, but in no other one there."""
+    return [each for each in element.children if isinstance(each, Element)]
+
+
+def parts_of(element: Element) -> list[Part]:
+    """Return what is between the tags of an element: characters and codes."""
+    return paired(_keyed(element.children))
+
+
+def space_before(element: Element, outer: Element) -> str:
+    """Return the white space before an element, which is in ``outer``."""
+    space = ""
+    for each in outer.children:
+        if each is element:
+            break
+        is_space = isinstance(each, Token) and each.kind is Kind.TEXT and each.raw.isspace()
+        space = f"{space}{each.raw}" if is_space else ""
+    return space
+
+
+def fill(element: Element, tag: str, text: str) -> None:
+    """Write ``text`` between the tags of an element, whose start tag becomes ``tag``."""
+    if element.start.kind is Kind.EMPTY:
+        tag, element.end = f"{tag[:-2].rstrip()}>", f"</{element.start.name}>"
+    element.start = element.start._replace(raw=tag)
+    element.children = [Token(Kind.OTHER, text)]
+
+
+def _keyed(
+    children: Sequence[Element | Token],
+) -> Iterator[tuple[Part, Hashable, Hashable]]:
     """Yield the parts of a text, and what each begins and ends.
 
     Codes that belong together, such as <bpt i="1"> and <ept i="1">, have the same attribute.
     """
-    for token, part in _parts(tokens):
-        name, given = token.name.rpartition(":")[2], token.attributes
+    for child in children:
+        if isinstance(child, Token):
+            yield from ((part, None, None) for part in _of_token(child))
+            continue
+        name, given = name_of(child), child.start.attributes
         key = next((given[each] for each in ("rid", "i", "startRef", "id") if each in given), None)
         begun = (PAIRS[name], key) if name in PAIRS else None
-        yield part, begun, (name, key) if name else None
-
-
-def _parts(tokens: Sequence[Token]) -> Iterator[tuple[Token, Part]]:
-    """Yield the parts of a text, and the token that each begins with."""
-    place = 0
-    ends = partners((each.kind is Kind.START) - (each.kind is Kind.END) for each in tokens)
-    while place < len(tokens):
-        token = tokens[place]
-        name = token.name.rpartition(":")[2]
-        is_kept = name in CODES or "no" in {token.attributes.get("translate")}
-        is_kept = is_kept or token.attributes.get("mtype") == "protected"
-        if token.kind is Kind.TEXT:
-            for raw, meaning in token.parts:
-                is_plain = raw == meaning
-                yield token, text_part(raw) if is_plain else Part(PartKind.TEXT, meaning, raw)
-        elif token.kind is Kind.START and is_kept:
-            end = ends[place]
-            code = "".join(each.raw for each in tokens[place : end + 1])
-            yield token, Part(PartKind.POINT, code=code)
-            place = end
-        elif token.kind is Kind.START:
-            yield token, Part(PartKind.OPEN, code=(token.raw, tokens[ends[place]].raw))
-        elif token.kind is Kind.END:
-            yield token, CLOSE
+        is_protected = given.get("translate") == "no" or given.get("mtype") == "protected"
+        if child.start.kind is Kind.EMPTY or name in CODES or is_protected:
+            yield Part(PartKind.POINT, code=child.raw()), begun, (name, key)
         else:
-            is_visible = token.kind is Kind.EMPTY or not token.raw.startswith("<!--")
-            yield token, Part(PartKind.POINT, code=token.raw, is_visible=is_visible)
-        place += 1
+            yield Part(PartKind.OPEN, code=(child.start.raw, child.end)), None, None
+            yield from _keyed(child.children)
+            yield CLOSE, None, None
+
+
+def _of_token(token: Token) -> Iterator[Part]:
+    if token.kind is not Kind.TEXT:
+        is_comment = token.raw.startswith("<!--")
+        yield Part(PartKind.POINT, code=token.raw, is_visible=not is_comment)
+    for raw, meaning in token.parts:
+        yield text_part(raw) if raw == meaning else Part(PartKind.TEXT, meaning, raw)
 
 
 def written_codes(source: InlineText, text: str) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.memories import NOT_TRANSLATED
-from nmt_cli.documents.elements import Element, TokenizedXml, with_attributes, written_codes
+from nmt_cli.documents import elements as xml
 from nmt_cli.documents.inline import InlineText, has_text
 from nmt_cli.documents.po import PROTECTED
+from nmt_cli.translating.markup.blocks import Element, raw_of
+from nmt_cli.translating.markup.tokens import Kind, Token
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
@@ -42,176 +44,180 @@ class _Unit(NamedTuple):
     sentence: Element | None = None
     place: Element | None = None
 
+    @property
+    def prefix(self) -> str:
+        """The prefix of the names of elements."""
+        return self.source.start.name.rpartition("source")[0]
+
+    @property
+    def last_of_source(self) -> Element:
+        """The source, or the sentences that it is cut into, behind which a target comes."""
+        within = (each for each in xml.inside(self.element) if xml.name_of(each) == "seg-source")
+        return next(within, self.source)
+
+    def write_target(self, text: str, attributes: Mapping[str, str]) -> None:
+        """Write a target with these attributes."""
+        if self.target is not None:
+            xml.fill(self.target, xml.with_attributes(self.target.start.raw, attributes), text)
+            return
+        tag = xml.with_attributes(f"<{self.prefix}target>", attributes)
+        space = xml.space_before(self.source, self.element)
+        self.last_of_source.end += f"{space}{tag}{text}</{self.prefix}target>"
+
+
+# The number of a segment in the document, its translation and the alternatives.
+_Translated = tuple[int, _Unit, str, Sequence[str]]
+
 
 class XliffDocument:
     """An XLIFF file; what has a translation is only translated ``again`` if that is asked for."""
 
     def __init__(self, data: bytes, again: bool) -> None:
         """Raise DocumentError for what is no XLIFF."""
-        self._xml = TokenizedXml(data, "xliff")
-        self._tokens, root = self._xml.tokens, self._xml.root
-        version = self._tokens[root.begin].attributes.get("version") or ""
-        self._is_version_2 = version.startswith("2")
-        self._units = list(self._wanted(root, again))
+        self._xml = xml.TranslatorsXml(data, "xliff")
+        self._units = list(_wanted(self._xml.root, again))
         self.segments: Sequence[Request] = [unit.text.request for unit in self._units]
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with a target for each translation, and the alternatives beside it."""
-        raw = [token.raw for token in self._tokens]
-        matches = defaultdict[int, list[str]](list)  # by the place of the unit
-        cut = defaultdict[int, list[tuple[_Unit, Translation]]](list)  # the same
-        for number, (unit, translation) in enumerate(
-            zip(self._units, translations, strict=True), 1
-        ):
-            if translation.error is not None:
-                continue
-            if unit.sentence is not None:
-                cut[unit.element.begin].append((unit, translation))
-                continue
-            prefix = self._prefix(unit)
-            others = [written_codes(unit.text, other.text) for other in translation.alternatives]
-            if self._is_version_2:
-                shown = self._mark_segment(raw, unit, number if others else None)
-                source = "".join(raw[unit.source.begin + 1 : unit.source.end])
-                matches[unit.outer.begin] += [
-                    f'<mtc:match {MATCHES} ref="#{shown}" origin="nmt-cli"><{prefix}source>{source}'
-                    f"</{prefix}source><{prefix}target>{other}</{prefix}target></mtc:match>"
-                    for other in others
-                ]
-            self._write_target(raw, unit, prefix, written_codes(unit.text, translation.text))
-            if not self._is_version_2:
-                last = (unit.target or self._last_of_source(unit)).end
-                raw[last] += _alternatives(prefix, others)
-        for pairs in cut.values():
-            self._write_sentences(raw, pairs)
-        for unit in self._units:
-            if every := matches.pop(unit.outer.begin, []):
-                self._write_matches(raw, unit.outer, "".join(every))
-        return self._xml.decoded.encoded("".join(raw))
+        version = self._xml.root.start.attributes.get("version") or ""
+        pairs = zip(self._units, translations, strict=True)
+        found = list[_Translated]()
+        for number, (unit, translation) in enumerate(pairs, 1):
+            if translation.error is None:
+                every = (translation, *translation.alternatives)
+                text, *others = [xml.written_codes(unit.text, each.text) for each in every]
+                found.append((number, unit, text, others))
+        for _, group in groupby(found, key=lambda each: id(each[1].outer)):
+            of_unit = list(group)
+            if version.startswith("2"):
+                _write_segments(of_unit)
+            elif of_unit[0][1].sentence is not None:
+                _write_sentences(of_unit)
+            else:
+                for _, unit, text, others in of_unit:
+                    unit.write_target(text, BY_PROGRAM)
+                    (unit.target or unit.last_of_source).end += _alternatives(unit.prefix, others)
+        return self._xml.written()
 
-    def _wanted(self, root: Element, again: bool) -> Iterator[_Unit]:
-        """Yield the units that are translated, in order."""
-        waiting = [(root, root, True)]  # elements, those around them, and whether to translate them
-        while waiting:
-            element, outer, is_wanted = waiting.pop()
-            token = self._tokens[element.begin]
-            is_wanted = token.attributes.get("translate", "yes" if is_wanted else "no") != "no"
-            if element.name in {"trans-unit", "segment"} and is_wanted:
-                is_2 = element.name == "segment"
-                yield from self._unit(element, outer if is_2 else element, again)
-            elif element.name not in {"trans-unit", "segment", "matches", "source", "target"}:
-                waiting += [(each, element, is_wanted) for each in reversed(element.inside)]
 
-    def _unit(self, element: Element, outer: Element, again: bool) -> Iterator[_Unit]:
-        by_name = {each.name: each for each in reversed(element.inside)}
-        source, target = by_name.get("source"), by_name.get("target")
-        if source is None:
-            return
-        whole = by_name.get("seg-source")
-        if whole is not None and (sentences := list(self._sentences(whole))):
-            yield from self._of_sentences(
-                _Unit(element, outer, source, target, NONE), sentences, again
-            )
-            return
-        is_kept = target is not None and not again and not self._is_open(element, target)
-        if target is not None and is_kept and self._has_text(target):
-            return
-        if self._has_text(source):
-            yield _Unit(element, outer, source, target, self._text(source))
+def _wanted(root: Element, again: bool) -> Iterator[_Unit]:
+    """Yield the units that are translated, in order."""
+    waiting = [(root, root, True)]  # elements, those around them, and whether to translate them
+    while waiting:
+        element, outer, is_wanted = waiting.pop()
+        translate = element.start.attributes.get("translate", "yes" if is_wanted else "no")
+        is_wanted, name = translate != "no", xml.name_of(element)
+        if name == "trans-unit" and is_wanted:
+            yield from _of_unit(element, element, again)
+        elif name == "segment" and is_wanted:
+            yield from _of_unit(element, outer, again)
+        elif name not in {"trans-unit", "segment", "matches", "source", "target"}:
+            waiting += [(each, element, is_wanted) for each in reversed(xml.inside(element))]
 
-    def _of_sentences(
-        self, unit: _Unit, sentences: Sequence[Element], again: bool
-    ) -> Iterator[_Unit]:
-        """Yield the sentences of a unit that are translated."""
-        target = unit.target
-        is_open = target is None or self._is_open(unit.element, target)
-        are_all = is_open or again or (target is not None and not self._has_text(target))
-        inside = () if target is None else self._sentences(target)
-        places = {self._mid(each): each for each in inside}
-        if are_all and not all(self._mid(each) in places for each in sentences):
-            places = {}  # the target is written anew
-        for each in filter(self._has_text, sentences):
-            place = places.get(self._mid(each))
-            if are_all or (place is not None and not self._has_text(place)):
-                yield unit._replace(text=self._text(each), sentence=each, place=place)
 
-    def _sentences(self, element: Element) -> Iterator[Element]:
-        """Yield the sentences in an element, in order."""
-        for each in element.inside:
-            is_sentence = self._tokens[each.begin].attributes.get("mtype") == "seg"
-            yield from [each] if is_sentence else self._sentences(each)
+def _of_unit(element: Element, outer: Element, again: bool) -> Iterator[_Unit]:
+    by_name = {xml.name_of(each): each for each in reversed(xml.inside(element))}
+    source, target, whole = (by_name.get(name) for name in ("source", "target", "seg-source"))
+    if source is None:
+        return
+    if whole is not None and outer is element and (sentences := list(_sentences(whole))):
+        unit = _Unit(element, outer, source, target, NONE)
+        yield from _of_sentences(unit, sentences, again)
+        return
+    is_done = target is not None and _has_text(target) and not _is_open(element, target)
+    if _has_text(source) and (again or not is_done):
+        yield _Unit(element, outer, source, target, _text(source))
 
-    def _mid(self, sentence: Element) -> str | None:
-        return self._tokens[sentence.begin].attributes.get("mid")
 
-    def _text(self, element: Element) -> InlineText:
-        return InlineText(self._xml.parts(element), PROTECTED)
+def _of_sentences(unit: _Unit, sentences: Sequence[Element], again: bool) -> Iterator[_Unit]:
+    """Yield the sentences of a unit that are translated."""
+    target = unit.target
+    are_all = again or target is None or _is_open(unit.element, target) or not _has_text(target)
+    places = {} if target is None else {_mid(each): each for each in _sentences(target)}
+    if are_all and not all(_mid(each) in places for each in sentences):
+        places = {}  # the target is written anew
+    for each in filter(_has_text, sentences):
+        place = places.get(_mid(each))
+        if are_all or (place is not None and not _has_text(place)):
+            yield unit._replace(text=_text(each), sentence=each, place=place)
 
-    def _has_text(self, element: Element) -> bool:
-        return has_text(self._xml.parts(element))
 
-    def _is_open(self, element: Element, target: Element) -> bool:
-        holders = (self._tokens[place] for place in (element.begin, target.begin))
-        return any(each.attributes.get("state") in NOT_TRANSLATED for each in holders)
+def _sentences(element: Element) -> Iterator[Element]:
+    """Yield the sentences in an element, in order."""
+    for each in xml.inside(element):
+        yield from [each] if _is_sentence(each) else _sentences(each)
 
-    def _write_sentences(self, raw: list[str], pairs: Sequence[tuple[_Unit, Translation]]) -> None:
-        """Write the translations of the sentences of a unit, and the alternatives beside them."""
-        unit, prefix = pairs[0][0], self._prefix(pairs[0][0])
-        texts, others = dict[int, str](), ""
-        for each, translation in pairs:
-            assert each.sentence is not None
-            text = texts[each.sentence.begin] = written_codes(each.text, translation.text)
-            if each.place is not None:
-                self._xml.fill(raw, each.place, raw[each.place.begin], text)
-            mid = self._mid(each.sentence)
-            attribute = "" if mid is None else f' mid="{escape(mid)}"'
-            found = [written_codes(each.text, other.text) for other in translation.alternatives]
-            others += _alternatives(prefix, found, attribute)
-        whole = self._last_of_source(unit)
-        if unit.place is None:
-            self._write_target(raw, unit, prefix, self._with_sentences(whole, texts))
-        raw[(unit.target or whole).end] += others
 
-    def _with_sentences(self, whole: Element, texts: Mapping[int, str]) -> str:
-        """Return what is in a source with other texts of its sentences; those without are empty."""
-        raw = [token.raw for token in self._tokens[whole.begin : whole.end]]
-        for each in self._sentences(whole):
-            if each.begin < each.end and self._has_text(each):
-                begin, end = each.begin + 1 - whole.begin, each.end - whole.begin
-                raw[begin:end] = [texts.get(each.begin, ""), *[""] * (end - begin - 1)]
-        return "".join(raw[1:])
+def _is_sentence(element: Element) -> bool:
+    return element.start.attributes.get("mtype") == "seg"
 
-    def _prefix(self, unit: _Unit) -> str:
-        return self._tokens[unit.source.begin].name.rpartition("source")[0]
 
-    def _mark_segment(self, raw: list[str], unit: _Unit, number: int | None) -> str:
-        """Give a segment its state, and a ``number`` if it has no id; return its id."""
-        tag, given = unit.element.begin, self._tokens[unit.element.begin].attributes.get("id")
-        raw[tag] = with_attributes(raw[tag], BY_PROGRAM_2)
-        if given is None and number is not None:
-            given = f"nmt-cli-{number}"
-            raw[tag] = with_attributes(raw[tag], {"id": given})
-        return given or ""
+def _mid(sentence: Element) -> str | None:
+    return sentence.start.attributes.get("mid")
 
-    def _last_of_source(self, unit: _Unit) -> Element:
-        """Return the source, or the sentences that it is cut into, behind which a target comes."""
-        inside = (each for each in unit.element.inside if each.name == "seg-source")
-        return next(inside, unit.source)
 
-    def _write_target(self, raw: list[str], unit: _Unit, prefix: str, text: str) -> None:
-        attributes = {} if self._is_version_2 else BY_PROGRAM
-        if unit.target is not None:
-            tag = with_attributes(raw[unit.target.begin], attributes)
-            self._xml.fill(raw, unit.target, tag, text)
-            return
-        tag = with_attributes(f"<{prefix}target>", attributes)
-        space = self._xml.space_before(unit.source)
-        raw[self._last_of_source(unit).end] += f"{space}{tag}{text}</{prefix}target>"
+def _text(element: Element) -> InlineText:
+    return InlineText(xml.parts_of(element), PROTECTED)
 
-    @staticmethod
-    def _write_matches(raw: list[str], outer: Element, matches: str) -> None:
-        known = next((each for each in outer.inside if each.name == "matches"), None)
-        if known is not None and known.begin < known.end:
-            raw[known.end] = matches + raw[known.end]
+
+def _has_text(element: Element) -> bool:
+    return has_text(xml.parts_of(element))
+
+
+def _is_open(element: Element, target: Element) -> bool:
+    return any(each.start.attributes.get("state") in NOT_TRANSLATED for each in (element, target))
+
+
+def _write_sentences(translated: Sequence[_Translated]) -> None:
+    """Write the translations of the sentences of a unit, and the alternatives behind them."""
+    texts, alternatives = dict[int, str](), ""
+    for _, unit, text, others in translated:
+        assert unit.sentence is not None
+        texts[id(unit.sentence)] = text
+        if unit.place is not None:
+            xml.fill(unit.place, unit.place.start.raw, text)
+        mid = _mid(unit.sentence)
+        attribute = "" if mid is None else f' mid="{escape(mid)}"'
+        alternatives += _alternatives(unit.prefix, others, attribute)
+    whole = unit.last_of_source
+    if unit.place is None:
+        unit.write_target("".join(_with_sentences(whole, texts)), BY_PROGRAM)
+    (unit.target or whole).end += alternatives
+
+
+def _with_sentences(whole: Element, texts: Mapping[int, str]) -> Iterator[str]:
+    """Yield what is in a source with other texts of its sentences; those without are empty."""
+    for child in whole.children:
+        if isinstance(child, Token) or (_is_sentence(child) and not _has_text(child)):
+            yield raw_of(child)
+        elif _is_sentence(child):
+            yield f"{child.start.raw}{texts.get(id(child), '')}{child.end}"
         else:
-            raw[outer.begin] += f"<mtc:matches {MATCHES}>{matches}</mtc:matches>"
+            yield f"{child.start.raw}{''.join(_with_sentences(child, texts))}{child.end}"
+
+
+def _write_segments(translated: Sequence[_Translated]) -> None:
+    """Write the translations of segments of a unit of XLIFF 2, and the alternatives before them."""
+    matches = ""
+    for number, unit, text, others in translated:
+        tag = xml.with_attributes(unit.element.start.raw, BY_PROGRAM_2)
+        prefix, source = unit.prefix, "".join(map(raw_of, unit.source.children))
+        name = unit.element.start.attributes.get("id")
+        if others and name is None:
+            name = f"nmt-cli-{number}"
+            tag = xml.with_attributes(tag, {"id": name})
+        unit.element.start = unit.element.start._replace(raw=tag)
+        for other in others:
+            matches += (
+                f'<mtc:match {MATCHES} ref="#{name}" origin="nmt-cli"><{prefix}source>{source}'
+                f"</{prefix}source><{prefix}target>{other}</{prefix}target></mtc:match>"
+            )
+        unit.write_target(text, {})
+    outer = translated[0][1].outer
+    known = next((each for each in xml.inside(outer) if xml.name_of(each) == "matches"), None)
+    if known is not None and known.start.kind is not Kind.EMPTY:
+        known.children.append(Token(Kind.OTHER, matches))
+    elif matches:
+        whole = f"<mtc:matches {MATCHES}>{matches}</mtc:matches>"
+        outer.children.insert(0, Token(Kind.OTHER, whole))

@@ -77,7 +77,7 @@ class Element:
 
     def raw(self) -> str:
         """Return its source, with the tags that were added."""
-        return "".join((self.start.raw, *map(_raw, self.children), self.end))
+        return "".join((self.start.raw, *map(raw_of, self.children), self.end))
 
 
 @dataclass(eq=False)
@@ -140,7 +140,7 @@ class Block:
                 self._texts.append(meaning)
                 self._length += len(meaning)
         elif isinstance(node, Token) or not node.has_text:
-            inline = Inline(_raw(node), self._length, parent, is_visible=_is_visible(node))
+            inline = Inline(raw_of(node), self._length, parent, is_visible=_is_visible(node))
             if self._texts and not self._texts[-1][-1:].isspace() and _has_space(node):
                 inline.has_space = True
                 self._texts.append(" ")
@@ -282,9 +282,9 @@ def _parts(children: Sequence[Element | Token]) -> Iterator[str | Block]:
 
 def _run(run: Sequence[Element | Token]) -> Iterator[str | Block]:
     if not any(map(_has_text, run)):
-        yield from map(_raw, run)
+        yield from map(raw_of, run)
         return
-    block = Block("".join(map(_raw, run)))
+    block = Block("".join(map(raw_of, run)))
     for node in run:
         block.add(node, block.root)
     block.root.end = len(block.text)
@@ -327,5 +327,6 @@ def _is_visible(node: Element | Token) -> bool:
     return any(map(_is_visible, node.children))
 
 
-def _raw(node: Element | Token) -> str:
+def raw_of(node: Element | Token) -> str:
+    """Return how ``node`` is written."""
     return node.raw() if isinstance(node, Element) else node.raw
