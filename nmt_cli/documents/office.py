@@ -1,23 +1,62 @@
-"""DOCX, PPTX, ODT and EPUB: which members are translated, and how their paragraphs look."""
+"""DOCX, PPTX, ODT and EPUB: which members are translated, and what their paragraphs hold.
+
+Paragraphs are segments, and runs and links in them inline codes. What a run holds beside text, such
+as a picture or the mark of a footnote, is a code without text; it may hold paragraphs of its own.
+Tabs and line breaks divide a paragraph into segments. One whose translation is its source keeps its
+bytes; another one gets a run for each stretch of text.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import unquote
 
+from nmt_cli.documents import pieces
 from nmt_cli.documents.archive import Archive, ArchiveDocument
 from nmt_cli.documents.document import Document, DocumentError, decoded
+from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has_text, text_part
 from nmt_cli.documents.markup import IN_XML, MarkupDocument
-from nmt_cli.documents.paragraphs import Layout, ParagraphDocument
+from nmt_cli.documents.pieces import Code, Format, Piece, Raw, point
+from nmt_cli.translating.markup.blocks import Element, tree_of
+from nmt_cli.translating.markup.tokens import Kind as TokenKind
 from nmt_cli.translating.markup.tokens import Token, xml_tokens
+from nmt_cli.translating.request import Request
+from nmt_cli.translating.translation import Translation, in_groups
 
 OOXML = "http://schemas.openxmlformats.org"
 STRICT = "http://purl.oclc.org/ooxml"
 MANIFEST, ENCRYPTED = "META-INF/manifest.xml", b"encryption-data"  # of OpenDocument
 OASIS = "urn:oasis:names:tc:opendocument:xmlns"
+DECLARED = re.compile(r"""\sxmlns(?::([\w.-]+))?\s*=\s*["']([^"']*)["']""")
+
+
+class Layout(NamedTuple):
+    """The names of a format, with the prefixes that it usually has."""
+
+    namespaces: Mapping[str, str]  # their usual prefixes
+    paragraphs: frozenset[str]
+    wrappers: frozenset[str]  # around a part of the text of a paragraph
+    breaks: frozenset[str]
+    visible: frozenset[str]  # elements without text that have a place on a page
+    kept: frozenset[str] = frozenset()  # elements whose paragraphs stay as they are
+    # Pairs of elements without text that enclose text, and the attribute that both have.
+    ranges: Mapping[str, tuple[str, str]] = {}
+    run: str = ""  # text is in runs; "": it is in the paragraph itself
+    text: str = ""
+    text_tag: str = ""
+    properties: str = ""
+    ignored: re.Pattern[str] = re.compile("$^")  # in properties: what is no format
+    characters: Mapping[str, str] = {}  # elements that are a character of the text
+    space: str = ""  # an element of spaces
+    dropped: frozenset[str] = frozenset()  # elements that are about the words of the source
+    # Fields: the marks of their begin, middle and end, their codes, and those that are an element.
+    field_mark: str = ""
+    field_code: str = ""
+    simple_field: str = ""
 
 
 def _names(prefix: str, words: str) -> frozenset[str]:
@@ -144,3 +183,155 @@ def _tags(archive: Archive, member: str, name: str) -> Iterator[Token]:
     for token in archive.opened(member, lambda data: xml_tokens(decoded(data, IN_XML).text)):
         if token.attributes and token.name.rpartition(":")[2] == name:
             yield token
+
+
+class ParagraphDocument:
+    """A member of an office document."""
+
+    def __init__(self, data: bytes, layout: Layout) -> None:
+        """Raise LineError if it is not well-formed, and DocumentError if it declares entities."""
+        self._decoded = decoded(data, IN_XML)
+        self._root = tree_of(self._decoded.text, "xml")
+        if any(isinstance(each, Token) and "<!DOCTYPE" in each.raw for each in self._root.children):
+            raise DocumentError("it has a DOCTYPE, which documents of its format never have")
+        _rename(self._root, self._decoded.text, layout)
+        self._paragraphs = [
+            paragraph
+            for element in _elements(self._root, layout)
+            if (paragraph := Paragraph(element, layout)).segments
+        ]
+        self.segments: Sequence[Request] = [
+            segment.request for paragraph in self._paragraphs for segment in paragraph.segments
+        ]
+
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the member with the translation of each segment in its place."""
+        of_each = in_groups(translations, (len(each.segments) for each in self._paragraphs))
+        # A paragraph within a run of another one comes behind it, and is written first.
+        for paragraph, own in reversed(list(zip(self._paragraphs, of_each, strict=True))):
+            paragraph.fill([translation.text for translation in own])
+        return self._decoded.encoded(self._root.raw())
+
+
+class Paragraph:
+    """A paragraph, in which breaks divide the segments."""
+
+    def __init__(self, element: Element, layout: Layout) -> None:
+        self._element = element
+        found = pieces.paired(list(_pieces(element.children, layout)))
+        if not layout.run:
+            found = list(pieces.collapsed(found))
+        parts, self._usual = pieces.with_formats(found)
+        self._chunks = [InlineText(chunk) if has_text(chunk) else chunk for chunk in divided(parts)]
+        self.segments = [each for each in self._chunks if isinstance(each, InlineText)]
+
+    def fill(self, translations: Sequence[str]) -> None:
+        """Put these translations of the segments into the element, unless they are the source."""
+        sources = [segment.request.text for segment in self.segments]
+        if list(translations) == sources:
+            return
+        rest, filled = iter(translations), list[str]()
+        for chunk in self._chunks:
+            parts = chunk.translated(next(rest)) if isinstance(chunk, InlineText) else chunk
+            filled += pieces.written(parts, self._usual)
+        self._element.children = [Token(TokenKind.OTHER, "".join(filled))]
+
+
+def _elements(root: Element, layout: Layout) -> Iterator[Element]:
+    """Yield the paragraphs, also those within others, in the order of the document."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if element.start.name in layout.kept:
+            continue
+        if element.start.name in layout.paragraphs:
+            yield element
+        waiting += [each for each in reversed(element.children) if isinstance(each, Element)]
+
+
+def _rename(root: Element, text: str, layout: Layout) -> None:
+    """Give elements the usual prefixes of the format if the document has others."""
+    found = {prefix: layout.namespaces.get(uri) for prefix, uri in DECLARED.findall(text)}
+    others = {prefix: usual for prefix, usual in found.items() if usual not in {None, prefix}}
+    waiting = [root] if others else []
+    while waiting:
+        element = waiting.pop()
+        prefix, _, local = element.start.name.rpartition(":")
+        if prefix in others:
+            element.start = element.start._replace(name=f"{others[prefix]}:{local}")
+        waiting += [each for each in element.children if isinstance(each, Element)]
+
+
+def _pieces(children: Sequence[Element | Token], layout: Layout) -> Iterator[Piece]:
+    """Yield what the content of a paragraph is, without the pairs of ranges and fields."""
+    for child in children:
+        if isinstance(child, Token):
+            meaning = "".join(each for _, each in child.parts)
+            if child.kind is TokenKind.TEXT and not layout.run:
+                yield Piece(text_part(meaning))
+            else:
+                yield point(partial(str, child.raw), is_visible=False)
+        elif child.start.name == layout.run:
+            yield from _of_run(child, layout)
+        elif child.start.name in layout.dropped:
+            continue
+        elif child.start.name in layout.wrappers or _is_text_field(child, layout):
+            code = Code(partial(str, child.start.raw), partial(str, child.end), pieces.NO_FORMAT)
+            yield Piece(Part(Kind.OPEN, code=code))
+            yield from _pieces(child.children, layout)
+            yield Piece(CLOSE)
+        else:
+            yield _of_element(child, child.raw, layout)
+
+
+def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
+    """Yield a piece for everything in a run, each with the format of the run."""
+    elements = [each for each in run.children if isinstance(each, Element)]
+    properties = "".join(e.raw() for e in elements if e.start.name == layout.properties)
+    start, end = f"{run.start.raw}{properties}", run.end
+    tag = layout.text_tag
+    key = re.sub(r"^<[\w:]+\s*(?:/>|></[\w:]+>)$", "", layout.ignored.sub("", properties))
+    found = Format(f"{start}{tag}", f"</{layout.text}>{end}", key)
+    for each in elements:
+        name = each.start.name
+
+        def raw(element: Element = each) -> str:
+            return f"{start}{element.raw()}{end}"
+
+        tokens = [e for e in each.children if isinstance(e, Token) and e.kind is TokenKind.TEXT]
+        if name == layout.text and len(tokens) == len(each.children):
+            text = "".join(meaning for token in tokens for _, meaning in token.parts)
+            yield Piece(text_part(text), found)
+        elif name in layout.characters:
+            yield Piece(Part(Kind.TEXT, layout.characters[name], raw), found)
+        elif name == layout.field_mark:
+            mark = next((v for k, v in each.start.attributes.items() if k.endswith("Type")), "")
+            yield point(raw)._replace(mark=f"field {mark}")
+        elif name == layout.field_code:
+            code = "".join(child.raw for child in each.children if isinstance(child, Token))
+            yield point(raw, is_visible=False)._replace(mark="code", name=code)
+        elif name != layout.properties and name not in layout.dropped:
+            yield _of_element(each, raw, layout)
+
+
+def _is_text_field(element: Element, layout: Layout) -> bool:
+    """Return whether this is a field in an element, whose result is text."""
+    attributes = element.start.attributes.items()
+    code = next((value or "" for key, value in attributes if key.endswith("instr")), "")
+    return element.start.name == layout.simple_field and pieces.TEXT_FIELD.match(code) is not None
+
+
+def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:
+    """Return the piece of an element without text of the paragraph."""
+    name = element.start.name
+    if name in layout.breaks:
+        return Piece(Part(Kind.BREAK, code=raw))
+    piece = point(raw, is_visible=name in layout.visible)
+    if name == layout.space:
+        number = next((v for k, v in element.start.attributes.items() if k.endswith(":c")), None)
+        return piece._replace(mark="space", name=number or "1")
+    for kind, (end, attribute) in layout.ranges.items():
+        if name in {kind, end}:
+            identity = f"{kind} {element.start.attributes.get(attribute)}"
+            return piece._replace(mark="begin" if name == kind else "end", name=identity)
+    return piece

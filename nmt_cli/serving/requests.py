@@ -20,8 +20,8 @@ from nmt_cli.messages import logs
 from nmt_cli.translating.record_keys import Key, refuse_wrong
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.batch import Batch, BatchLine
 from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
+from nmt_cli.translating.workers.worker_process import Batch, BatchLine
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 10_000  # of a form

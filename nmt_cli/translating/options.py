@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.search.sampling import Sampling
+    from nmt_cli.translating.encoded_texts import SoftGlossary
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.memory import TranslationMemory
-    from nmt_cli.translating.soft_glossary import SoftGlossary
 
 TooLong = Literal["split", "truncate", "error"]
 
@@ -71,18 +71,6 @@ class Constraints(NamedTuple):
             if options.markup or options.alignments or self.protect:
                 raise WrongUsageError(f"--soft-glossary: {ONLY_TEXT}; leave one of them out.")
             self.soft_glossary.refuse_unknown_tags(tokenizer)
-
-    @property
-    def for_every_line(self) -> bool:
-        """Whether a rule holds for every line, also for those whose sentences have no data for it.
-
-        Then no sentence can be searched by CUDA graphs.
-        """
-        return bool(self.min_length or self.no_repeat_ngram)
-
-    def more_than_max_length(self) -> bool:
-        """Return whether anything but the longest length is restricted."""
-        return any(self._replace(max_length=None, protect_strict=False))
 
 
 NOTHING = Constraints()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.recipe.model_settings import LengthLimits, ModelSettings
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, NO_REPEAT_NGRAM
+from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES, NO_REPEAT_NGRAM
 from nmt_cli.translating.request import LineError, Request
 
 if TYPE_CHECKING:
@@ -23,25 +21,6 @@ class OutputLimits(NamedTuple):
     longest: int | None  # pieces that no output exceeds
     trees: WellFormedTrees | None = None  # the rule, if outputs are only trees
     shortlists: Shortlists | None = None  # if the source decides which pieces an output may have
-
-    @classmethod
-    def of(
-        cls,
-        settings: ModelSettings,
-        tokenizer: Tokenizer,
-        lengths: LengthLimits,
-        extra_length: int | None,
-        only_trees: bool | None,
-    ) -> OutputLimits:
-        """Return the limits of a model; those that are None are as in its ``settings``."""
-        decoding, trees = settings.decoding, None
-        if extra_length is None:
-            extra_length = decoding.max_extra_length
-        if decoding.well_formed_trees if only_trees is None else only_trees:
-            from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-
-            trees = WellFormedTrees.of_model(tokenizer, settings.trees)
-        return cls(extra_length, lengths.target, trees)
 
     def of_source(self, num_tokens: int, words: Sequence[str]) -> tuple[int, dict[str, Any]]:
         """Return the longest output for a source of so many tokens, and the data of its rule.
@@ -71,13 +50,13 @@ class Bounds(NamedTuple):
     """What lines ask for by default, and the most that they can ask for."""
 
     n_best: int  # by default
-    most: int  # n best
-    beam_size: int | None  # None: lines cannot choose
+    beam_size: int | None  # None: samples are drawn, and lines cannot choose
     prefix: int  # pieces
 
     def refuse_wrong(self, request: Request) -> None:
         """Raise LineError if a number that a line asks for is not possible."""
-        beam_size, most = request.beam_size, self.most
+        beam_size = request.beam_size
+        most = MOST_SAMPLES if self.beam_size is None else self.beam_size
         if beam_size is not None:
             if self.beam_size is None:
                 raise LineError("beam_size is not for samples")

@@ -14,7 +14,6 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, length_limits
-from nmt_cli.recipe.search_ranges import MOST_SAMPLES
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.sentences import SearchSettings
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from nmt_cli.model.compiled.packed_model import PackedModel
     from nmt_cli.model.transformer import Transformer
     from nmt_cli.pictures.attention import Attention
+    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
 
 class Translator:
@@ -107,22 +107,23 @@ class Translator:
             source_end(settings.architecture, tokenizer),
         )
         lengths = length_limits(settings, *(each.settings for each in ensemble))
-        lengths = lengths._replace(target=lengths.target_within(constraints.max_length))
-        limits = OutputLimits.of(
-            settings, tokenizer, lengths, options.max_extra_length, options.well_formed_trees
+        extra_length, is_shared = options.max_extra_length, tokenizer.source_size is None
+        limits = OutputLimits(
+            settings.decoding.max_extra_length if extra_length is None else extra_length,
+            lengths.target_within(constraints.max_length),
+            _trees_only(settings, tokenizer, options),
+            None if lexicon is None else Shortlists(lexicon, search, is_shared=is_shared),
         )
-        if lexicon is not None:
-            is_shared = tokenizer.source_size is None
-            limits = limits._replace(shortlists=Shortlists(lexicon, search, is_shared=is_shared))
-        bounds = Bounds(options.n_best, search.beam_size, search.beam_size, settings.max_length)
-        if sampling is not None:
-            bounds = bounds._replace(most=MOST_SAMPLES, beam_size=None)
+        beam_size = search.beam_size if sampling is None else None
+        bounds = Bounds(options.n_best, beam_size, settings.max_length)
         outputs = WantedOutputs(
             tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
         )
         answers = Answers(tokenizer, settings, search.length_penalty, options, limits.trees)
         segmenter = Segmenter(settings, tokenizer, options)
-        no_graphs = options.no_cuda_graphs or sampling is not None or constraints.for_every_line
+        # Rules for every line exclude CUDA graphs: these hold also for sentences without data.
+        has_rules = constraints.min_length or constraints.no_repeat_ngram
+        no_graphs = options.no_cuda_graphs or sampling is not None or has_rules or lexicon
         finish_of = partial(
             AttentionToSource,
             tokenizer=tokenizer,
@@ -135,7 +136,7 @@ class Translator:
             search,
             outputs.rules(search.eos_id),
             outputs.choice(search),
-            Computing(options.precision, options.max_tokens_per_device, not (no_graphs or lexicon)),
+            Computing(options.precision, options.max_tokens_per_device, not no_graphs),
             finish_of,
         )
         if lexicon is not None and self._engine.is_compiled and not ensemble:
@@ -283,6 +284,18 @@ class _Window(LineSource[int]):
     def finished(self) -> list[Translation]:
         """Return the translation of each line, in order. Raises LinesFailedError for a bug."""
         return in_order(self._answers[place] for place in range(self._end))
+
+
+def _trees_only(
+    settings: ModelSettings, tokenizer: Tokenizer, options: TranslatorOptions
+) -> WellFormedTrees | None:
+    """Return the rule that outputs are trees, if it holds."""
+    is_wanted = options.well_formed_trees
+    if not (settings.decoding.well_formed_trees if is_wanted is None else is_wanted):
+        return None
+    from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
+
+    return WellFormedTrees.of_model(tokenizer, settings.trees)
 
 
 def _search_settings(

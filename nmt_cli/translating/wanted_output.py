@@ -103,7 +103,7 @@ class WantedOutputs:
         self._copies = SourceCopies(tokenizer, self._phrases)
         self._kept: dict[Hashable, Wanted] = {}  # of lines, the last one used last
         self._automata: dict[Any, RequiredPhrases] = {}  # the last one
-        if is_parser and constraints.more_than_max_length():
+        if is_parser and any(constraints._replace(max_length=None, protect_strict=False)):
             raise UserError(f"{PARSES}.")
         shared = [name for name in SHARING_BEAM if getattr(constraints, name)]
         if sampling is not None and shared:
@@ -121,8 +121,12 @@ class WantedOutputs:
         if request.error is not None:
             raise LineError(request.error)
         self._bounds.refuse_wrong(request)
-        if request.choose == "mbr" and self._is_parser:
+        if self.sampling is not None and (request.required or request.glossary or request.protect):
+            raise LineError(FOR_SAMPLES)
+        if self._is_parser and request.choose == "mbr":
             raise LineError(NO_TREES)
+        if self._is_parser and request._replace(prefix=request.prefix or None).own_rules:
+            raise LineError(PARSES)
         rules = request.own_rules
         wanted = self._for_all if rules is None else self._prepared(rules, request)
         strict = request.protect_strict
@@ -230,11 +234,6 @@ class WantedOutputs:
         return wanted
 
     def _for_line(self, request: Request) -> Wanted:
-        if self._is_parser:
-            own = request.prefix or request.required or request.banned or request.glossary
-            if own or request.protect or request.no_repeat_ngram:
-                raise LineError(PARSES)
-            return self._for_all
         for_all, prefix, banned = self._for_all, self._for_all.prefix, self._for_all.banned
         if request.prefix is not None:
             prefix = self._phrases.encode_prefix(request.prefix)
@@ -260,7 +259,6 @@ class WantedOutputs:
         for_all = self._for_all.protection
         if not request.protect:
             return for_all
-        self._refuse_samples()
         try:
             own = Protection(request.protect)
         except ValueError as error:
@@ -272,24 +270,17 @@ class WantedOutputs:
         for_all, own = self._for_all.glossary, request.glossary
         if not own:
             return for_all
-        self._refuse_samples()
         try:
             own = own if isinstance(own, Glossary) else Glossary.of(own)
         except ValueError as error:
             raise LineError(str(error)) from None
         return own if for_all is None else for_all.with_more(own)
 
-    def _refuse_samples(self) -> None:
-        if self.sampling is not None:
-            raise LineError(FOR_SAMPLES)
-
     def _checked(self, wanted: Wanted, copies: Sequence[Copy] = ()) -> Wanted:
         """Return ``wanted`` with its required phrases and ``copies`` as the search takes them.
 
         Raises LineError if it contradicts itself.
         """
-        if wanted.required:
-            self._refuse_samples()
         limits = limits_of(copies, self._phrases.continuing) if copies else {}
         phrases = [phrase.ids for each in wanted.required for phrase in each]
         refuse_many([*phrases, *(form.ids for forms in limits for form in forms)])

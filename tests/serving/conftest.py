@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from nmt_cli.serving.app import app_of
 from nmt_cli.serving.models import Models, glossaries_of, models_of
 from nmt_cli.serving.requests import Limits, RequestBatch
-from nmt_cli.serving.server import Server, listening_socket
+from nmt_cli.serving.server import Server, app_of, listening_socket
 from nmt_cli.serving.service import Options, Service
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator

@@ -13,7 +13,7 @@ import requests
 from jsonschema import Draft202012Validator
 
 from nmt_cli.messages import logs
-from nmt_cli.serving import app, deepl
+from nmt_cli.serving import deepl, server
 from nmt_cli.serving.openapi import ERRORS, TITLE, Block, as_html, command_of, described, document
 from nmt_cli.serving.requests import FORM
 from nmt_cli.serving.service import KEY_FIELDS, Service
@@ -26,8 +26,10 @@ OPERATIONS = [
     for method, operation in methods.items()
 ]
 DOCUMENTS = re.compile(r"/v2/document|/translate_file")  # test_documents_of_requests.py has these
-TAKING = [each for each in app.PATHS if each.takes is not None and not DOCUMENTS.match(each.path)]
-SERVING = Path(app.__file__).parent
+TAKING = [
+    each for each in server.PATHS if each.takes is not None and not DOCUMENTS.match(each.path)
+]
+SERVING = Path(server.__file__).parent
 
 
 def schema_of(operation, status="200"):
@@ -37,9 +39,9 @@ def schema_of(operation, status="200"):
 
 def test_every_path_is_described():
     described = {(path, method) for path, ways in DOCUMENT["paths"].items() for method in ways}
-    assert described == {(each.path, each.method.lower()) for each in app.PATHS}
+    assert described == {(each.path, each.method.lower()) for each in server.PATHS}
     names = {each["operationId"] for ways in DOCUMENT["paths"].values() for each in ways.values()}
-    assert len(names) == len(app.PATHS)
+    assert len(names) == len(server.PATHS)
 
 
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
@@ -116,7 +118,7 @@ def test_no_other_key_is_taken(running_service, endpoint):
 
 
 @pytest.mark.parametrize(
-    "endpoint", [each for each in app.PATHS if each.returns and not DOCUMENTS.match(each.path)]
+    "endpoint", [each for each in server.PATHS if each.returns and not DOCUMENTS.match(each.path)]
 )
 def test_answers_are_as_described(running_service, endpoint):
     operation = DOCUMENT["paths"][endpoint.path][endpoint.method.lower()]
@@ -145,7 +147,7 @@ def test_no_value_of_a_key_is_a_bug():
                 assert answer.status_code in {200, 400, 404}, (key, value, answer.text)
 
 
-@pytest.mark.parametrize("endpoint", [each for each in app.PATHS if each.example])
+@pytest.mark.parametrize("endpoint", [each for each in server.PATHS if each.example])
 def test_the_example_of_a_path_is_answered(running_service, endpoint):
     command, url, flag, body = shlex.split(command_of(endpoint, running_service.url))
     assert (command, flag, json.loads(body)) == ("curl", "-d", endpoint.example)
@@ -184,7 +186,7 @@ def test_a_bug_is_an_answer_that_is_logged_and_counted(monkeypatch):
     monkeypatch.setattr(logs, "warning", logged.append)
     with running(here=Broken()) as service:
         for path, key in ("/v1/translate", "error"), ("/v2/translate", "message"):
-            (endpoint,) = [each for each in app.PATHS if each.path == path]
+            (endpoint,) = [each for each in server.PATHS if each.path == path]
             answer = requests.post(f"{service.url}{path}", json=endpoint.example, timeout=30)
             assert answer.status_code == 500
             assert answer.json()[key].startswith("it met a bug; the log")
@@ -200,7 +202,7 @@ def test_the_page_has_every_path_and_loads_nothing_from_elsewhere(running_servic
     assert answer.headers["Content-Security-Policy"].startswith("default-src 'none';")
     assert answer.headers["Content-Type"].startswith("text/html")
     assert set(re.findall(r'(?:src|href|action)="([^"]*)"', answer.text)) == {"data:,", "page.css"}
-    for endpoint in app.PATHS:
+    for endpoint in server.PATHS:
         assert f"<h3><code>{endpoint.method} {endpoint.path}</code></h3>" in answer.text
         for key in (*(endpoint.takes or ()), *endpoint.returns):
             assert f"<code>{key}</code>" in answer.text

@@ -12,11 +12,10 @@ import pytest
 from nmt_cli.messages import logs
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.batch import Batch
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.messages import OneOfMany, Ready
 from nmt_cli.translating.workers.starter import Starter
-from nmt_cli.translating.workers.worker_process import LINES_OF_A_SERVICE
+from nmt_cli.translating.workers.worker_process import LINES_OF_A_SERVICE, Batch
 
 SECONDS = 60  # a test that needs them has failed
 MOST = LINES_OF_A_SERVICE["cpu"]

@@ -39,7 +39,7 @@ def error_of(outputs, request):
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
     limits = OutputLimits(extra_length, longest)
-    bounds, marks = Bounds(n_best=1, most=5, beam_size=5, prefix=20), Marks(end=[EOS])
+    bounds, marks = Bounds(n_best=1, beam_size=5, prefix=20), Marks(end=[EOS])
     return WantedOutputs(TOKENIZER, limits, constraints, bounds, marks=marks, is_parser=is_parser)
 
 

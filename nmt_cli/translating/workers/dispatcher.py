@@ -21,10 +21,15 @@ from typing import Any, NamedTuple
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.batch import Batch, BatchLine
 from nmt_cli.translating.workers.messages import Answer, Ready, SlowLine
 from nmt_cli.translating.workers.starter import Starter
-from nmt_cli.translating.workers.worker_process import LINES_OF_A_SERVICE, MostLines, WorkerProcess
+from nmt_cli.translating.workers.worker_process import (
+    LINES_OF_A_SERVICE,
+    Batch,
+    BatchLine,
+    MostLines,
+    WorkerProcess,
+)
 
 MOST_FAILED_STARTS = 3
 SECONDS_BETWEEN_LOOKS = 1.0  # at workers, or a tenth of what a request may take if that is less

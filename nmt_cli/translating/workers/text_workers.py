@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation, in_order
-from nmt_cli.translating.workers.batch import Batch
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
-from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT
+from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, Batch
 
 # Finding one line among 192 takes 8 deaths in a row, and it dies 3 times.
 MOST_DEATHS_IN_A_ROW = 50
