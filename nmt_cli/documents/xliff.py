@@ -85,8 +85,8 @@ class XliffDocument:
         found = list[_Translated]()
         for number, (unit, translation) in enumerate(pairs, 1):
             if translation.error is None:
-                every = (translation, *translation.alternatives)
-                text, *others = [xml.written_codes(unit.text, each.text) for each in every]
+                texts = [translation.text, *(each.text for each in translation.alternatives)]
+                text, *others = [xml.written_codes(unit.text, each) for each in texts]
                 found.append((number, unit, text, others))
         for _, group in groupby(found, key=lambda each: id(each[1].outer)):
             of_unit = list(group)
@@ -95,9 +95,7 @@ class XliffDocument:
             elif of_unit[0][1].sentence is not None:
                 _write_sentences(of_unit)
             else:
-                for _, unit, text, others in of_unit:
-                    unit.write_target(text, BY_PROGRAM)
-                    (unit.target or unit.last_of_source).end += _alternatives(unit.prefix, others)
+                _write_targets(of_unit)
         return self._xml.written()
 
 
@@ -167,6 +165,13 @@ def _has_text(element: Element) -> bool:
 
 def _is_open(element: Element, target: Element) -> bool:
     return any(each.start.attributes.get("state") in NOT_TRANSLATED for each in (element, target))
+
+
+def _write_targets(translated: Sequence[_Translated]) -> None:
+    """Write the translations of units of XLIFF 1.2, and the alternatives behind them."""
+    for _, unit, text, others in translated:
+        unit.write_target(text, BY_PROGRAM)
+        (unit.target or unit.last_of_source).end += _alternatives(unit.prefix, others)
 
 
 def _write_sentences(translated: Sequence[_Translated]) -> None:

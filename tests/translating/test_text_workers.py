@@ -11,7 +11,7 @@ import pytest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.translating.request import Request, numbered
-from nmt_cli.translating.workers import text_workers
+from nmt_cli.translating.workers import dispatcher
 from nmt_cli.translating.workers.messages import WorkerBugError
 from nmt_cli.translating.workers.text_workers import TextWorkers
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, MostLines
@@ -92,7 +92,7 @@ def test_a_signal_without_a_name_has_its_number(translate):
 
 
 def test_workers_that_die_without_end_end_the_command(translate, monkeypatch):
-    monkeypatch.setattr(text_workers, "MOST_DEATHS_IN_A_ROW", 5)
+    monkeypatch.setattr(dispatcher, "MOST_DEATHS_IN_A_ROW", 5)
     with pytest.raises(UserError, match=r"6 worker processes in a row have died \(status 9\)"):
         translate([["deadly"] * 64])
 

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,13 +25,15 @@ from nmt_cli.translating.workers.messages import Answer, Ready, SlowLine
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import (
     LINES_OF_A_SERVICE,
+    LINES_OF_A_TEXT,
     Batch,
     BatchLine,
-    MostLines,
     WorkerProcess,
 )
 
 MOST_FAILED_STARTS = 3
+# In a text: finding one line among 192 takes 8 deaths in a row, and it dies 3 times.
+MOST_DEATHS_IN_A_ROW = 50
 SECONDS_BETWEEN_LOOKS = 1.0  # at workers, or a tenth of what a request may take if that is less
 LEAST_SECONDS = 2.0  # without an answer, until a worker is killed: a step may take as long
 DEATHS_OF_A_SUSPECT = 2  # of workers with the same line
@@ -68,27 +70,25 @@ class Dispatcher:
         num_workers: int,
         *,
         seconds: float = math.inf,
-        most_lines: Mapping[str, MostLines] = LINES_OF_A_SERVICE,
-        takes_turns: bool = True,
-        most_deaths_in_a_row: float = math.inf,
+        is_text: bool = False,
     ) -> None:
-        """``seconds`` a request may take; ``most_lines`` are for a worker, by its device.
+        """``seconds`` a request may take.
 
-        Without ``takes_turns``, batches are translated in the order in which they were submitted.
-        It breaks when more than ``most_deaths_in_a_row`` workers have died with no answer between.
+        If batches are parts of a text (``is_text``), they are translated in the order in which they
+        were submitted, and it breaks when many workers have died with no answer between.
         """
         self.workers: list[WorkerProcess] = []
         self.chosen: dict[str, str] = {}  # of the workers' translators
-        self._starter, self._num_workers, self._most_lines = starter, num_workers, most_lines
+        self._starter, self._num_workers, self._is_text = starter, num_workers, is_text
+        self._most_lines = LINES_OF_A_TEXT if is_text else LINES_OF_A_SERVICE
         self._seconds = max(seconds, LEAST_SECONDS)
-        self._takes_turns, self._most_deaths_in_a_row = takes_turns, most_deaths_in_a_row
         # The starter waits for the model, and is not to be shared between threads.
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()  # those with lines that no worker has
         self._suspects = Suspects(has_other_workers=num_workers > 1)
         self._numbers = count(1)  # of lines, which reports of slow lines name
         self._failed_starts = self._deaths_in_a_row = 0
-        self._num_lines = self._num_pieces = self._num_invisible = self._num_deaths = 0
+        self._counts = defaultdict[str, Any](int)  # of figures
         self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
         loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = loop.create_future()
@@ -100,12 +100,12 @@ class Dispatcher:
         """The lines that no worker has."""
         return sum(batch.num_waiting for batch in self._waiting)
 
-    def opened(self) -> asyncio.Future[None]:
-        """Start the workers; the future is done when the first one is ready, or has its error."""
+    async def opened(self) -> None:
+        """Start the workers, and wait for the first one. Raises its error."""
         for number in range(self._num_workers):
             self._do(self._started(number))
         self._do(self._watch())
-        return self._ready
+        await self._ready
 
     def figures(self) -> WorkerFigures:
         """Return what was done, and what is to be done."""
@@ -114,16 +114,13 @@ class Dispatcher:
             if worker.busy_since is not None:
                 busy[worker.number] += now - worker.busy_since
         return WorkerFigures(
-            self._num_lines,
-            self._num_pieces,
-            self._num_invisible,
-            self._num_deaths,
-            self.num_waiting,
-            sum(len(worker.lines) for worker in self.workers),
-            sum(worker.is_silent for worker in self.workers),
-            all(worker.is_starting or worker.is_silent for worker in self.workers),
-            busy,
-            {worker.number: worker.process for worker in self.workers},
+            num_waiting=self.num_waiting,
+            num_inside=sum(len(worker.lines) for worker in self.workers),
+            num_silent=sum(worker.is_silent for worker in self.workers),
+            is_stuck=all(worker.is_starting or worker.is_silent for worker in self.workers),
+            busy_seconds=busy,
+            processes={worker.number: worker.process for worker in self.workers},
+            **self._counts,
         )
 
     def close(self) -> None:
@@ -203,7 +200,7 @@ class Dispatcher:
         if self._failed_starts >= MOST_FAILED_STARTS:
             self._fail(UserError(f"worker processes end before they can begin ({reason})."))
             return
-        if self._deaths_in_a_row > self._most_deaths_in_a_row:
+        if self._is_text and self._deaths_in_a_row > MOST_DEATHS_IN_A_ROW:
             what = f"{self._deaths_in_a_row} worker processes in a row have died ({reason})"
             advice = "give fewer --workers or a lower --max-tokens-per-device"
             self._fail(UserError(f"{what}; if the memory is full, {advice}."))
@@ -258,10 +255,10 @@ class Dispatcher:
         line, self._deaths_in_a_row = worker.lines.pop(number), 0
         if answer is None:  # it is withdrawn
             return
-        self._num_lines += 1
+        self._counts["num_lines"] += 1
         if isinstance(answer, Translation):
-            self._num_pieces += len(answer.tokens)
-            self._num_invisible += answer.drops_invisible
+            self._counts["num_pieces"] += len(answer.tokens)
+            self._counts["num_invisible"] += answer.drops_invisible
         line.batch.answer(line.place, answer)
 
     def _note_work(self, worker: WorkerProcess) -> None:
@@ -276,7 +273,7 @@ class Dispatcher:
         self._leave(dead)
         lines, dead.lines = dead.lines, {}
         self._note_work(dead)
-        self._num_deaths += 1
+        self._counts["num_deaths"] += 1
         self._deaths_in_a_row += 1
         self._failed_starts += dead.is_starting
         self._do(self._replaced(dead, [line for line in lines.values() if line.is_wanted]))
@@ -300,10 +297,10 @@ class Dispatcher:
             if free and batch.num_waiting:
                 self._give(min(free, key=lambda each: len(each.lines)), batch.take())
             num_without_room = 0 if free else num_without_room + 1
-            if batch.num_waiting and self._takes_turns:
-                self._waiting.append(batch)
-            elif batch.num_waiting:
+            if batch.num_waiting and self._is_text:
                 self._waiting.appendleft(batch)
+            elif batch.num_waiting:
+                self._waiting.append(batch)
         self._suspects.end_turn(self.workers)
 
     def _give(self, worker: WorkerProcess, line: BatchLine) -> None:

@@ -16,10 +16,7 @@ from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation, in_order
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
-from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, Batch
-
-# Finding one line among 192 takes 8 deaths in a row, and it dies 3 times.
-MOST_DEATHS_IN_A_ROW = 50
+from nmt_cli.translating.workers.worker_process import Batch
 
 Result = TypeVar("Result")
 
@@ -42,7 +39,7 @@ class TextWorkers:
 
         Raises UserError if they cannot load the model.
         """
-        self._done(self._opened())
+        self._done(self._dispatcher.opened())
 
     def close(self) -> None:
         """Kill the workers."""
@@ -63,16 +60,7 @@ class TextWorkers:
             yield in_order(answer for answer in batch.answers if answer is not None)
 
     async def _made(self, starter: Starter) -> Dispatcher:
-        return Dispatcher(
-            starter,
-            self._num_workers,
-            most_lines=LINES_OF_A_TEXT,
-            takes_turns=False,
-            most_deaths_in_a_row=MOST_DEATHS_IN_A_ROW,
-        )
-
-    async def _opened(self) -> None:
-        await self._dispatcher.opened()
+        return Dispatcher(starter, self._num_workers, is_text=True)
 
     async def _closed(self) -> None:
         self._dispatcher.close()
