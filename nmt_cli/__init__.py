@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # "as" makes them public names for type checkers
     from nmt_cli.corpus.text.glossary import Glossary as Glossary
     from nmt_cli.search.sampling import Sampling as Sampling
-    from nmt_cli.translating.encoded_texts import SoftGlossary as SoftGlossary
     from nmt_cli.translating.memory import TranslationMemory as TranslationMemory
     from nmt_cli.translating.options import Constraints as Constraints
     from nmt_cli.translating.request import AnyOf as AnyOf
     from nmt_cli.translating.request import Request as Request
     from nmt_cli.translating.rescorer import Rescorer as Rescorer
+    from nmt_cli.translating.soft_glossary import SoftGlossary as SoftGlossary
     from nmt_cli.translating.translator import Translator as Translator
 
 __version__ = "0.2.0"  # setup.py reads it here

@@ -241,7 +241,7 @@ def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:
         if tags is not None:
             raise _needing("--term-tags", "--soft-glossary")
         return None
-    from nmt_cli.translating.encoded_texts import SoftGlossary
+    from nmt_cli.translating.soft_glossary import SoftGlossary
 
     return SoftGlossary(glossary) if tags is None else SoftGlossary(glossary, tags)
 

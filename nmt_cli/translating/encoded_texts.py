@@ -1,4 +1,4 @@
-"""Texts in characters that a model knows, tags, and terms in tags.
+"""Texts in characters that a model knows, and tags.
 
 Characters that nobody sees, and other forms of letters, would be bytes or <unk> for a model that
 does not know them, and ruin its translation.
@@ -10,14 +10,11 @@ import unicodedata
 from collections.abc import Sequence
 from functools import cached_property
 
-from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.normalization import FORMS, folded
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces, tag_ids
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import INVISIBLE, SELECTORS
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.augmentation_config import TERM_TAGS
-from nmt_cli.translating.request import ONLY_TEXT, Request
 
 _NEVER_SEEN = re.compile(f"[{INVISIBLE}{SELECTORS}]+")
 # Also full-width signs, which are usual in Chinese, and accents behind their letters.
@@ -100,29 +97,3 @@ def tag_pieces(
             f"give {other} that the model was trained with."
         )
     return pieces
-
-
-class SoftGlossary:
-    """Puts the first form of the translation of each term behind it, between two tags."""
-
-    def __init__(self, glossary: Glossary, tags: tuple[str, str] = TERM_TAGS) -> None:
-        self._glossary, self._tags = glossary, tags
-
-    def __str__(self) -> str:
-        """Return the tags and a checksum of the terms, which show whether they have changed."""
-        return f"{' '.join(self._tags)} {self._glossary}"
-
-    def refuse_unknown_tags(self, tokenizer: Tokenizer) -> None:
-        """Raise UserError if a tag is not one piece of the source."""
-        for tag in self._tags:
-            tag_pieces(tag, tokenizer, "--soft-glossary: the tag", "--term-tags")
-
-    def marked(self, request: Request) -> Request:
-        """Return a line with the translations of its terms, or with an error if it asks for markup,
-        alignments or protected text, which need its words as they are."""
-        if (request.markup not in {None, "none"}) or request.alignments or request.protect:
-            return request._replace(error=ONLY_TEXT)
-        marked = self._glossary.marked(request.text, self._tags, lambda term: term.targets[0])
-        if len(marked.words) == len(marked.places):  # there is no term: the text stays as it is
-            return request
-        return request._replace(text=" ".join(marked.words))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.search.sampling import Sampling
-    from nmt_cli.translating.encoded_texts import SoftGlossary
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.memory import TranslationMemory
+    from nmt_cli.translating.soft_glossary import SoftGlossary
 
 TooLong = Literal["split", "truncate", "error"]
 

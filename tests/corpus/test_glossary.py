@@ -8,9 +8,9 @@ from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.sampling import Sampling
-from nmt_cli.translating.encoded_texts import SoftGlossary
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import ONLY_TEXT, Request
+from nmt_cli.translating.soft_glossary import SoftGlossary
 from nmt_cli.translating.wanted_output import FOR_SAMPLES
 from tests.translating import test_wanted_translations
 from tests.translating.test_wanted_translations import WORDS, of_words
