@@ -40,45 +40,38 @@ CLASSES = {"marian": "MarianMTModel", "pegasus": "PegasusForConditionalGeneratio
 
 def reasons_against(model: ExportedModel) -> Iterator[str]:
     """Yield the reasons why no class of transformers computes what the model computes."""
-    ours, is_cut = model.settings.architecture, model.settings.text.type == "sentencepiece"
+    ours = model.settings.architecture
     yield from exports.keys_not_exported(ours)
     positions = (ours.positions, ours.sinusoid_frequencies, ours.first_position)
     own = ours.source_vocabulary_size is not None
     codes = [piece for piece in model.pieces if piece.startswith(">>") and piece.endswith("<<")]
-    refused = [
-        (
-            is_marian(model) and positions != ("sinusoidal", "paper", 0),
-            "no class has post-norm and other positions than the paper's",
-        ),
-        (ours.norm_epsilon != EPSILON, f"norm_epsilon {ours.norm_epsilon:g} is not {EPSILON:g}"),
-        (ours.embedding_norm, "no class has embedding_norm"),
-        (
-            own and has_pad(model),
-            "no class has both decoder_start zeros and a vocabulary of the source's own",
-        ),
-        *_heads_without_a_class(ours),
-        (
-            own and not (is_marian(model) and model.has_two_spms),
-            "a vocabulary of the source's own needs post-norm and two SentencePiece models",
-        ),
-        (not ours.source_eos, "its tokenizer would add </s> to the source"),
-        (not is_cut, "no tokenizer reads text that is in pieces already"),
-        (
-            bool(codes) and not model.has_two_spms,
-            f"its tokenizer would cut language codes such as {''.join(codes[:1])} off the text",
-        ),
-    ]
-    yield from (reason for holds, reason in refused if holds)
+    if is_marian(model) and positions != ("sinusoidal", "paper", 0):
+        yield "no class has post-norm and other positions than the paper's"
+    if ours.norm_epsilon != EPSILON:
+        yield f"norm_epsilon {ours.norm_epsilon:g} is not {EPSILON:g}"
+    if ours.embedding_norm:
+        yield "no class has embedding_norm"
+    if own and has_pad(model):
+        yield "no class has both decoder_start zeros and a vocabulary of the source's own"
+    yield from _heads_without_a_class(ours)
+    if own and not (is_marian(model) and model.has_two_spms):
+        yield "a vocabulary of the source's own needs post-norm and two SentencePiece models"
+    if not ours.source_eos:
+        yield "its tokenizer would add </s> to the source"
+    if model.settings.text.type != "sentencepiece":
+        yield "no tokenizer reads text that is in pieces already"
+    if codes and not model.has_two_spms:
+        yield f"its tokenizer would cut language codes such as {codes[0]} off the text"
 
 
-def _heads_without_a_class(ours: ModelShape) -> Iterator[tuple[bool, str]]:
+def _heads_without_a_class(ours: ModelShape) -> Iterator[str]:
     for shape in dict.fromkeys((ours.encoder_shape, ours.decoder_shape)):
         heads = shape.num_heads
-        text = f"num_heads {heads:,} does not divide d_model {ours.d_model:,}"
-        yield ours.d_model % heads > 0, text
+        if ours.d_model % heads:
+            yield f"num_heads {heads:,} does not divide d_model {ours.d_model:,}"
         for name, width in {"d_k": shape.key_width, "d_v": shape.value_width}.items():
-            text = f"{name} {width:,} is more than d_model / num_heads {heads:,}"
-            yield width * heads > ours.d_model, text
+            if width * heads > ours.d_model:
+                yield f"{name} {width:,} is more than d_model / num_heads {heads:,}"
 
 
 def write_huggingface(model: ExportedModel, folder: Path, quantization: str) -> None:
@@ -101,7 +94,9 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
     pieces = tokenizer.pieces(range(tokenizer.size))
     pad = pieces[tokenizer.bos_id]  # which no text has; masked where it pads
     if loaded.settings.architecture.decoder_start == "zeros":
-        pad = _new_piece(pieces)
+        pad = "<pad>"  # a new piece, with which the decoder starts
+        while pad in pieces:
+            pad += "_"
         pieces.append(pad)
     if (folder / file_names.SENTENCEPIECE_MODEL).exists():
         source = folder / file_names.SOURCE_SENTENCEPIECE
@@ -124,14 +119,6 @@ def write_tokenizer(loaded: LoadedModel, folder: Path) -> None:
         "model_max_length": loaded.settings.max_length + 1,
     }
     _write_json(folder / "tokenizer_config.json", config)
-
-
-def _new_piece(pieces: Sequence[str]) -> str:
-    """Return a name for the piece that the decoder starts with, which ``pieces`` lack."""
-    name = "<pad>"
-    while name in pieces:
-        name += "_"
-    return name
 
 
 def longest_output(model: ExportedModel) -> int:
@@ -325,7 +312,7 @@ def has_pad(model: ExportedModel) -> bool:
 
 
 def huggingface_tensors(model: ExportedModel) -> Weights:
-    """Return the tensors of ``model.safetensors``. Raises UserError if a weight is left."""
+    """Return the tensors of ``model.safetensors``."""
     architecture = model.settings.architecture
     made = TensorsMade(model, sines_first(architecture.d_model), need_biases=True)
     _put_embeddings(made, model)
@@ -340,8 +327,7 @@ def huggingface_tensors(model: ExportedModel) -> Weights:
             made.found[name] = made.columns(positions)
         width = architecture.d_model // shape.num_heads
         made.put_stack(side, NAMES[side], width, (width / shape.key_width) ** 0.5)
-    made.refuse_left()
-    return made.found
+    return made.made_of_all()
 
 
 def _put_embeddings(made: TensorsMade, model: ExportedModel) -> None:
