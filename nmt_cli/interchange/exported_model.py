@@ -13,7 +13,6 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.interchange.files import SIDES, Array, Weights
 from nmt_cli.interchange.tensor_names import READING, Pair, StackNames
 from nmt_cli.interchange.verification import Engine, Verification
-from nmt_cli.messages.errors import UserError
 from nmt_cli.model.sinusoids import sinusoids
 from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import ModelSettings
@@ -159,13 +158,10 @@ class TensorsMade:
             architecture.first_position,
         )
 
-    def refuse_left(self) -> None:
-        """Raise UserError if a weight was not handed out: the export would compute other things."""
-        if self._left:
-            raise UserError(
-                "the export has no place for these weights of the model: "
-                f"{', '.join(sorted(self._left))}."
-            )
+    def made_of_all(self) -> Weights:
+        """Return the tensors; no weight may be left, or the export would compute other things."""
+        assert not self._left, sorted(self._left)
+        return self.found
 
 
 def _with_heads(

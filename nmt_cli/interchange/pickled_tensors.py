@@ -162,7 +162,6 @@ LARGEST_PICKLE = 50 << 20  # bytes of the part without the numbers
 SAFER = "load it where you trust it, and save it as model.safetensors"
 # Numbers of numpy are made of bytes, which torch lets this function make of a text and a name.
 BYTES, CODEC, TEXT = "_codecs encode", "latin1", "BINUNICODE"
-PUTS, GETS = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 
 StandIns = Mapping[str, Callable[..., Any]]  # by "module name", as in the file
 NO_STAND_INS: StandIns = MappingProxyType({})
@@ -269,10 +268,10 @@ def _refuse_large_bytes(content: bytes) -> None:
     """
     tops, top, since = dict[Any, str](), "", len((BYTES, CODEC))
     for opcode, argument, _ in pickletools.genops(content):
-        if opcode.name in PUTS:
+        if opcode.name in STORES:
             tops[argument] = top
             continue
-        if opcode.name in GETS:
+        if opcode.name in RECALLS:
             top = tops.get(argument, "")
         else:
             top = str(argument) if opcode.name in {"GLOBAL", TEXT} else ""

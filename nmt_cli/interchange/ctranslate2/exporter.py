@@ -68,7 +68,7 @@ def head_width(shape: StackShape, d_model: int) -> int | None:
 
 
 def ctranslate2_variables(model: ExportedModel) -> Weights:
-    """Return the variables; equal ones are not merged. Raises UserError if a weight is left."""
+    """Return the variables; equal ones are not merged."""
     architecture = model.settings.architecture
     made = TensorsMade(model, need_biases=False)
     for side, text_side in SIDES.items():
@@ -87,8 +87,7 @@ def ctranslate2_variables(model: ExportedModel) -> Weights:
     made.found[OUTPUT.weight] = made.take("output_weight")
     if architecture.output_bias:
         made.found[OUTPUT.bias] = made.take_output_bias()
-    made.refuse_left()
-    return made.found
+    return made.made_of_all()
 
 
 QUANTIZATIONS = (

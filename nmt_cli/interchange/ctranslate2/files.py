@@ -25,7 +25,7 @@ from nmt_cli.interchange.vocabularies import (
     vocabulary_of,
 )
 from nmt_cli.interchange.weights_taken import TensorsTaken
-from nmt_cli.messages.errors import DamagedError, UserError
+from nmt_cli.messages.errors import DamagedError
 
 VERSIONS = range(2, 7)  # of the binary format
 FIRST_WITH_ALIASES, FIRST_WITH_TYPES = 3, 4
@@ -49,15 +49,10 @@ class Variables(NamedTuple):
 
 
 def read_variables(path: Path) -> Variables:
-    """Return the variables of a ``model.bin``.
-
-    Raises UserError if it cannot be read, DamagedError if it is something else.
-    """
+    """Return the variables of a ``model.bin``. Raises DamagedError if it is something else."""
     try:
         with path.open("rb") as stream:
             data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError:  # nothing can be mapped
         raise DamagedError(f"{path} is empty; copy it again.") from None
     try:

@@ -121,7 +121,11 @@ def _sizes(encoder: Options, decoder: Options) -> dict[str, int]:
 WEIGHTS, VOCABULARY = "model.00.safetensors", "vocab.json"
 PARTS = "model.*.safetensors"
 FOLDER = "${MODEL_PATH}/"  # before the names of files in config.json
-SPECIALS = {"unk": "<unk>", "bos": "<s>", "eos": "</s>"}  # unless vocab.json has others
+SPECIALS = {
+    "unk_token": "<unk>",
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+}  # unless vocab.json has others
 LISTS = ("src", "tgt")  # in vocab.json
 SUBWORD_MODELS: dict[Side, str] = {"source": "src_subword_model", "target": "tgt_subword_model"}
 
@@ -152,17 +156,14 @@ def _read_vocabularies(folder: Path) -> opennmt.Tokens:
     specials = content.get("specials")
     if not isinstance(specials, dict):
         specials = {}
-    unknown, other_start, end = (
-        specials.get(f"{key}_token", default) for key, default in SPECIALS.items()
-    )
-    start = content.get("decoder_start_token", SPECIALS["bos"])
-    if other_start is None:  # which only a decoder that starts with the end needs
-        other_start = SPECIALS["bos"]
-    marks = {"unk_token": unknown, "bos_token": other_start, "eos_token": end}
-    marks["decoder_start_token"] = start
+    marks = {key: specials.get(key, default) for key, default in SPECIALS.items()}
+    if marks["bos_token"] is None:  # which only a decoder that starts with the end needs
+        marks["bos_token"] = SPECIALS["bos_token"]
+    marks["decoder_start_token"] = content.get("decoder_start_token", SPECIALS["bos_token"])
     wrong = [key for key, mark in marks.items() if not isinstance(mark, str) or not mark]
     if wrong:
         raise ValueError(f"{VOCABULARY} names no token as {', '.join(wrong)}")
+    unknown, other_start, end, start = marks.values()
     return opennmt.Tokens(source, target, unknown, end, start, other_start)
 
 
