@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # "as" makes them public names for type checkers
     from nmt_cli.corpus.text.glossary import Glossary as Glossary
-    from nmt_cli.search.sampling import Sampling as Sampling
+    from nmt_cli.search.sentences import Sampling as Sampling
     from nmt_cli.translating.memory import TranslationMemory as TranslationMemory
     from nmt_cli.translating.options import Constraints as Constraints
     from nmt_cli.translating.request import AnyOf as AnyOf
@@ -21,7 +21,7 @@ MODULES = {
     "Glossary": "nmt_cli.corpus.text.glossary",
     "Request": "nmt_cli.translating.request",
     "Rescorer": "nmt_cli.translating.rescorer",
-    "Sampling": "nmt_cli.search.sampling",
+    "Sampling": "nmt_cli.search.sentences",
     "SoftGlossary": "nmt_cli.translating.soft_glossary",
     "TranslationMemory": "nmt_cli.translating.memory",
     "Translator": "nmt_cli.translating.translator",

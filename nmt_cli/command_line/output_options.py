@@ -194,7 +194,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     )
     constraints["required"] = [_forms(text) for text in constraints["required"]]
     if others.pop("sample"):
-        from nmt_cli.search.sampling import Sampling  # imports numpy
+        from nmt_cli.search.sentences import Sampling  # imports numpy
 
         others["sampling"] = Sampling(**sampling)
     elif sampling:

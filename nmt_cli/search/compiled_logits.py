@@ -15,8 +15,7 @@ from nmt_cli.model.compiled.kernels import Array, Kernels, fields
 from nmt_cli.model.compiled.layers import CompiledLayers, OutputLists
 from nmt_cli.search.beams import ARRAYS, Beams
 from nmt_cli.search.logits import Banned, Candidates, Restriction
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Found, SearchSettings, Shortlist
+from nmt_cli.search.sentences import Found, Sampling, SearchSettings, Shortlist
 
 BLOCK = 64  # as in sampling.c
 

@@ -197,17 +197,9 @@ class Ensemble:
         self, sentences: Sequence[Sequence[int]], start_mark: int
     ) -> tuple[list[tuple[Any, ...]], Logits]:
         """Return what each model makes of each sentence, and the means [B, V] for first tokens."""
-        encoded: list[Sequence[Any]] = []
-
-        def of_models() -> Iterator[Logits]:  # only the logits of one model are in memory
-            for model in self._models:
-                own, logits = model.encode(sentences, start_mark)
-                encoded.append(own)
-                yield logits
-
-        logits = of_models()
-        mean = next(logits).mean_with(logits)
-        return list(zip(*encoded, strict=True)), mean
+        each = (model.encode(sentences, start_mark) for model in self._models)
+        encoded, (first, *others) = zip(*each, strict=True)
+        return list(zip(*encoded, strict=True)), first.mean_with(others)
 
     def start(self, slots: Sequence[int], encoded: Sequence[tuple[Any, ...]]) -> None:
         """Put a new sentence into each of ``slots`` of all models."""

@@ -12,8 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Shortlist
+from nmt_cli.search.sentences import Sampling, Shortlist
 
 Own = TypeVar("Own", bound="Logits")
 

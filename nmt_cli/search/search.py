@@ -149,11 +149,6 @@ class BeamSearch(ABC, Generic[Model]):
         return len(self._sentences)
 
     @property
-    def num_free_slots(self) -> int:
-        """The number of sentences that ``admit`` can take now."""
-        return self.num_slots - self._beams.num_busy
-
-    @property
     def has_slots_to_drop(self) -> bool:
         """Whether free slots are to be dropped, if no sentence is waiting for them."""
         return rounded_up(self._beams.num_busy, num_steps=self._num_steps) < self.num_slots
@@ -228,14 +223,12 @@ class BeamSearch(ABC, Generic[Model]):
     def admit(self, prepared: Sequence[Prepared]) -> list[int]:
         """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
 
-        They are prepared by this search. Raises ValueError if there are more than free slots.
+        They are prepared by this search, and at most as many as there are free slots.
         """
-        free = np.flatnonzero(~self._beams.is_busy).tolist()
-        if len(prepared) > len(free):
-            raise ValueError(f"{len(prepared)} sentences, but {len(free)} free slots")
         if not prepared:
             return []
-        slots = free[: len(prepared)]
+        slots = np.flatnonzero(~self._beams.is_busy)[: len(prepared)].tolist()
+        assert len(slots) == len(prepared), "no free slots"
         numbers = list(range(self._num_admitted, self._num_admitted + len(prepared)))
         self._model.start(slots, [each.encoded for each in prepared])
         sentences = [each.sentence for each in prepared]

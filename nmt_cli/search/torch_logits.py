@@ -14,8 +14,7 @@ from torch import Tensor
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.logits import Banned, Candidates, Restriction
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Shortlist
+from nmt_cli.search.sentences import Sampling, Shortlist
 
 BLOCK = 64
 EXPONENTIALS_AT_ONCE = 1 << 27  # to bound their memory

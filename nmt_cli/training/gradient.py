@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
-from nmt_cli.hardware.cuda_graphs import Readback
-from nmt_cli.hardware.device import Sender, sent_together
+from nmt_cli.hardware.device import Readback, Sender, sent_together
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.corpus.binarized import Sentences
-from nmt_cli.hardware.cuda_graphs import GraphRecorder, Step
-from nmt_cli.hardware.device import copied, tensors_in
+from nmt_cli.hardware.device import GraphRecorder, Step, copied, tensors_in
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.messages import logs

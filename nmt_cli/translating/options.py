@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.parsing.tree_output import Tokenize
-    from nmt_cli.search.sampling import Sampling
+    from nmt_cli.search.sentences import Sampling
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.memory import TranslationMemory
     from nmt_cli.translating.soft_glossary import SoftGlossary

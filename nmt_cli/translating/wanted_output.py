@@ -13,8 +13,7 @@ from nmt_cli.search.rules import phrases as names
 from nmt_cli.search.rules import rule
 from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
 from nmt_cli.search.rules.rule import Choice, Rule
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import SearchSettings, Sentence, samples_of
+from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, samples_of
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.output_limits import Bounds, OutputLimits

@@ -28,7 +28,7 @@ from nmt_cli.model_directory import find_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator

@@ -7,7 +7,7 @@ import pytest
 from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import ONLY_TEXT, Request
 from nmt_cli.translating.soft_glossary import SoftGlossary

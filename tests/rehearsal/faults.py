@@ -197,17 +197,17 @@ FAULTS = {
     ),
     "reports in pageable memory": Fault(
         "translate",
-        "nmt_cli.hardware.cuda_graphs:Readback.add",
+        "nmt_cli.hardware.device:Readback.add",
         "pin_memory=True",
         "pin_memory=False",
-        "copy beside graphs: from the device, hardware/cuda_graphs.py: add",
+        "copy beside graphs: from the device, hardware/device.py: add",
     ),
     "reports that are waited for": Fault(
         "translate",
-        "nmt_cli.hardware.cuda_graphs:Readback.add",
+        "nmt_cli.hardware.device:Readback.add",
         "non_blocking=True",
         "non_blocking=False",
-        "copy beside graphs: from the device, hardware/cuda_graphs.py: add",
+        "copy beside graphs: from the device, hardware/device.py: add",
     ),
     "numbers sent from pageable memory": Fault(
         "translate",

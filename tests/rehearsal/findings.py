@@ -7,10 +7,10 @@ from tests.rehearsal.scenarios import Report
 # first micro-batch of a room is launched once, and then recorded.
 STEP_BUDGET = 336
 # The figures of the step before, which the device has computed before it began this one.
-KNOWN_IN_STEP = {"wait in a step: event.synchronize, hardware/cuda_graphs.py: read"}
+KNOWN_IN_STEP = {"wait in a step: event.synchronize, hardware/device.py: read"}
 # Beside graphs the CPU waits only for reports, and for the end of the search.
 KNOWN_BESIDE_GRAPHS = {
-    "wait beside graphs: event.synchronize, hardware/cuda_graphs.py: read",
+    "wait beside graphs: event.synchronize, hardware/device.py: read",
     "wait beside graphs: stream.synchronize, hardware/device.py: finish_work",
 }
 OF_GRAPHS = ("search/graphed/", "hardware/")

@@ -40,8 +40,8 @@ from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from nmt_cli.search.graphed import kernels
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.members import Member
-from nmt_cli.search.sampling import Sampling
 from nmt_cli.search.search import Search
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.training import flat_gradient, gradient, starting, trainer, ways
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective

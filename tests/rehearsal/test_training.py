@@ -236,7 +236,7 @@ def test_make_gpu_reads_figures_as_late_as_training_and_times_each_way(rehearse)
     assert (report.illegal, report.error) == ([], None)
     steps = report.between("step begins", "step ends")
     waits = [{event.where for event in step if blocks(event)} for step in steps]
-    assert waits == [set(), {"hardware/cuda_graphs.py: read"}]
+    assert waits == [set(), {"hardware/device.py: read"}]
 
     table = [line.strip("| ").split(" | ") for line in report.result["lines"]]
     ways = ["varlen, memory-efficient", "varlen", "padded"]

@@ -9,7 +9,7 @@ import torch
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Banned, Permitted
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.search.torch_logits import TorchLogits
 from tests.levels import LEVELS_HERE, at_levels
 

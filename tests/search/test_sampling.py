@@ -15,14 +15,16 @@ import torch
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.logits import Banned, Permitted
 from nmt_cli.search.rules.rule import SampledCandidates
-from nmt_cli.search.sampling import Sampling, key_of, uniforms
 from nmt_cli.search.sentences import (
     IMPOSSIBLE,
     NO_MEMORY,
     Hypothesis,
+    Sampling,
     Sentence,
     gathered,
+    key_of,
     samples_of,
+    uniforms,
 )
 from nmt_cli.search.torch_logits import drawn_tokens
 from tests.fake_models import BOS, EOS

@@ -17,8 +17,7 @@ from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.members import load_models
 from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, Alternative, RequiredPhrases
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import SearchSettings, Sentence, Shortlist
+from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, Shortlist
 from nmt_cli.search.shortlist import Shortlists
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request

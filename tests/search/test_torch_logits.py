@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt_cli.search.logits import Banned, Permitted
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.search.torch_logits import TorchLogits, log_normalizers, top_k
 
 

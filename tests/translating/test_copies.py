@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, limits_of
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import Match, Protection

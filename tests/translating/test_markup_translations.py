@@ -11,8 +11,7 @@ from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.recipe.model_values import TextNormalization
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Attended, Hypothesis
+from nmt_cli.search.sentences import Attended, Hypothesis, Sampling
 from nmt_cli.translating.attended_words import unit_spans
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translator import Translator

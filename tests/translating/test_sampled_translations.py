@@ -8,7 +8,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.layers import CompiledLayers
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating import request as request_module
 from nmt_cli.translating.request import Request
 from tests import fake_models

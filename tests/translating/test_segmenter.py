@@ -9,7 +9,7 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request

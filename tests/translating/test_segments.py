@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import Hypothesis
+from nmt_cli.search.sentences import Hypothesis, Sampling
 from nmt_cli.translating import segments
 from nmt_cli.translating.answers import Ranked, best_sums
 from nmt_cli.translating.line_jobs import NO_SENTENCE

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import NO_MEMORY
+from nmt_cli.search.sentences import NO_MEMORY, Sampling
 from nmt_cli.translating import submitted_lines as service_module
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import AnyOf, Request

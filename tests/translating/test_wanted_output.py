@@ -11,8 +11,7 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.rules.rule import SampledCandidates
-from nmt_cli.search.sampling import Sampling
-from nmt_cli.search.sentences import samples_of
+from nmt_cli.search.sentences import Sampling, samples_of
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part

@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.line_jobs import NO_PLACE
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request

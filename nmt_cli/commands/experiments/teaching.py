@@ -39,7 +39,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.metrics.chrf import DIGITS, chrf_of_each
 from nmt_cli.model_directory import find_model
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 
 BEGUN = "begun.json"  # what unfinished translations are made from
 ALIGNING: dict[str, Any] = {"symmetrization": next(iter(SYMMETRIZATIONS)), "iterations": 5}

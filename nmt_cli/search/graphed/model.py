@@ -16,8 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.hardware.cuda_graphs import GraphRecorder, Readback
-from nmt_cli.hardware.device import finish_work, sent_to
+from nmt_cli.hardware.device import GraphRecorder, Readback, finish_work, sent_to
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.attention_cache import KeysValues, Memory, Past

@@ -21,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.logits import Banned, Candidates, Logits, Permitted, Restriction
 from nmt_cli.search.rules.phrases import BANNED, FORCED_PREFIX, NO_REPEATED_NGRAMS, Phrases
-from nmt_cli.search.sampling import SAMPLING, Sampling, uniforms
+from nmt_cli.search.sentences import SAMPLING, Sampling, uniforms
 
 
 class SlotStates(NamedTuple):

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 
-from nmt_cli.hardware.cuda_graphs import GraphRecorder
+from nmt_cli.hardware.device import GraphRecorder
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.driver import Driver

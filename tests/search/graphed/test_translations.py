@@ -12,7 +12,7 @@ from nmt_cli.messages.errors import LinesFailedError
 from nmt_cli.model_directory import load_model
 from nmt_cli.search.graphed.model import GraphedTransformer, Storage
 from nmt_cli.search.incremental import IncrementalTransformer
-from nmt_cli.search.sampling import Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.search.torch_models import without_gradients
 from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.line_jobs import LineJobs

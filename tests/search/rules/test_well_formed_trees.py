@@ -312,7 +312,8 @@ def test_slots_may_be_refilled_and_dropped_at_any_time():
     ongoing = Search(TableModel(logits), 4, settings(2), [toy.rule])
     waiting, found = list(sentences), []
     while waiting or ongoing.is_busy:
-        newcomers, waiting = waiting[: ongoing.num_free_slots], waiting[ongoing.num_free_slots :]
+        num_free = ongoing.num_slots - ongoing._beams.num_busy
+        newcomers, waiting = waiting[:num_free], waiting[num_free:]
         ongoing.admit(ongoing.prepare(newcomers[:1]))
         waiting = newcomers[1:] + waiting
         found += ongoing.step()
