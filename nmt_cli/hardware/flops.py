@@ -3,13 +3,10 @@
 MFU = training FLOPs of the real tokens (``costs.flops``) / (seconds * devices * peak_flops).
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 TERA = 1e12
 
@@ -21,8 +18,6 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
     """
     if device.type != "cuda":
         return None  # a CPU's depends on its clock, which depends on its work
-    import torch  # here, because the figures of other GPUs need no torch
-
     return peak_flops_of(torch.cuda.get_device_name(device), precision)
 
 

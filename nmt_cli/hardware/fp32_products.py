@@ -22,15 +22,11 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 
 Fp32Products = Literal["mkl", "onednn"]  # the names that checkpoints record
 
-# By vendor and family of the CPU; MKL elsewhere. Measured in training, after its first minute, in
-# which oneDNN compiles a product for each number of rows that it meets.
-FASTEST: dict[tuple[str, int], Fp32Products] = {
-    ("AuthenticAMD", 25): "onednn",  # Zen 4; on Zen 3, without AVX512, torch has only MKL
-    ("AuthenticAMD", 26): "onednn",  # Zen 5: 212 GFLOP/s on a core, MKL 91
-}
-MEASURED_TORCH = {(2, 11), (2, 12), (2, 13)}
-# Without them torch uses MKL whatever it is permitted.
-ONEDNN_NEEDS = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
+# The vendor and family of CPUs on which oneDNN is faster: Zen 4, and Zen 5 (212 GFLOP/s on a core,
+# MKL 91). Measured in training, after its first minute, in which oneDNN compiles a product for each
+# number of rows that it meets. On Zen 3, which is of family 25 as well, torch has only MKL.
+FASTER_BY_ONEDNN = {("AuthenticAMD", 25), ("AuthenticAMD", 26)}
+MEASURED_TORCH = ("2.11.", "2.12.", "2.13.")
 
 # Largest relative error of an element in measure_error. Both libraries reach about 1e-6 there.
 # Factors rounded to bf16 give 5e-3, to tf32 6e-5, and split into two bf16 numbers 7e-6.
@@ -38,18 +34,9 @@ MAX_ERROR = 4e-6
 RATE_ROWS, RATE_SECONDS = 512, 0.2
 
 
-def fastest_fp32_products(cpu: Cpu, torch_version: str) -> Fp32Products:
-    """Return what the table names for ``cpu``; the same for all shapes, so that ranks agree."""
-    major, minor = torch_version.split(".")[:2]
-    if (
-        cpu.vendor is None
-        or cpu.family is None
-        or (int(major), int(minor)) not in MEASURED_TORCH
-        or not cpu.flags >= ONEDNN_NEEDS
-        or any(flag.startswith("amx") for flag in cpu.flags)
-    ):
-        return "mkl"
-    return FASTEST.get((cpu.vendor, cpu.family), "mkl")
+def is_onednn_faster(cpu: Cpu, torch_version: str) -> bool:
+    """Return whether the table names ``cpu``; the same for all shapes, so that ranks agree."""
+    return (cpu.vendor, cpu.family) in FASTER_BY_ONEDNN and torch_version.startswith(MEASURED_TORCH)
 
 
 def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp32Products:
@@ -63,7 +50,7 @@ def choose_fp32_products(name: str, device: torch.device, precision: str) -> Fp3
         raise WrongUsageError(f"--fp32-products must be auto, mkl or onednn, but is {name}.")
     if device.type != "cpu" or precision == "bf16" or name == "mkl":
         return "mkl"
-    if name == AUTO and fastest_fp32_products(read_cpu(), torch.__version__) == "mkl":
+    if name == AUTO and not is_onednn_faster(read_cpu(), torch.__version__):
         return "mkl"
     problem = why_without_onednn()
     if problem is None and (problem := _why_inaccurate()) and name == AUTO:

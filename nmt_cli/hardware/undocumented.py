@@ -57,14 +57,10 @@ def onednn_permitted() -> Iterator[None]:
     """Let oneDNN multiply fp32 matrices in this block, in all threads of the process.
 
     Without AMX, the permission to round them to bf16 only selects another kernel of the same
-    precision. Raises ValueError on a CPU with AMX, where they would be rounded.
+    precision. With AMX they would be rounded: ask ``why_without_onednn`` before.
     """
     import torch
 
-    if cpu_has_amx():
-        raise ValueError(
-            "oneDNN would round fp32 matrices to bf16 on this CPU, because it has AMX."
-        )
     with fp32_precision(torch.backends.mkldnn.matmul, "bf16"):  # type: ignore[attr-defined]
         yield
 
