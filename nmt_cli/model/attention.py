@@ -275,9 +275,5 @@ class MemoryAttention(MultiHeadAttention):
 
     def weights(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> list[Tensor]:
         """Return the weights [H, T, S] of each sentence when ``rows`` attend to ``memory``."""
-        keys, _ = self.project_memory(memory)
-        return self._weights(layout, EVERYTHING, self.queries(rows), keys)
-
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, ...]:
-        """Return the keys [S, H*K] and values [S, H*V] of all heads."""
-        return self.keys_values(memory).split(self.widths[1:], dim=1)
+        queries, keys, _ = self._parts(self.queries(rows), self.keys_values(memory))
+        return self._weights(layout, EVERYTHING, queries, keys)

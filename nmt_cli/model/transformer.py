@@ -3,6 +3,7 @@
 Legend: S source rows, T target rows, D d_model.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from nmt_cli.model.embeddings import Embedding
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.packing import Packed
+from nmt_cli.model.stored_weights import LARGEST, SMALLEST_SCALE
 from nmt_cli.recipe.model_values import ModelShape
 
 
@@ -40,7 +42,7 @@ class Transformer(nn.Module):
     ``vocabulary_size`` is that of the target, and of the source if they share a vocabulary.
     """
 
-    rounded: Callable[[Tensor], Tensor] | None = None  # of factors; see ``int8_rounding``
+    rounded: Callable[[Tensor], Tensor] | None = None  # of factors; see ``round_to_int8``
     kernel_seed: KernelSeed | None = None  # of dropout in kernels of Triton
 
     def __init__(self, config: ModelShape, vocabulary_size: int) -> None:
@@ -125,3 +127,47 @@ def build_transformer(
     for name, parameter in model.named_parameters():
         parameter.data = torch.from_numpy(weights[name])
     return model.eval()
+
+
+class _Rounding(torch.autograd.Function):
+    """Rounding to int8 in training: quantization-aware training (Jacob et al. 2018).
+
+    All factors of products by weights, and embeddings, are rounded as the library for CPUs and
+    models stored in int8 round them: each row of activations, and the weights of each output, to
+    integers of -127 to 127 times a scale of its own, which maps the largest of them to 127. So none
+    is clipped, and the gradient passes the rounding as if it were not there (straight-through,
+    Bengio et al. 2013).
+    """
+
+    @staticmethod
+    def forward(_: Any, rows: Tensor) -> Tensor:
+        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        largest = wide.abs().amax(-1, keepdim=True)
+        scales = largest.clamp(min=SMALLEST_SCALE) / LARGEST
+        return (wide * scales.reciprocal()).round_().mul_(scales).to(rows.dtype)
+
+    @staticmethod
+    def backward(_: Any, *gradients: Any) -> Any:
+        return gradients[0]
+
+
+def rounded(rows: Tensor) -> Tensor:
+    """Return ``rows`` [.., I], each rounded to int8 with a scale of its own, in their type.
+
+    The gradient is that of ``rows`` themselves.
+    """
+    return _Rounding.apply(rows)  # type: ignore[no-untyped-call]
+
+
+def round_to_int8(model: Transformer) -> None:
+    """Let ``model`` round from now on, in training and evaluation."""
+    model.rounded = rounded
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.forward = functools.partial(_linear, module)  # type: ignore[method-assign]
+        elif isinstance(module, Embedding):
+            module.rounded = rounded
+
+
+def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
+    return F.linear(rounded(rows), rounded(linear.weight), linear.bias)

@@ -24,9 +24,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.metrics.tokenization import TOKENIZATION
-from nmt_cli.model.int8_rounding import round_to_int8
 from nmt_cli.model.layers import compile_residuals
-from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.transformer import Transformer, round_to_int8
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.keys import changes_of_quality
 from nmt_cli.recipe.model_origin import first_model

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from nmt_cli.model.compiled.layers import CompiledLayers, Sentences
-from nmt_cli.model.int8_rounding import round_to_int8, rounded
 from nmt_cli.model.packing import pack
 from nmt_cli.model.stored_weights import rounded_rows
+from nmt_cli.model.transformer import round_to_int8, rounded
 from tests.architectures import OPTION_SETS, random_model
 from tests.fake_models import packed_model
 

@@ -25,8 +25,6 @@ BLOCK = {"v3": 16, "v3_vnni": 16, "arm_dot": 8}  # outputs; 32 at other levels
 
 def packed_at(model, library, precision):
     if precision == "bf16" and not library.functions.has_bf16():
-        with pytest.raises(ValueError, match="no instructions for bf16"):
-            packed_model(model, library, precision)
         pytest.skip("this level has no instructions for bf16")
     return packed_model(model, library, precision)
 
@@ -194,9 +192,6 @@ def test_weights_of_another_model_are_refused(kernels):
     name = "encoder_layers.0.feed_forward.inner.weight"
     with pytest.raises(ValueError, match=rf"{name} is \[28, 19\], not \[28, 20\]"):
         PackedModel(model.config, {**weights, name: weights[name][:, :19]}, "fp32", kernels)
-    del weights[name]
-    with pytest.raises(ValueError, match=f"there are no weights {name}"):
-        PackedModel(model.config, weights, "fp32", kernels)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")

@@ -96,17 +96,12 @@ class PackedModel:
         """Pack ``weights``, in fp32 by the names of ``parameter_shapes``, at a ``precision``.
 
         Each is taken from the mapping once, and none is kept. The precision is fp32, int8, or bf16
-        if the CPU has instructions for it. Raises ValueError if the CPU does not have the
-        precision, or if a weight is missing or has another shape.
+        if the CPU has instructions for it. Raises ValueError if a weight has another shape.
         """
-        if precision == "bf16" and not kernels.has_bf16:
-            raise ValueError("this CPU has no instructions for bf16")
         self.config, self.precision, self.kernels = config, precision, kernels
         output = weights[OUTPUT]
         self.vocabulary_size = len(output)
         self._shapes = parameter_shapes(config, self.vocabulary_size)
-        if missing := self._shapes.keys() - weights.keys():
-            raise ValueError(f"there are no weights {', '.join(sorted(missing)[:3])}")
         self._places = dict[str, int]()  # in the mapping, in bytes
         size = 0
         for part, size_of_part in self._parts():
