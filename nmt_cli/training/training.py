@@ -46,7 +46,6 @@ class Training:
     state: TrainingState
     cut: BatchCut  # becomes smaller when memory is full
     glossaries: Mapping[Path, Glossary]  # of data.train.augment
-    _has_logged_equal_quality: bool = False
 
     @property
     def machine(self) -> Machine:
@@ -180,12 +179,10 @@ class Training:
         Of equal BLEU or F1, the lower ``nll`` is better. A validation without a quality is never
         the best.
         """
-        progress, best = self.state.progress, self.state.progress.best_quality
+        progress = self.state.progress
         progress.validated_step = progress.step
         is_best = quality is not None and self._is_better(quality, nll)
         if is_best:
-            if quality == best:
-                self._log_equal_quality()
             progress.best_quality = quality
             is_by_loss = self.recipe.validation.best_by == "loss"
             progress.best_nll = nll if math.isfinite(nll) and not is_by_loss else None
@@ -199,17 +196,6 @@ class Training:
         if best is not None and quality == best and best_nll is not None:
             return nll < best_nll
         return math.isfinite(quality) and (best is None or quality > best)
-
-    def _log_equal_quality(self) -> None:
-        """Log, once in a session, that the perplexity decides which checkpoint is the best."""
-        if self._has_logged_equal_quality:
-            return
-        self._has_logged_equal_quality = True
-        progress, figure = self.state.progress, FIGURES[self.recipe.validation.best_by]
-        logs.info(
-            f"step {progress.step:,}: {figure} is {progress.best_quality:.2f} as before; where it "
-            "stays equal, the lowest perplexity decides which checkpoint is the best."
-        )
 
     def count_skipped(self, batch: Batch, figures: GradientFigures) -> None:
         """Count a batch that was skipped. Raises UserError if such batches show divergence."""
