@@ -210,16 +210,8 @@ class GraphRecorder:
         if self.device.type == "cuda":
             self._pool = torch.cuda.graph_pool_handle()
 
-    def record(self, step: Step) -> Step:
-        """Compute ``step`` once; return a function that computes it again on the same tensors.
-
-        ``step`` must read and write tensors that live on, keep no others, and not wait for the GPU.
-        """
-        self.compute(step)
-        return self.recorded(step)
-
     def compute(self, step: Step) -> None:
-        """Call ``step`` as recordings need it.
+        """Call ``step`` before it is recorded.
 
         Libraries load kernels and allocate workspaces at their first use.
         """
@@ -235,7 +227,10 @@ class GraphRecorder:
                 present.wait_stream(self._stream)
 
     def recorded(self, step: Step) -> Step:
-        """Return a function that computes what ``step`` launches, which does not run here."""
+        """Return a function that computes what ``step`` launches, which does not run here.
+
+        ``step`` must read and write tensors that live on, keep no others, and not wait for the GPU.
+        """
         if self.device.type != "cuda":
             return step
         # The outer context also sets the device, and restores the stream if a recording fails.

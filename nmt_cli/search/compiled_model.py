@@ -55,15 +55,10 @@ class CompiledPast:
         """Make an empty past for the decoder of ``layers``."""
         self._layers, self._functions = layers, layers.functions
         self._entries: list[Array | None] = [None] * num_slots
-        self.locations = layers.locations([None] * num_slots)  # S 2, for the library
+        self.locations = layers.locations([None] * num_slots)  # S 2, addresses and rooms
         self.is_past: NDArray[np.bool_] = np.zeros((num_slots, beam_size, SLOT_STEP), np.bool_)
         self._positions: NDArray[np.int64] = np.zeros((num_slots, SLOT_STEP), np.int64)
         self._make_arrays()
-
-    @property
-    def rooms(self) -> Array:
-        """The number of places for entries in each slot."""
-        return self.locations[:, 1]
 
     def start(self, slots: Sequence[int], starts: Sequence[Array]) -> None:
         """Let one entry each be the past of all hypotheses in ``slots``."""
@@ -73,7 +68,7 @@ class CompiledPast:
         room = room_for(1 + self.is_past.shape[1], SLOT_STEP)  # that of a longer past is returned
         for slot, start in zip(slots, starts, strict=True):
             entries = self._entries[slot]
-            if entries is None or room != self.rooms[slot]:
+            if entries is None or room != self.locations[slot, 1]:
                 entries = self._put(slot, self._layers.new_entries(room))
             self._layers.copy_entries(start, entries)
 
@@ -92,7 +87,7 @@ class CompiledPast:
         pointers, of_step = self._pointers, (parents, rests)
         pointers.is_past = self.is_past.ctypes.data
         end = self._functions.find_places(ctypes.addressof(pointers), *of_step)
-        for slot in np.flatnonzero((self._ends > self.rooms) & ~rests).tolist():
+        for slot in np.flatnonzero((self._ends > self.locations[:, 1]) & ~rests).tolist():
             old = self._entries[slot]
             assert old is not None, "the slot has a sentence"
             room = room_for(int(self._ends[slot]), SLOT_STEP)

@@ -4,7 +4,7 @@ Legend: S slots, K beam, R rows, K for each slot, B new sentences, L length of t
 vocabulary, H heads, D d_model.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
@@ -108,13 +108,9 @@ class IncrementalTransformer:
 
     kernels: Kernels | None = None
 
-    def __init__(
-        self,
-        model: Transformer,
-        first: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]] = cache.Past.first,
-    ) -> None:
-        """``first`` is the method of this name of the kind of past that the decoder needs."""
-        self._model, self._first = model, first
+    def __init__(self, model: Transformer) -> None:
+        self._model, self._is_recurrent = model, model.config.is_recurrent
+        self._first = RecurrentPast.first if self._is_recurrent else cache.Past.first
         self._shape = model.config.decoder_shape
         self._decoder_layers = cast(Sequence[DecoderLayer], list(model.decoder_layers))
 
@@ -247,10 +243,9 @@ class CachedTransformer(IncrementalTransformer):
     """A ``StepModel`` whose caches have the room that their sentences need at each step."""
 
     def __init__(self, model: Transformer) -> None:
-        is_recurrent = model.config.is_recurrent
+        super().__init__(model)
         self._kind: type[cache.GrowingPast | RecurrentPast]
-        self._kind = RecurrentPast if is_recurrent else cache.GrowingPast
-        super().__init__(model, self._kind.first)
+        self._kind = RecurrentPast if self._is_recurrent else cache.GrowingPast
         self.reset(0, 1)
 
     def reset(self, num_slots: int, beam_size: int) -> None:
@@ -278,7 +273,7 @@ class CachedTransformer(IncrementalTransformer):
             sent_to(self._device, each) for each in (state.tokens, state.positions)
         )
         logits = self._decoded(tokens, positions, num_positions, self._past, self._memory)
-        if not state.rests.any():
+        if state.positions.all():
             return TorchLogits(logits)
         busy = sent_to(self._device, np.flatnonzero(state.positions))
         return TorchLogits(logits.view(*tokens.shape, -1).index_select(0, busy).flatten(0, 1))

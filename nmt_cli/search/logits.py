@@ -48,10 +48,6 @@ class Candidates(NamedTuple):
         slots = np.arange(num_slots)[:, None]
         return cls(totals[slots, best], best // num_continuations, tokens[slots, best])
 
-    def of(self, slots: slice) -> Candidates:
-        """Return those of ``slots`` only."""
-        return type(self)(*(each[slots] for each in self))
-
     def put(self, slots: Array, others: Candidates) -> None:
         """Write ``others``, which may be fewer of each, into ``slots``."""
         for own, other in zip(self, others, strict=True):

@@ -36,15 +36,9 @@ class StepInput(NamedTuple):
 
     tokens: Array  # S K, the newest token of each hypothesis
     parents: Array  # S K, the place in the beam of the hypothesis that this token continued
-    positions: Array  # S, the position of the newest token; 0 where the slot takes no part
-
-    @property
-    def rests(self) -> Array:
-        """Which slots [S] take no part in the step; a model returns no logits for them.
-
-        Such a slot is free, or holds a sentence that stays as it is in this step.
-        """
-        return np.equal(self.positions, 0)
+    # S, the position of the newest token. It is 0 where the slot takes no part, because it is free
+    # or holds a sentence that stays as it is in this step; a model returns no logits for it.
+    positions: Array
 
 
 class SlotModel(Protocol):
@@ -217,7 +211,8 @@ class BeamSearch(ABC, Generic[Model]):
         )
         scores = np.zeros((number, 1), np.float32)
         candidates = self._candidates(logits, scores, states, sentences)
-        firsts = [None if is_nan[n] else candidates.of(slice(n, n + 1)) for n in range(number)]
+        chosen = [Candidates(*(part[[n]] for part in candidates)) for n in range(number)]
+        firsts = [None if nan else own for nan, own in zip(is_nan, chosen, strict=True)]
         return list(map(Prepared, sentences, encoded, firsts))
 
     def admit(self, prepared: Sequence[Prepared]) -> list[int]:

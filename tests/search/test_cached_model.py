@@ -108,7 +108,9 @@ class Drive:
     @property
     def room(self) -> int:
         """The number of places for entries in the slot with the most."""
-        return self.past.room if isinstance(self.past, GrowingPast) else max(self.past.rooms)
+        return (
+            self.past.room if isinstance(self.past, GrowingPast) else max(self.past.locations[:, 1])
+        )
 
     def tokens(self, count):
         return [self.rng.randrange(VOCABULARY_SIZE) for _ in range(count)]
@@ -212,18 +214,18 @@ def test_the_compiled_past_has_room_for_its_sentence_only(kernels):
     model = tiny_model()
     drive = Drive(model, num_slots=3, beam_size=2, cached=compiled(model, kernels))
     drive.start([0, 1, 2], [4, 100, 4])
-    assert drive.past.rooms.tolist() == [8, 8, 8]
+    assert drive.past.locations[:, 1].tolist() == [8, 8, 8]
     for step in range(70):
         drive.step(checked=step % 10 == 9)
         drive.grow(drive.random_parent)
         if step % 10 == 0:
             drive.start([2], [3])
-    grown, as_long, short = drive.past.rooms.tolist()
+    grown, as_long, short = drive.past.locations[:, 1].tolist()
     assert 70 < grown < 100
     assert 70 < as_long < 100
     assert short <= 24
     drive.start([0], [30])  # what an earlier sentence has needed is not kept
-    assert drive.past.rooms.tolist() == [8, as_long, short]
+    assert drive.past.locations[:, 1].tolist() == [8, as_long, short]
     drive.step()
 
 

@@ -188,7 +188,7 @@ def test_new_entries_take_the_first_places_that_are_in_no_past(kernels, seed):
                 expected[slot] = [own | {place} for own, place in zip(kept, free, strict=False)]
             for own, found in zip(expected[slot], past.is_past[slot], strict=True):
                 assert {*np.flatnonzero(found)} == own
-            assert past.rooms[slot] > max(map(max, expected[slot]))
+            assert past.locations[slot, 1] > max(map(max, expected[slot]))
         rooms.add(past.is_past.shape[2])
         if step == 120:
             past.keep_slots([4, 1, 0, 4])

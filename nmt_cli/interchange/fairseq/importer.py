@@ -62,7 +62,6 @@ STRUCTURED = ("encoder", "decoder")  # sections of options in new configurations
 class Checkpoint(NamedTuple):
     """A checkpoint, with its options under the names that they have on the command line."""
 
-    path: Path
     options: Mapping[str, Any]  # of the model
     task: Mapping[str, Any]
     tensors: Mapping[str, Array]
@@ -80,7 +79,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if not options or "model" not in content:
         raise UserError(f"{path} is no checkpoint of fairseq: it has no args or cfg, or no model.")
     tensors = as_fp32(pickles.tensors_by_name(content["model"], path), path)
-    return Checkpoint(path, _flat(options), _flat(task), tensors)
+    return Checkpoint(_flat(options), _flat(task), tensors)
 
 
 def _flat(options: Mapping[Any, Any]) -> dict[str, Any]:
@@ -249,11 +248,11 @@ def import_fairseq(path: Path, files: TextFiles = NO_FILES) -> ImportedModel:
     if path.is_dir():
         path = only_file(path, path.glob(f"*{pickles.SUFFIX}"), f"checkpoint *{pickles.SUFFIX}")
     checkpoint = read_checkpoint(path)
-    with refusing(checkpoint.path):
-        return _model(checkpoint, files)
+    with refusing(path):
+        return _model(path, checkpoint, files)
 
 
-def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
+def _model(path: Path, checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     """Return the model. Raises ValueError with all reasons if it cannot be represented."""
     tensors, theirs = TensorsTaken(with_new_names(checkpoint.tensors)), checkpoint.options
     ours = _read_options(checkpoint, tensors)
@@ -262,7 +261,7 @@ def _model(checkpoint: Checkpoint, files: TextFiles) -> ImportedModel:
     source, target = (
         code if isinstance(code, str) and LANGUAGE.fullmatch(code) else None for code in languages
     )
-    vocabularies = read_vocabularies(checkpoint.path, files, (source, target))
+    vocabularies = read_vocabularies(path, files, (source, target))
     is_shared, is_learned = bool(theirs.get("share_all_embeddings")), theirs.get(LEARNED[0])
     order = None if is_learned else order_from_sines_first(ours["d_model"])
     taken = WeightsTaken(tensors, ours, order)

@@ -167,8 +167,7 @@ class GraphedTransformer(IncrementalTransformer):
     """
 
     def __init__(self, model: Transformer, settings: SearchSettings) -> None:
-        self._is_recurrent = model.config.is_recurrent
-        super().__init__(model, (RecurrentPast if self._is_recurrent else Past).first)
+        super().__init__(model)
         self._settings = settings
         self._recorder = GraphRecorder(self._device)
         self._present: GraphedStep | None = None
@@ -320,9 +319,9 @@ class GraphedTransformer(IncrementalTransformer):
         memory = Memory(memory_layers, beam_size, by_kernel=by_kernel)
         beams = DeviceBeams(shape.num_slots, self._settings, self._device, by_kernel=by_kernel)
         step = GraphedStep(shape, beams, past, memory)
-        step.repeat = self._recorder.record(
-            partial(self._compute, beams=beams, past=step.past, memory=step.memory)
-        )
+        compute = partial(self._compute, beams, past, memory)
+        self._recorder.compute(compute)
+        step.repeat = self._recorder.recorded(compute)
         return step
 
     @torch.no_grad()

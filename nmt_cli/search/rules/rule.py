@@ -203,23 +203,17 @@ class ForcedPrefix:
         return Permitted.one_each(rows, each)
 
 
-class SlotPhrases(NamedTuple):
-    """Phrases of equal length and the slots of the sentences that have them."""
-
-    slots: Array  # P
-    pieces: Array  # P m
-
-
-def _phrases_by_length(data: Mapping[int, Phrases]) -> list[SlotPhrases]:
+def _phrases_by_length(data: Mapping[int, Phrases]) -> list[tuple[Array, ...]]:
+    """Return, for each length m, the slots [P] of sentences with such phrases, and these [P, m]."""
     slots_with: dict[Phrases, list[int]] = defaultdict(list)
     for slot, phrases in data.items():
         slots_with[phrases].append(slot)
-    grouped: dict[int, list[SlotPhrases]] = defaultdict(list)
+    grouped: dict[int, list[tuple[Array, Array]]] = defaultdict(list)
     for phrases, slots in slots_with.items():
         for length, pieces in phrases.by_length.items():
-            each = np.repeat(slots, len(pieces))
-            grouped[length].append(SlotPhrases(each, np.tile(pieces, (len(slots), 1))))
-    return [SlotPhrases(*map(np.concatenate, zip(*each, strict=True))) for each in grouped.values()]
+            each = np.repeat(slots, len(pieces)), np.tile(pieces, (len(slots), 1))
+            grouped[length].append(each)
+    return [tuple(map(np.concatenate, zip(*each, strict=True))) for each in grouped.values()]
 
 
 class BannedPhrases:
@@ -233,7 +227,7 @@ class BannedPhrases:
 
     def __init__(self) -> None:
         self._data: Mapping[int, Phrases] = {}
-        self._phrases: list[SlotPhrases] = []  # of this data, made anew only when sentences change
+        self._phrases = list[tuple[Array, ...]]()  # of this data, made anew only when it changes
 
     def restriction(self, states: SlotStates) -> Banned | None:
         """Ban what would complete a phrase of its sentence."""

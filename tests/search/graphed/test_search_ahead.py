@@ -350,15 +350,15 @@ def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
     model, settings = sharp_model(), settings_of(2)
     graphed, sentences = GraphedTransformer(model, settings), sentences_of(random.Random(1), 20)
     expected = plain_search(model, sentences, 8, settings)
-    record, shapes = GraphRecorder.record, list[object]()
+    compute, shapes = GraphRecorder.compute, list[object]()
 
     def full(recorder, step):
         shapes.append(step)
         if len(shapes) == 3:
             raise MemoryError
-        return record(recorder, step)
+        compute(recorder, step)
 
-    monkeypatch.setattr(GraphRecorder, "record", full)
+    monkeypatch.setattr(GraphRecorder, "compute", full)
     search = SearchAhead(graphed, 16, settings)
     search.admit(search.prepare(sentences[:16]))
     with pytest.raises(MemoryError):
