@@ -39,7 +39,7 @@ def run(
     if not run_dir.exists() or (not is_run(run_dir) and not checkpoints):
         raise UserError(what_to_give(run_dir, "run"))
     set_num_threads(None)
-    given = [find_model(path).path for path in checkpoints]
+    given = [_checkpoint(path) for path in checkpoints]
     output = output or run_dir / (AVERAGE if precision == "fp32" else AVERAGE_INT8)
     with claimed(output, "--output"):
         refuse_output(output, AVERAGED, "an average", force=force)
@@ -81,6 +81,14 @@ def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, repl
         partial.facts.update(kind=AVERAGED, averaged=list(map(_facts, models)))
         keep_common_lexicon(models, partial)
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
+
+
+def _checkpoint(path: Path) -> Path:
+    if path.name.isdecimal() and not path.exists():
+        raise UserError(
+            f"{path} is not a checkpoint folder; to average the last {path} give --last {path}."
+        )
+    return find_model(path).path
 
 
 def _last(run_dir: Path, count: int | None) -> list[Path]:

@@ -52,8 +52,9 @@ def download(
     What is there already is checked and not downloaded again. Raises UserError if requests is
     missing or something cannot be downloaded, OutputError if the disk is full.
     """
-    from nmt_cli.datasets.download import fetch  # imports requests
+    from nmt_cli.datasets.download import fetch, refuse_small_disk  # imports requests
 
+    refuse_small_disk(dataset.archives, folder)
     languages = "-".join(dataset.languages)
     downloaded_sets = {
         wanted: download_set(wanted.sacrebleu_name, languages, wanted.num_lines)

@@ -5,8 +5,9 @@ NAME.incomplete.
 """
 
 import re
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +36,7 @@ def fetch(archive: Archive, folder: Path) -> Path:
     Raises UserError if it cannot be downloaded; what has arrived is kept, and the next call
     continues there. Raises OutputError if the disk is full.
     """
-    path, incomplete = folder / archive.name, folder / f"{archive.name}.incomplete"
+    path, incomplete = folder / archive.name, _incomplete(folder, archive)
     make_folders(folder)
     with claimed(path, "--downloads"):
         if path.exists():
@@ -114,6 +115,26 @@ def _wait_after(attempt: int, url: str, problem: str) -> None:
     if attempt < ATTEMPTS:
         logs.warning(f"{url} {problem}; trying again ({attempt + 1} of {ATTEMPTS}).")
         time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+
+
+def refuse_small_disk(archives: Iterable[Archive], folder: Path) -> None:
+    """Raise OutputError if what is missing of the archives does not fit into ``folder``."""
+    make_folders(folder)
+    missing = sum(
+        max(0, archive.num_bytes - _size(_incomplete(folder, archive)))
+        for archive in archives
+        if not (folder / archive.name).exists()
+    )
+    free = shutil.disk_usage(folder).free
+    if missing > free:
+        raise OutputError(
+            f"{folder} has {free:,} bytes of free space, but {missing:,} are to be downloaded; "
+            "free some space, or choose another --downloads."
+        )
+
+
+def _incomplete(folder: Path, archive: Archive) -> Path:
+    return folder / f"{archive.name}.incomplete"
 
 
 def _size(path: Path) -> int:

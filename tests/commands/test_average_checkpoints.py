@@ -308,6 +308,14 @@ def test_a_second_averaging_into_the_same_folder_is_refused(run_dir):
     average_checkpoints.run(run_dir, last=2)
 
 
+def test_a_number_of_checkpoints_is_no_checkpoint(run_dir):
+    with pytest.raises(UserError) as caught:
+        average_checkpoints.run(run_dir, checkpoints=[Path("20")])
+    assert str(caught.value) == (
+        "20 is not a checkpoint folder; to average the last 20 give --last 20."
+    )
+
+
 def test_force_is_not_proposed_for_what_is_no_average(run_dir):
     (run_dir / "average").mkdir()
     (run_dir / "average" / "thesis.tex").write_text("years of work")

@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import shutil
 import time
 
 import pytest
@@ -7,7 +8,7 @@ import requests
 
 from nmt_cli.datasets import download
 from nmt_cli.datasets.catalogue import Archive
-from nmt_cli.datasets.download import fetch
+from nmt_cli.datasets.download import fetch, refuse_small_disk
 from nmt_cli.files.locks import OutputInUseError, claimed
 from nmt_cli.messages.errors import OutputError, UserError
 from tests.loopback_server import Fault
@@ -150,6 +151,16 @@ def test_a_full_disk_keeps_what_arrived(archive, tmp_path, monkeypatch):
     with pytest.raises(OutputError, match=r"a\.tgz\.incomplete could not be written: No space"):
         fetch(archive, tmp_path)
     assert (tmp_path / "a.tgz.incomplete").read_bytes() == CONTENT[:1000]
+
+
+def test_a_small_disk_is_refused_before(archive, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    free = len(CONTENT) - 1
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))
+    with pytest.raises(OutputError, match=r"1,023,999 bytes of free space, but 1,024,000 are"):
+        refuse_small_disk([archive], tmp_path / "new")
+    (tmp_path / "new/a.tgz.incomplete").write_bytes(b"x")
+    refuse_small_disk([archive], tmp_path / "new")
 
 
 def test_two_commands_do_not_download_the_same_file(archive, tmp_path):
