@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nmt_cli.corpus.text.language_codes import standard_code, subtags_of
 from nmt_cli.documents.archive import markup_bytes
 from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_document
@@ -46,6 +47,7 @@ FAILED = objects(
     },
 )
 TAG = re.compile(r"<[^<>]*>")
+CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")  # of a language
 
 
 class Asked(NamedTuple):
@@ -112,7 +114,7 @@ class Documents:
             raise RefusedError(400, "file must be a file, in a form of several parts")
         codes = str(fields.get(source) or "auto"), str(fields.get(target, ""))
         model = None if codes[0] == "auto" else self._service.models.find(*codes)
-        languages = None if model is None else (model.source, model.target)
+        languages = None if model is None else _languages(model, codes)
         if self._read and sum(self._read.values()) + len(upload.data) > MOST_READ_BYTES:
             raise RefusedError(503, "too many documents are being translated", retry_after=1)
         document, num_bytes = await self._service.aside(
@@ -189,6 +191,17 @@ class Documents:
     def discard(self, kept: Kept) -> None:
         """Keep this document no longer."""
         self._kept.pop(kept.name, None)
+
+
+def _languages(model: Model, codes: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages of a request, with the codes of the model if they are the same."""
+    source, target = (
+        standard_code(wanted)
+        if subtags_of(wanted) != subtags_of(own) and CODE.fullmatch(wanted)
+        else own
+        for wanted, own in zip(codes, (model.source, model.target), strict=True)
+    )
+    return source, target
 
 
 def _read(

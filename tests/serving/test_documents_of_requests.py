@@ -8,6 +8,7 @@ import deepl
 import pytest
 import requests
 
+from nmt_cli.corpus.text.language_codes import standard_code
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving import documents
 from nmt_cli.serving.models import glossaries_of, models_of
@@ -168,16 +169,20 @@ def test_segments_that_fail_stay_and_are_named():
         assert answer.json() == {"error": "no segment could be translated: it is bad"}
 
 
-def test_a_memory_has_the_languages_of_the_model(service):
+def test_a_memory_has_the_languages_of_the_request(service):
     texts = {"en": "a", "en-GB": "b", "en-US": "c"}
     unit = "".join(
         f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items()
     )
     data = f"<tmx><body><tu>{unit}</tu></body></tmx>".encode()
-    for source, target in (("en", "de"), ("EN", "DE"), ("EN_gb", "DE-at"), ("en-US", 'de-"')):
+    for (source, target), written in {
+        ("en", "de"): ' xml:lang="de" creationtool="nmt-cli"><seg>not a<',
+        ("EN", "DE"): ' xml:lang="de" creationtool="nmt-cli"><seg>not a<',
+        ("EN_gb", "DE-at"): ' xml:lang="de-AT" creationtool="nmt-cli"><seg>not b<',
+        ("en-US", 'de-"'): ' xml:lang="de" creationtool="nmt-cli"><seg>not c<',
+    }.items():
         answer = sent(service, "a.tmx", data, source=source, target=target)
         assert answer.status_code == 200, answer.text
-        written = ' xml:lang="de" creationtool="nmt-cli"><seg>not a<'
         assert written in requests.get(answer.json()["translatedFileUrl"], timeout=30).text
 
 
@@ -194,6 +199,20 @@ def test_few_large_documents_are_translated_at_once(monkeypatch):
             for batch in service.here.batches:
                 batch.done.get_loop().call_soon_threadsafe(batch.answer, 0, Translation("eins"))
         assert sent(service, "a.html", b"<p>two", **fields).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("code", "standard"),
+    [
+        ("pb", "pt-BR"),
+        ("ZT", "zh-Hant"),
+        ("en_us", "en-US"),
+        ("no", "nb"),
+        ("sr-latn-rs", "sr-Latn-RS"),
+    ],
+)
+def test_codes_are_written_as_in_bcp_47(code, standard):
+    assert standard_code(code) == standard
 
 
 def test_a_long_reference_beside_a_glossary(tmp_path):

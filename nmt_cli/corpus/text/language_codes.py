@@ -61,6 +61,12 @@ def subtags_of(language: str) -> list[str]:
     return [ALIASES.get(base, base), *others]
 
 
+def standard_code(language: str) -> str:
+    """Return a code as BCP 47 writes it, such as pt-BR and zh-Hant; aliases are replaced."""
+    base, *others = subtags_of(language)
+    return "-".join([base, *(each.upper() if len(each) == 2 else each.title() for each in others)])
+
+
 def base_of(language: str) -> str:
     """Return the code without region and script: "pt" of "pt-BR"."""
     return subtags_of(language)[0]
