@@ -41,8 +41,8 @@ class PaperModel(Section):
     (none). With tokenizer.shared: false, the default is decoder."""
 
 
-class ModelConfig(ModelShape, PaperModel):
-    """The Transformer of section 3, and what models of other programs do in another way."""
+class ModelOptions(PaperModel):
+    """The options of a Transformer, also what models of other programs do in another way."""
 
     activation: Annotated[Literal["relu", "gelu", "gelu_tanh", "swish"], STATE] = "relu"
     """Activation of the feed-forward sub-layers: the paper's relu, gelu, its approximation by tanh,
@@ -87,6 +87,10 @@ class ModelConfig(ModelShape, PaperModel):
     ] = None
     """Pieces of the source's own vocabulary; null if both languages share one. With
     tokenizer.shared: false, what preprocess has found."""
+
+
+class ModelConfig(ModelShape, ModelOptions):
+    """The Transformer of section 3, and what models of other programs do in another way."""
 
     def of_model(self) -> Architecture:
         """Return these options as a model has them, without dropout."""

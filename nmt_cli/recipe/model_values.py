@@ -14,6 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
+if TYPE_CHECKING:
+    from nmt_cli.recipe.model_config import ModelOptions
+else:
+    ModelOptions = object  # the options are those of a recipe's section or of ``Architecture``
+
 TABLE = Path(__file__).with_suffix(".json")
 TYPES = {"integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),)}
 DROPOUTS = ("dropout", "attention_dropout", "relu_dropout")  # of training; a model has none
@@ -40,40 +45,8 @@ class StackShape(NamedTuple):
     window: int | None  # the farthest row that self-attention reaches; None: there is none
 
 
-class ModelShape:
+class ModelShape(ModelOptions):
     """What follows from the options of an architecture, in a recipe or of a model."""
-
-    if TYPE_CHECKING:
-        num_layers: int
-        d_model: int
-        d_ff: int
-        num_heads: int
-        d_k: int | None
-        d_v: int | None
-        dropout: float
-        attention_dropout: float
-        relu_dropout: float
-        positions: Literal["sinusoidal", "learned"]
-        max_positions: int
-        norm: Literal["post", "pre"]
-        tied_embeddings: Literal["all", "decoder", "none"]
-        activation: Literal["relu", "gelu", "gelu_tanh", "swish"]
-        attention_biases: bool
-        feed_forward_biases: bool
-        norm_epsilon: float
-        embedding_norm: bool
-        scale_embeddings: bool
-        output_bias: bool
-        sinusoid_frequencies: Literal["paper", "tensor2tensor"]
-        first_position: int
-        attention_window: int | None
-        decoder: Literal["attention", "ssru"]
-        decoder_start: Literal["bos", "eos", "zeros"]
-        source_eos: bool
-        decoder_num_layers: int | None
-        decoder_d_ff: int | None
-        decoder_num_heads: int | None
-        source_vocabulary_size: int | None
 
     @property
     def is_recurrent(self) -> bool:
