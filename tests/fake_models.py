@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.model.compiled.kernels import Kernels
@@ -157,8 +158,11 @@ class CopyModel:
         pass  # no sentence sees what another one left
 
 
-class ByteTokenizer:
+class ByteTokenizer(MappedSentencePieceTokenizer):
     """A piece for each byte of the UTF-8 text."""
+
+    def __init__(self):
+        """There are no models."""
 
     unk_id, bos_id, eos_id = UNK, BOS, EOS
     size = NUM_MARKS + 256

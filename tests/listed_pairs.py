@@ -3,11 +3,12 @@
 from collections import Counter
 from itertools import compress
 
+from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer
 
 
-class ListedPairs:
-    """The pairs of any iterable; it is what ``train_tokenizer`` takes."""
+class ListedPairs(ParallelCorpora):
+    """The pairs of any iterable, as ``train_tokenizer`` takes them."""
 
     def __init__(self, pairs):
         self._pairs = pairs

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer, whitespace_tokenizer
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer, load_mapped
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
-from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
+from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
+    SPACE_IN_PIECES,
+    SentencePieceTokenizer,
+)
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files import file_names
 
 if TYPE_CHECKING:
+    from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
     from nmt_cli.recipe.data_config import DataConfig
     from nmt_cli.recipe.model_settings import TextSettings
     from nmt_cli.recipe.tokenizer_config import TokenizerConfig
@@ -23,42 +27,10 @@ NEW = "the new tokenizer"  # in messages
 VOCABULARY_AT_ONCE = 1000  # pieces
 
 
-class Tokenizer(Protocol):
-    """Cuts normalized text into pieces of one vocabulary, or of one for each language.
-
-    Both vocabularies have ``<unk>`` and ``</s>`` at the same places.
-    """
-
-    size: int  # of the target's vocabulary
-    source_size: int | None  # of the source's own; None if both languages share one
-    bos_id: int  # the decoder's first input; equals eos_id if the model has no <s>
-    eos_id: int
-    unk_id: int
-
-    def encode(self, text: str, side: Side = "source") -> list[int]:
-        """Return the ids of the pieces of ``text``, without marks of start and end."""
-        ...
-
-    def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
-        """Return the ids of the pieces of each text, in less time than one by one."""
-        ...
-
-    def decode(
-        self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False
-    ) -> str:
-        """Return the text of ``ids`` of a side; it may contain any character, even a line feed.
-
-        Raises NoTextError if an id has no text.
-        """
-        ...
-
-    def pieces(self, ids: Sequence[int], side: Side = "target") -> list[str]:
-        """Return the pieces that ``ids`` stand for. Raises NoTextError if an id has none."""
-        ...
-
-    def save(self, directory: Path) -> None:
-        """Write ``tokenizer.model`` or ``vocabulary.txt``, or the files of two models."""
-        ...
+# Each cuts normalized text into pieces of one vocabulary, or of one for each language. Both
+# vocabularies have ``<unk>`` and ``</s>`` at the same places. ``size`` is that of the target's,
+# ``source_size`` that of the source's own, or None. ``bos_id`` is the decoder's first input.
+Tokenizer: TypeAlias = SentencePieceTokenizer | MappedSentencePieceTokenizer | WhitespaceTokenizer
 
 
 def source_pieces(tokenizer: Tokenizer) -> Iterator[str]:
@@ -80,18 +52,6 @@ def tag_ids(tag: str, tokenizer: Tokenizer) -> list[int] | None:
     return ids if len(pieces) == 1 and tokenizer.unk_id not in ids else None
 
 
-class TrainingText(Protocol):
-    """The pairs of text that a tokenizer is made from, in order."""
-
-    def chosen(self, flags: Iterator[bool]) -> Iterable[tuple[str, str]]:
-        """Return the pairs whose flag, the next one of ``flags``, is true."""
-        ...
-
-    def count_words(self, data: DataConfig, sides: Sequence[Side]) -> Counter[str]:
-        """Return how often each word between white space occurs in the normalized ``sides``."""
-        ...
-
-
 def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
     """Return the tokenizer of the model or the export ``directory``, with its normalization.
 
@@ -103,16 +63,16 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
         vocabulary = whitespace_tokenizer.read_vocabulary(path)
         of_source = directory / file_names.SOURCE_VOCABULARY
         own = whitespace_tokenizer.read_vocabulary(of_source) if of_source.exists() else None
-        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, text.joiner, own)
+        return WhitespaceTokenizer(vocabulary, normalizer, text.joiner, own)
     if (directory / file_names.TARGET_PIECES).exists():
         return load_mapped(directory, normalizer)
     path = directory / file_names.SENTENCEPIECE_MODEL
     model = sentencepiece_tokenizer.read_model(path)
-    return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, str(path))
+    return SentencePieceTokenizer(model, normalizer, str(path))
 
 
 def train_tokenizer(
-    config: TokenizerConfig, data: DataConfig, text: TrainingText, num_pairs: int, seed: int
+    config: TokenizerConfig, data: DataConfig, text: ParallelCorpora, num_pairs: int, seed: int
 ) -> Tokenizer:
     """Return a tokenizer made from the pairs of ``text``, or from the model file the recipe names.
 
@@ -128,7 +88,7 @@ def train_tokenizer(
             for sides in _sides_together(config)
         ]
         own = of_source[0] if of_source else None
-        return whitespace_tokenizer.WhitespaceTokenizer(vocabulary, normalizer, config.joiner, own)
+        return WhitespaceTokenizer(vocabulary, normalizer, config.joiner, own)
     models: dict[Side, bytes] = {}
     for sides in _sides_together(config):
         num_sampled = min(num_pairs, max(1, config.training_sentences // len(sides)))
@@ -139,7 +99,7 @@ def train_tokenizer(
         )
         models |= dict.fromkeys(sides, model)
     if config.shared:
-        return sentencepiece_tokenizer.SentencePieceTokenizer(model, normalizer, NEW)
+        return SentencePieceTokenizer(model, normalizer, NEW)
     return MappedSentencePieceTokenizer.of_models(models, normalizer, NEW)
 
 

@@ -6,12 +6,11 @@ seed, and a training could not be repeated.
 
 import heapq
 import math
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 Draw = Callable[[], float]  # returns another number of [0, 1) each time
 WAYS_KEPT = 200_000  # in memory, of the words that were cut last
@@ -24,27 +23,18 @@ class Piece(NamedTuple):
     score: float
 
 
-class WaysToCut(ABC):
-    """Draws one of the ways to cut a text into ``pieces``."""
-
-    def __init__(self, pieces: dict[str, Piece], strength: float) -> None:
-        self.pieces, self._strength = pieces, strength
-
-    @abstractmethod
-    def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
-        """Return the ids of drawn pieces of ``text``, which the ids ``plain`` stand for as well."""
-
-
-class BpeDropout(WaysToCut):
+class BpeDropout:
     """BPE that leaves each merge out with the probability ``strength`` (Provilkov et al. 2020)."""
 
     def __init__(self, pieces: dict[str, Piece], strength: float) -> None:
-        super().__init__(pieces, strength)
-        self._log_kept = math.log1p(-strength)
+        self.pieces, self._log_kept = pieces, math.log1p(-strength)
         self._cut = lru_cache(WAYS_KEPT)(self._cut_without)
 
     def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
-        """Return the ids of drawn pieces of ``text``; ``plain`` if no merge was left out."""
+        """Return the ids of drawn pieces of ``text``; ``plain`` if no merge was left out.
+
+        The ids ``plain`` stand for ``text`` as well.
+        """
         left_out: tuple[int, ...] = ()
         next_merge = 0
         while True:
@@ -95,19 +85,20 @@ class BpeDropout(WaysToCut):
         return ids if len(ids) == len(found) else None, num_merges
 
 
-class UnigramSampling(WaysToCut):
+class UnigramSampling:
     """Each way to cut a text, as probable as its pieces are together, to the power ``strength``.
 
     Kudo 2018, section 3.2, over all ways: forward filtering, backward sampling.
     """
 
     def __init__(self, pieces: dict[str, Piece], strength: float) -> None:
-        super().__init__(pieces, strength)
+        self.pieces, self._strength = pieces, strength
         self._longest = max(map(len, pieces), default=0)
         self._last_pieces = lru_cache(WAYS_KEPT)(self._last_pieces_of)
 
     def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
-        """Return the ids of drawn pieces of ``text``."""
+        """Return the ids of drawn pieces of ``text``; ``plain`` are ids that BPE may return."""
+        del plain
         last_pieces = self._last_pieces(text)
         end, ids = len(text), []
         while end:
@@ -142,5 +133,7 @@ class _LastPieces(NamedTuple):
     up_to: list[float]  # cumulative weights
 
 
+# Draws one of the ways to cut a text.
+WaysToCut: TypeAlias = BpeDropout | UnigramSampling
 # By the numbers of sentencepiece_model.proto.
 ALGORITHMS: dict[int, type[WaysToCut]] = {1: UnigramSampling, 2: BpeDropout}
