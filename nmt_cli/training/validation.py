@@ -28,7 +28,7 @@ from nmt_cli.messages.figures import null_if_not_finite, perplexity_of, short_nu
 from nmt_cli.metrics import bleu
 from nmt_cli.model.compiled.kernels import kernels_for
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.recipe.augmentation_config import Augmentation
+from nmt_cli.recipe.corpora_config import Augmentation
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import ValidationSearch

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nmt_cli.recipe.augmentation_config import Augmentation
+from nmt_cli.recipe.corpora_config import Augmentation
 from nmt_cli.recipe.keys import (
     FOLD,
     Change,
