@@ -1,6 +1,7 @@
 """Checkpoints of a run: saving, pruning, reading back with checks, and their mean."""
 
 import errno
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -249,21 +250,12 @@ def _require_space(run_dir: Path, weights: Mapping[str, Tensor], copies: int) ->
     run_dir.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(run_dir).free
     if free < needed:
-        needed_text, free_text = _unequal_mebibytes(needed, free)
+        # Rounded up and down, so that the two numbers differ.
         raise OutputError(
-            f"no space for a checkpoint in {run_dir}: {needed_text} MiB needed, {free_text} MiB "
-            "free. Nothing was removed to make room",
+            f"no space for a checkpoint in {run_dir}: {math.ceil(needed / 2**20):,} MiB needed, "
+            f"{free >> 20:,} MiB free. Nothing was removed to make room",
             REMEDIES[errno.ENOSPC],
         )
-
-
-def _unequal_mebibytes(larger: float, smaller: float) -> tuple[str, str]:
-    """Return both numbers of bytes in MiB, with as many digits as make the texts differ."""
-    for digits in range(8):  # the seventh digit of a MiB is less than a byte
-        texts = [f"{size / 2**20:,.{digits}f}" for size in (larger, smaller)]
-        if texts[0] != texts[1]:
-            break
-    return texts[0], texts[1]
 
 
 def mean_weights(directories: Sequence[Path]) -> dict[str, Array]:
