@@ -60,7 +60,8 @@ def directory_appearing_whole(
         try:
             yield partial
             write_manifest(partial.path, partial.facts, threads)
-            _sync_tree(partial.path)
+            for path in (*partial.path.iterdir(), partial.path):
+                _sync(path)
             replaced = _set_aside(directory) if replace else None
             try:
                 _give_name(partial.path, directory)
@@ -356,11 +357,6 @@ def make_folders(folder: Path) -> list[Path]:
         raise NotADirectoryError(error, os.strerror(error), str(folder)) from None
     _sync(folder.parent)
     return [*made, folder]
-
-
-def _sync_tree(directory: Path) -> None:
-    for path in (*directory.iterdir(), directory):
-        _sync(path)
 
 
 def _sync(path: Path) -> None:

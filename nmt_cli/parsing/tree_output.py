@@ -208,6 +208,7 @@ class TreeText(NamedTuple):
 def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], list[str]]:
     """Return a function that gives the words of a line: those between spaces, or of raw text.
 
+    Of raw text they are those of the Penn Treebank: does n't, `` a book '', -LRB-.
     Raises UserError if raw text is to be cut for a model that does not parse (``form`` is None), or
     if NLTK is missing.
     """
@@ -218,7 +219,9 @@ def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], 
             f"--tokenize {tokenize} is for models that parse; this one translates, and its own "
             "tokenizer takes raw text."
         )
-    cut = penn_tokenizer()
+    with importing("parsing", "--tokenize penn cuts text"):
+        from nltk.tokenize.treebank import TreebankWordTokenizer
+    cut = partial(TreebankWordTokenizer().tokenize, convert_parentheses=True)
     return lambda line: words_of(" ".join(cut(one_line(line))))
 
 
@@ -260,13 +263,3 @@ def linearized(line: str, num_words: int, form: Linearization, *, spaced: bool) 
         )
     tokens = form.linearize(without_root(with_root(tree)))
     return " ".join(tokens) if spaced else form.join(tokens)
-
-
-def penn_tokenizer() -> Callable[[str], list[str]]:
-    """Return a function that cuts one sentence into words: does n't, `` a book '', -LRB-.
-
-    Raises UserError if NLTK is not installed.
-    """
-    with importing("parsing", "--tokenize penn cuts text"):
-        from nltk.tokenize.treebank import TreebankWordTokenizer
-    return partial(TreebankWordTokenizer().tokenize, convert_parentheses=True)

@@ -321,13 +321,6 @@ class Marks:
     def __init__(self, size: int = 0) -> None:
         self._bits = np.zeros(size // 8 + 1, dtype=np.uint8)
 
-    def __getitem__(self, part: slice) -> npt.NDArray[np.bool_]:
-        """Return the bits of adjacent pairs."""
-        self._hold(part.stop)
-        first = part.start >> 3
-        bits = np.unpackbits(self._bits[first : (part.stop + 7) >> 3], bitorder="little")
-        return bits[part.start - 8 * first : part.stop - 8 * first].astype(np.bool_)
-
     def add(self, indices: npt.NDArray[np.int64]) -> None:
         """Set the bits of all ``indices``."""
         self._hold(int(indices.max(initial=0)))

@@ -23,8 +23,7 @@ from nmt_cli.corpus.text.filters import TEXT_FILTERS, TextFilters
 from nmt_cli.corpus.text.links import first_wrong_links
 from nmt_cli.corpus.text.parallel_text import LineChunk, Texts
 from nmt_cli.corpus.tokenizers.normalization import Side
-from nmt_cli.files.lines import VISIBLE
-from nmt_cli.recipe.corpora_config import Corpus
+from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.data_config import DataConfig
 
 # The filters that remove pairs that repeat others, by their rules.
@@ -55,7 +54,9 @@ class CorpusChunk(NamedTuple):
             broken = np.full(self.lines.num_lines, KEPT, dtype=np.int8)
         else:
             broken = self.left_out.copy()
-        broken[blank_pairs(texts)] = RULES.index(EMPTY)
+        sides = zip(texts.sources, texts.targets, strict=True)
+        are_blank = [is_blank(source) or is_blank(target) for source, target in sides]
+        broken[are_blank] = RULES.index(EMPTY)
         return broken, texts.only(broken == KEPT)
 
 
@@ -132,7 +133,10 @@ class Cleaner:
         """
         corpus = self._data.train[chunk.corpus]
         broken = np.full(chunk.lines.num_lines, KEPT, dtype=np.int8)
-        scores = _scores(corpus, chunk.lines)
+        # Of a corpus without scores, each pair is better than all others.
+        scores = np.full(chunk.lines.num_lines, np.inf)
+        if corpus.scores is not None:
+            scores = chunk.lines.numbers(corpus.scores.file)
         if corpus.scores is not None and corpus.scores.at_least is not None:
             broken[places[scores[places] < corpus.scores.at_least]] = RULES.index(SCORES)
         first = self._filters.first_broken(texts.sources, texts.targets, broken[places] == KEPT)
@@ -148,17 +152,3 @@ class Cleaner:
             if corpus.memory is not None or rule in self.removed
         ]
         return None if is_left.all() else broken, records
-
-
-def _scores(corpus: Corpus, lines: LineChunk) -> npt.NDArray[np.float64]:
-    """Return the score of each pair; in a corpus without scores it is better than all others."""
-    if corpus.scores is None:
-        return np.full(lines.num_lines, np.inf)
-    return lines.numbers(corpus.scores.file)
-
-
-def blank_pairs(texts: Texts) -> list[int]:
-    """Return the places of the pairs with a blank side; ``is_blank`` for many texts at once."""
-    found = VISIBLE.search
-    pairs = enumerate(zip(texts.sources, texts.targets, strict=True))
-    return [place for place, (s, t) in pairs if found(s) is None or found(t) is None]

@@ -254,10 +254,10 @@ class ParallelCorpora:
     def _without_left_out(self, chunk: CorpusChunk) -> CorpusChunk:
         if not self._left_out:
             return chunk
-        part = slice(chunk.first_index, chunk.first_index + chunk.lines.num_lines)
+        indices = chunk.first_index + np.arange(chunk.lines.num_lines)
         left_out = np.full(chunk.lines.num_lines, cleaning.KEPT, dtype=np.int8)
         for rule, marks in self._left_out.items():
-            left_out[marks[part]] = rule
+            left_out[marks.have(indices)] = rule
         return chunk._replace(left_out=left_out)
 
     def _mark_repeated(

@@ -257,11 +257,15 @@ class ParallelText:
 
     def _refuse_unequal(self, paths: Mapping[str, Path], totals: Mapping[str, int]) -> None:
         """Raise UserError if the files are empty, or if one has more lines than another."""
+        for side in ("source", "target"):
+            if totals.get(side) == 0:
+                raise UserError(f"{paths[side]} is empty; it must hold one sentence per line.")
         num_pairs = totals["source"]
         if totals.get("target", num_pairs) != num_pairs:
-            raise _unequal(self._files, num_pairs, totals["target"])
-        if not num_pairs:
-            raise _empty(paths["source"])
+            raise UserError(
+                f"{paths['source']} has {counted(num_pairs, 'line')} but {paths['target']} has "
+                f"{totals['target']:,}; line n of one must translate line n of the other."
+            )
         unit = "line" if self._files.rows is None else "pair"
         for name, relation in (("scores", "be the score"), ("alignments", "hold the links")):
             if totals.get(name, num_pairs) != num_pairs:
@@ -279,19 +283,3 @@ def refuse_pipes(path: Path) -> None:
                 f"{path} is not a plain file, but preprocess reads text more than once; "
                 "write it to a file first."
             )
-
-
-def _unequal(files: ParallelFiles, num_sources: int, num_targets: int) -> UserError:
-    source, target = files.text_files
-    if num_sources == 0:
-        return _empty(source)
-    if num_targets == 0:
-        return _empty(target)
-    return UserError(
-        f"{source} has {counted(num_sources, 'line')} but {target} has "
-        f"{num_targets:,}; line n of one must translate line n of the other."
-    )
-
-
-def _empty(path: Path) -> UserError:
-    return UserError(f"{path} is empty; it must hold one sentence per line.")

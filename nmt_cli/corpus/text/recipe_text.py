@@ -59,7 +59,7 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
         ParsedSentence(tuple(tree.words) if tree else (), tree)
         for tree in _read_trees(target, config)
     )
-    if source == target or _are_same(source, target):
+    if source == target or (source.exists() and source.samefile(target)):
         yield from sentences
         return
     num_lines = num_trees = 0
@@ -82,10 +82,6 @@ def read_sentences(files: ParallelFiles, config: TreebankConfig) -> Iterator[Par
             f"{source} has {counted(num_lines, 'line')} but {target} has "
             f"{counted(num_trees, 'tree')}; line n of one must be the words of tree n of the other."
         )
-
-
-def _are_same(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _read_trees(path: Path, config: TreebankConfig) -> Iterator[Tree | None]:

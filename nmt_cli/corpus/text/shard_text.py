@@ -88,13 +88,11 @@ def open_shard(path: Path, shard: Shard) -> Iterator[ShardText]:
     if path.exists() and not path.is_file():
         raise UserError(f"--shard needs a file, and {path} is none: its length is unknown.")
     with open_text(path) as stream:
-        size = _num_bytes(stream) if path.suffix in SUFFIXES else path.stat().st_size
+        size = path.stat().st_size
+        if path.suffix in SUFFIXES:
+            size = sum(map(len, iter(lambda: stream.read(READ_AT_ONCE), b"")))
     with open_text(path) as stream:
         yield ShardText(stream, size, shard)
-
-
-def _num_bytes(stream: BinaryIO) -> int:
-    return sum(map(len, iter(lambda: stream.read(READ_AT_ONCE), b"")))
 
 
 SHARD = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")

@@ -122,9 +122,13 @@ class MappedSentencePieceTokenizer:
         """Write the two models, and the vocabulary of both languages or of each."""
         (directory / file_names.SOURCE_SENTENCEPIECE).write_bytes(self._models["source"])
         (directory / file_names.TARGET_SENTENCEPIECE).write_bytes(self._models["target"])
-        _write_ids(directory / file_names.TARGET_PIECES, self._ids["target"])
+        names: dict[Side, str] = {"target": file_names.TARGET_PIECES}
         if self.source_size is not None:
-            _write_ids(directory / file_names.SOURCE_PIECES, self._ids["source"])
+            names["source"] = file_names.SOURCE_PIECES
+        for side, name in names.items():
+            ids = {piece: token for token, piece in enumerate(self._pieces[side])}
+            text = json.dumps(ids, ensure_ascii=False, indent=0)
+            (directory / name).write_bytes(text.encode())
 
 
 def load_mapped(directory: Path, normalizer: Normalizer) -> MappedSentencePieceTokenizer:
@@ -167,8 +171,3 @@ def _by_id(ids: Ids, name: str) -> list[str]:
             "vocabulary is damaged."
         )
     return sorted(ids, key=ids.__getitem__)
-
-
-def _write_ids(path: Path, ids: Ids) -> None:
-    ordered = {piece: ids[piece] for piece in sorted(ids, key=ids.__getitem__)}
-    path.write_bytes(json.dumps(ordered, ensure_ascii=False, indent=0).encode())
