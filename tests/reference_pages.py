@@ -17,7 +17,8 @@ from nmt_cli.cli import main
 from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.recipe.keys import ChangeKind, change_kind, key_at
-from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig, Normalization, PaperModel
+from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig, Normalization
+from nmt_cli.recipe.model_options import PaperModel
 from nmt_cli.recipe.model_values import DROPOUTS
 from nmt_cli.recipe.training_config import ValidationConfig
 from nmt_cli.recipe.values import Section

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.values import DataPath, Effect, Number, Section, SetName, Word, descriptions
 
 # In the order in which they are applied. The case of letters changes last: before, terms are found

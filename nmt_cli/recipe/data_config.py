@@ -16,7 +16,7 @@ from nmt_cli.recipe.corpora_config import (
 )
 from nmt_cli.recipe.mixing_config import MixingConfig, Stage, problems_of_mixing
 from nmt_cli.recipe.model_config import Normalization
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.values import (
     Count,
     DataPath,

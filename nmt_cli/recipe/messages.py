@@ -10,7 +10,7 @@ from nmt_cli.messages.other_toolkits import missing_here, names_of_keys
 from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.corpora_config import ONE_SET, SEVERAL_SETS
 from nmt_cli.recipe.keys import accepts_null, key_at, keys_called, keys_meant, last_name, section_at
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.yaml_tree import MAX_SHOWN, Finding, KeyPath, Place, shortened
 
 OF_LEAST = ("greater_than", "greater_than_equal")  # where other programs write 0 for none

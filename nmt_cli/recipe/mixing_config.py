@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from nmt_cli.recipe.corpora_config import Corpus
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
 from nmt_cli.recipe.values import Epochs, Number, Section, Steps, Word, not_one_of, repeated_names
 

@@ -14,8 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
+from nmt_cli.recipe.problem import Problem
+
 if TYPE_CHECKING:
-    from nmt_cli.recipe.model_config import ModelOptions
+    from nmt_cli.recipe.model_options import ModelOptions
 else:
     ModelOptions = object  # the options are those of a recipe's section or of ``Architecture``
 
@@ -24,14 +26,6 @@ TYPES = {"integer": (int,), "number": (int, float), "boolean": (bool,), "null": 
 DROPOUTS = ("dropout", "attention_dropout", "relu_dropout")  # of training; a model has none
 
 AnyValues = TypeVar("AnyValues", bound="Values")
-
-
-class Problem(NamedTuple):
-    """A value that is wrong only in combination with another: its key, and what is wrong."""
-
-    key: str
-    text: str
-    beside: str = ""  # the other key; the message adds its place if that is another file
 
 
 class StackShape(NamedTuple):

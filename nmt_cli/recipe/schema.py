@@ -10,7 +10,7 @@ from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.mixing_config import problems_of_ends
 from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 from nmt_cli.recipe.training_config import (
     CheckpointsConfig,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.values import STEPS, TEXT, Count, DataPath, Flag, Number, Section, Word
 
 NUM_BYTES = 256  # pieces of byte fallback

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Protocol, TypeVar
 from pydantic import Field
 
 from nmt_cli.metrics.tokenization import Tokenization
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.values import (
     QUALITY,
     Count,

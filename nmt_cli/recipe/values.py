@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from nmt_cli.recipe.model_values import Problem
+from nmt_cli.recipe.problem import Problem
 
 WHOLE_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})", re.ASCII)
 DECIMAL_NUMBER = re.compile(
