@@ -5,18 +5,15 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from nmt_cli.corpus.batching import BatchPlan, Lengths
 from nmt_cli.corpus.binarized import BinarizedText, Indices, Sentences
 from nmt_cli.messages.errors import UserError
-
-if TYPE_CHECKING:  # it imports this module
-    from nmt_cli.corpus.change_pool import ChangePool
 
 BATCHES_AHEAD = 2  # one that is ready, and one that is being read
 BATCHES_BEGUN = 2  # the one that is being read, and the next one
@@ -55,6 +52,16 @@ class Planned(NamedTuple):
 
 # Returns other text, or other pieces, of the pairs of a batch.
 PairChange = Callable[[SentencePairs, Planned], SentencePairs]
+
+
+class PairChanges(AbstractContextManager[Any], Protocol):
+    """Processes that change batches, ``number`` at a time."""
+
+    number: int
+
+    def begin(self, planned: Planned) -> Callable[[], SentencePairs]:
+        """Let a process change the pairs of a batch; return what waits for them."""
+        ...
 
 
 class Batch(NamedTuple):
@@ -132,7 +139,7 @@ def load_batches(
     change: PairChange | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
-    pool: "ChangePool | None" = None,
+    pool: PairChanges | None = None,
 ) -> Generator[Batch, None, None]:
     """Yield the batches of the plan without end, uncut, from ``first_index`` on.
 

@@ -44,7 +44,7 @@ def read(tmp_path):
         path = tmp_path / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with open_pairs(path, languages, inline_tag) as stream:
-            lines = stream.read().decode().removesuffix("\n").split("\n")
+            lines = stream.read(1 << 30).decode().removesuffix("\n").split("\n")
         return [tuple(line.split("\t")) for line in lines]
 
     return pairs
@@ -285,7 +285,7 @@ def test_a_tag_or_unit_without_end_is_refused_early(tmp_path, monkeypatch, depth
 
 def read_all(path):
     with open_pairs(path, LANGUAGES) as stream:
-        return stream.read()
+        return stream.read(1 << 30)
 
 
 def test_its_sides_are_written_in_the_languages_of_a_recipe(tmp_path):

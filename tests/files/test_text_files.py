@@ -171,5 +171,3 @@ def test_an_archive_is_unpacked_into_a_folder_of_its_own(tmp_path, monkeypatch):
     if shutil.which("unzip"):
         subprocess.run(command, check=True)
         assert Path("pair-2/folder/a.de").read_text() == "eins\n"
-    Path("pair.zip").write_bytes(Path("pair.zip").read_bytes()[:-9])  # its list cannot be read
-    assert proposed_by_refusal(Path("pair.zip"))[:2] == ["unzip", "-p"]

@@ -53,7 +53,7 @@ def write_texts(each: Distillation, partial: Partial) -> None:
     for text in each.texts:
         with written_pairs(partial.path, text) as write:
             for chunk in _in_chunks(_lines_of(text, each)):
-                is_repeated = repeated[index : index + len(chunk)]
+                is_repeated = repeated.have(np.arange(index, index + len(chunk)))
                 index += len(chunk)
                 for (source, target), is_left_out in zip(chunk, is_repeated, strict=True):
                     if not is_left_out:

@@ -27,11 +27,7 @@ from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.data_config import DataConfig
 
 # The filters that remove pairs that repeat others, by their rules.
-REMOVING = {
-    DUPLICATE: "remove_duplicates",
-    SAME_SOURCE: "remove_duplicate_sources",
-    SAME_TARGET: "remove_duplicate_targets",
-}
+REMOVING = {DUPLICATE: "remove_duplicates", SAME_SOURCE: SAME_SOURCE, SAME_TARGET: SAME_TARGET}
 IN_PIECES = "@@ "  # subword-nmt ends a piece with it if the word goes on in the next piece
 
 

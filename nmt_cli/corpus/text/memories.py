@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
 from xml.parsers import expat
 
 from nmt_cli.corpus.text.language_codes import subtags_of
 from nmt_cli.corpus.text.po_files import PoError, po_charset, po_entries, po_language
 from nmt_cli.files.lines import LONGEST_LINE, REPLACEMENT, one_line
-from nmt_cli.files.text_files import READ_AT_ONCE, bytes_read, open_text
+from nmt_cli.files.text_files import READ_AT_ONCE, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
 
@@ -58,13 +58,14 @@ def open_pairs(
 ) -> Iterator[BinaryIO]:
     """Yield a stream of lines with the two texts of each pair and a tab between them.
 
+    It has the method ``read`` only, which may return more bytes than it is asked for.
     ``inline_tag`` stands for each inline tag; None removes them. Raises UserError if the file
     cannot be opened; so does reading the stream if it is no such file, is damaged, declares
     entities or has no pair of the languages.
     """
     with open_text(path) as stream:
         lines = (_row(pair) for pair in pairs_in(path, stream, languages, inline_tag))
-        yield cast(BinaryIO, io.BufferedReader(_Joined(lines, stream, path), READ_AT_ONCE))
+        yield cast(BinaryIO, _Joined(lines, stream, path))
 
 
 def pairs_in(
@@ -267,25 +268,16 @@ class _XmlUnits:
             self._found.append(self._unit)
 
 
-class _Joined(io.RawIOBase):
-    """The bytes of ``lines``; for ``bytes_read`` they are those of the file they come from."""
+class _Joined:
+    """The bytes of ``lines``; for ``bytes_read`` they are those of the stream they come from."""
 
-    def __init__(self, lines: Iterable[bytes], stream: BinaryIO, path: Path) -> None:
-        self._lines, self._stream, self.name = iter(lines), stream, str(path)
-        self._rest = b""
+    def __init__(self, lines: Iterator[bytes], stream: BinaryIO, path: Path) -> None:
+        self._lines, self.name = lines, str(path)
+        self.raw = cast(io.BufferedReader, stream).raw
 
-    @property
-    def bytes_read(self) -> tuple[int, int]:
-        """The file's bytes twice: how much text they give is not known."""
-        return (bytes_read(self._stream),) * 2
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer)
-        while not self._rest and (line := next(self._lines, b"")):
-            self._rest = line
-        chunk, self._rest = self._rest[: len(view)], self._rest[len(view) :]
-        view[: len(chunk)] = chunk
-        return len(chunk)
+    def read(self, size: int) -> bytes:
+        """Return whole lines, of ``size`` bytes or more unless they are the last ones."""
+        block = bytearray()
+        while len(block) < size and (line := next(self._lines, b"")):
+            block += line
+        return bytes(block)
