@@ -20,8 +20,6 @@ from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, neare
 
 TOOLKIT_PREFIX = re.compile(r"^(fairseq|onmt|sockeye|marian)_")
 WORDS = "nmt_cli.words"  # in the meta data of a context
-TRAINING = ("run", "compare")  # they train after having imported what scores
-KEYS_OF_PREPROCESS = ("data.", "tokenizer.")
 LIST_SEPARATOR = re.compile(r"[\s,:]+")
 # A learning rate as large as LEAST_FACTOR is a factor of the paper's, as in recipes of OpenNMT-py.
 RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
@@ -47,7 +45,8 @@ class HelpfulCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Raises UserError if it needs a package for training that is missing."""
-        with naming_missing_package(ctx.command_path, trains=self.name in TRAINING):
+        trains = self.name in {"run", "compare"}  # they train after having imported what scores
+        with naming_missing_package(ctx.command_path, trains=trains):
             return super().invoke(ctx)
 
 
@@ -206,7 +205,7 @@ class _Unknown:
         note = f" ({row.note})" if row.note and is_noted else ""
         if "--set" in self._own:
             return f". It is a key of the recipe; write {settings}{note}."
-        which = "preprocess and train" if keys[0].startswith(KEYS_OF_PREPROCESS) else "train"
+        which = "preprocess and train" if keys[0].startswith(("data.", "tokenizer.")) else "train"
         return (
             f". It is a key of the recipe, which {self._command} does not change; "
             f"give it to {which}: nmt-cli train RECIPE {settings}{note}."

@@ -50,9 +50,10 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
             raise UserError(f"no line of {source} and {target} has words on both sides.")
         text.warn_of_left_out()
         num_processes = pool.useful_workers(sum(text.lengths.values()), PAIRS_WORTH_A_WORKER)
-        aligner = WordAligner(Path(name), text.lengths, text.num_words, pool, num_processes)
-        with logs.progress("Aligning", "chunks") as counter:
-            counter.expect((iterations + 2) * aligner.num_chunks, False)
+        num_words = len(text.numbers[0]), len(text.numbers[1])
+        aligner = WordAligner(Path(name), text.lengths, num_words, pool, num_processes)
+        num_chunks = (iterations + 2) * aligner.num_chunks
+        with logs.progress("Aligning", "chunks", num_chunks) as counter:
             aligner.estimate(iterations, counter.advance)
             links = _all_lines(aligner.links(symmetrization), counter.advance)
             for has_links in text.are_aligned:
@@ -69,16 +70,10 @@ class _WordText:
 
     def __init__(self, text: ParallelText, lowercase: bool) -> None:
         self._text, self._lowercase = text, lowercase
-        self._numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self.numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})  # of the words of each side
         self.lengths: Counter[tuple[int, int]] = Counter()  # of the pairs that are aligned
         self.are_aligned = bytearray()  # of each line: 1, or 0 if it gets no links
         self._too_long: list[int] = []
-
-    @property
-    def num_words(self) -> tuple[int, int]:
-        """How many different words each side has."""
-        sources, targets = self._numbers
-        return len(sources), len(targets)
 
     def __iter__(self) -> Iterator[tuple[list[int], list[int]]]:
         """Yield the pairs that are aligned. Raises UserError if the texts differ in length."""
@@ -91,7 +86,7 @@ class _WordText:
                 self._too_long.append(len(self.are_aligned))
             if is_aligned:
                 self.lengths[len(source), len(target)] += 1
-                of_sources, of_targets = self._numbers
+                of_sources, of_targets = self.numbers
                 yield (
                     [of_sources.setdefault(word, len(of_sources)) for word in source],
                     [of_targets.setdefault(word, len(of_targets)) for word in target],

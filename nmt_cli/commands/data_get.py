@@ -13,8 +13,6 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import FOLDER, OPUS, TREEBANK, any_of, nearest
 
-DOWNLOADS = "downloads"  # folder of the archives, beside the output
-
 
 def run(
     name: str,
@@ -30,14 +28,13 @@ def run(
     missing, a download fails, the treebank is wrong, or ``output`` exists without ``force``;
     OutputError if the disk is full.
     """
-    _refuse_unknown(name)
     _refuse_unfit(name, downloads, treebank)
     output = output or FOLDER / name.replace(":", "/")
     is_empty = output.is_dir() and not any(output.iterdir())
     refuse_output(output, DATASET, "a data set of data get", force=force or is_empty)
     with claimed(output, "--output"):
         if treebank is None:
-            _assemble_parallel(name, downloads or output.parent / DOWNLOADS, output)
+            _assemble_parallel(name, downloads or output.parent / "downloads", output)
         else:
             with directory_appearing_whole(output, replace=output.exists()) as partial:
                 splits = write_splits(treebank, partial.path)
@@ -60,20 +57,16 @@ def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
     logs.info(f"Joined the archives in {downloads}; you may remove them.")
 
 
-def _refuse_unknown(name: str) -> None:
+def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> None:
+    """Raise UserError if there is no such data set, or an option means nothing for it."""
+    known = [*CATALOGUE, TREEBANK]
     if name.startswith(OPUS):
         opus.parse_name(name)
-        return
-    known = [*CATALOGUE, TREEBANK]
-    if name not in known:
+    elif name not in known:
         meant = nearest(name, known) or [*known, f"{OPUS}CORPUS/en-de"]
         raise WrongUsageError(
             f"{name} is not a data set of data get; did you mean {any_of(meant)}?"
         )
-
-
-def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> None:
-    """Raise UserError if an option means nothing for the data set, or is missing."""
     if name == TREEBANK and treebank is None:
         raise WrongUsageError(
             "the Penn Treebank is licensed and cannot be downloaded; "

@@ -45,10 +45,6 @@ def candidates(each: Distillation) -> dict[str, Path]:
     return {**found, "int8": each.rounded.run_dir / AVERAGE} if each.config.int8_steps else found
 
 
-def _lexicon_from(each: Distillation) -> dict[str, Any]:
-    return trained_on(read_manifest(each.student.prepared)["files"])
-
-
 def _make_lexicon(each: Distillation, partial: Partial) -> None:
     corpus = open_prepared(each.student.prepared, each.student.recipe, "")
     tokenizer = corpus.tokenizer
@@ -154,7 +150,7 @@ STAGES: dict[str, stages.Stage[Distillation]] = {
     "preprocess": _of_student("preprocess"),
     "lexicon": teaching.stage_of(
         LEXICON,
-        _lexicon_from,
+        lambda each: trained_on(read_manifest(each.student.prepared)["files"]),
         _make_lexicon,
         lambda each: None if each.config.shortlist else "distillation.shortlist is false.",
     ),

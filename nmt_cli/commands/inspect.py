@@ -59,7 +59,8 @@ def _with_totals(counts: Any) -> dict[str, Any]:
         name: _with_totals(value) if isinstance(value, tuple) else value
         for name, value in counts._asdict().items()
     }
-    return {**fields, "total": counts.total}
+    parts = (value["total"] if isinstance(value, dict) else value for value in fields.values())
+    return {**fields, "total": sum(parts)}
 
 
 def _scaled(counts: dict[str, Any], factor: float) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def _origin(origin: str) -> str:
 
 
 def _parts(name: str, stack: StackParameters | StackFlops) -> Iterator[tuple[str, int]]:
-    yield name, stack.total
+    yield name, sum(stack)
     for part, count in stack._asdict().items():
         if count:
             yield f"  {PARTS.get(part, part.replace('_', ' '))}", count
@@ -177,7 +178,7 @@ def _memory(figures: ModelFigures, memory: TrainingMemory) -> list[str]:
         if size
     ]
     rows[-1] = (f"activations of {figures.max_tokens:,} tokens on each side, at most", rows[-1][1])
-    rows.append(("total", with_prefix(memory.total, "B")))
+    rows.append(("total", with_prefix(sum(memory), "B")))
     return ["Memory of training on one device, in fp32", *_indented(rows)]
 
 

@@ -154,15 +154,11 @@ def _prepared_text(file: RecipeFile, preprocess: str) -> _PreparedText | None:
     sizes = manifest["corpus_sizes"]
     weights = file.recipe.data.weights(sizes)
     pairs_per_epoch = sum(w * size for w, size in zip(weights, sizes, strict=True))
-    for change, is_there in (
-        ("tokenizer.sampling draws", file.recipe.tokenizer.sampling is not None),
-        ("data.train.augment makes", file.recipe.data.is_augmented),
-    ):
-        if is_there:
-            logs.warning(
-                f"the lengths are those of the plain pieces in {prepared}; {change} more pieces, "
-                "so training takes longer than these figures say."
-            )
+    if file.recipe.tokenizer.sampling is not None or file.recipe.data.is_augmented:
+        logs.warning(
+            f"the lengths are those of the plain pieces in {prepared}; tokenizer.sampling and "
+            "augment make more pieces, so training takes longer than these figures say."
+        )
     sums = costs.sum_of_text(source, target, file.recipe.model.attention_window)
     lengths = costs.SentenceLengths(sums, len(source), str(prepared), pairs_per_epoch)
     own = manifest.get("source_vocabulary_size")

@@ -4,7 +4,6 @@ import importlib.metadata
 import shlex
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -184,14 +183,13 @@ def _write_validation_text(
     """Write all validation lines for BLEU, or trees for PARSEVAL; return the pairs of all sets."""
     held_out = HeldOut(chain.from_iterable(ParallelText(text.plain(files)) for files in sets))
     for files in sets:
-        paths = [validation_text(directory, files.name, side) for side in SIDES]
-        with ExitStack() as stack:
-            streams = [stack.enter_context(path.open("wb")) for path in paths]
+        of_sources, of_targets = (validation_text(directory, files.name, side) for side in SIDES)
+        with of_sources.open("wb") as sources, of_targets.open("wb") as targets:
             for source, target in ParallelText(text.measured(files)):
                 if files.tag is not None and not is_blank(source):
                     source = f"{files.tag} {source}"
-                for stream, line in zip(streams, (source, target), strict=True):
-                    stream.write(f"{one_line(line)}\n".encode())
+                sources.write(f"{one_line(source)}\n".encode())
+                targets.write(f"{one_line(target)}\n".encode())
     return held_out
 
 

@@ -37,11 +37,6 @@ class StackFlops(NamedTuple):
     attention_core: int  # products of queries and keys, and of weights and values
     feed_forward: int
 
-    @property
-    def total(self) -> int:
-        """The sum of all parts."""
-        return sum(self)
-
 
 class ForwardFlops(NamedTuple):
     """The operations of a forward pass."""
@@ -53,7 +48,7 @@ class ForwardFlops(NamedTuple):
     @property
     def total(self) -> int:
         """The sum of all parts."""
-        return self.encoder.total + self.decoder.total + self.softmax
+        return sum(self.encoder) + sum(self.decoder) + self.softmax
 
 
 def sum_lengths(

@@ -16,11 +16,6 @@ class StackParameters(NamedTuple):
     feed_forward: int
     norms: int
 
-    @property
-    def total(self) -> int:
-        """The sum of all parts."""
-        return sum(self)
-
 
 class Parameters(NamedTuple):
     """The parameters of a model."""
@@ -35,7 +30,7 @@ class Parameters(NamedTuple):
     def total(self) -> int:
         """The sum of all parts."""
         vectors = self.embeddings + self.positions + self.output_bias
-        return vectors + self.encoder.total + self.decoder.total
+        return vectors + sum(self.encoder) + sum(self.decoder)
 
 
 Shapes = dict[str, tuple[int, ...]]
@@ -151,11 +146,6 @@ class TrainingMemory(NamedTuple):
     moments: int  # of the optimizer
     moving_average: int  # 0 if the recipe has none
     activations: int  # at most
-
-    @property
-    def total(self) -> int:
-        """The sum of all parts."""
-        return sum(self)
 
 
 def training_memory(

@@ -91,7 +91,7 @@ def test_each_part_is_that_of_its_products():
         3 * target * 2 * 2 * 20 * 28,
     )
     assert flops.softmax == 2 * target * 20 * 37
-    assert flops.total == flops.encoder.total + flops.decoder.total + flops.softmax
+    assert flops.total == sum(flops.encoder) + sum(flops.decoder) + flops.softmax
     assert 3 * flops.total == training_flops(config, 37, [source], [target])
 
 

@@ -3,8 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -36,7 +35,6 @@ MOST_CORES = 2
 ROUNDS = 3  # of all systems in turn, so that another load on the machine meets all of them
 TIMED_LINES = 1_000  # of the first test set
 LINES_ALONE = 50
-MEGABYTE = 1e6
 
 
 class System(NamedTuple):
@@ -119,7 +117,7 @@ def measure(each: Distillation, partial: Partial) -> None:
                 "precision": system.precision,
                 "shortlist": system.shortlist,
                 "beam_size": find_model(system.models[0]).settings.decoding.beam_size,
-                "megabytes": round(_num_bytes(system) / MEGABYTE, 2),
+                "megabytes": round(_num_bytes(system) / 1e6, 2),
                 "sets": {},
             }
             for system in rows
@@ -190,25 +188,17 @@ def _add_speed(
 ) -> None:
     """Add lines per second on all cores, the best of the rounds, and milliseconds of one line."""
     warn_if_busy(LoadMeter(), 1, _cores())
+    is_quiet = logs.are_quiet()
     with logs.progress("timing", "passes", ROUNDS * len(rows)) as counter:
         for _ in range(ROUNDS):
             for system, row in zip(rows, figures, strict=True):
-                with _only_errors():  # not the same messages in each round
-                    speed = _lines_per_second(system, lines, {**system.options, "tag": tag})
-                    alone = _median_ms(system, lines, tag)
+                logs.silence()  # not the same messages in each round
+                speed = _lines_per_second(system, lines, {**system.options, "tag": tag})
+                alone = _median_ms(system, lines, tag)
+                logs.configure(quiet=is_quiet)
                 row["lines_per_second"] = max(round(speed, 1), row.get("lines_per_second", 0.0))
                 row["ms_of_one_line"] = min(round(alone, 2), row.get("ms_of_one_line", alone))
                 counter.advance(1)
-
-
-@contextmanager
-def _only_errors() -> Iterator[None]:
-    is_quiet = logs.are_quiet()
-    logs.silence()
-    try:
-        yield
-    finally:
-        logs.configure(quiet=is_quiet)
 
 
 def _lines_per_second(system: System, lines: Sequence[str], options: dict[str, Any]) -> float:

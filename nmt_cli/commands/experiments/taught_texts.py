@@ -11,14 +11,8 @@ import numpy as np
 
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
 from nmt_cli.corpus.augmenter import drawn_changes, read_glossaries
+from nmt_cli.corpus.text import cleaning
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
-from nmt_cli.corpus.text.cleaning import (
-    DUPLICATE,
-    DuplicateFinder,
-    Marks,
-    hash_records,
-    repeated_in,
-)
 from nmt_cli.corpus.text.links import links_within
 from nmt_cli.corpus.text.parallel_text import PAIRS_IN_CHUNK, ParallelText
 from nmt_cli.files.atomic_files import Partial, sha256
@@ -28,7 +22,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.corpora_config import Corpus
 
-Pair = tuple[str, str | None]  # a source line, and its reference if there is one
+Pair = tuple[str, str]  # a source line, and its reference, which may be empty
 
 
 def texts_made_from(each: Distillation) -> dict[str, Any]:
@@ -58,27 +52,28 @@ def write_texts(each: Distillation, partial: Partial) -> None:
                 for (source, target), is_left_out in zip(chunk, is_repeated, strict=True):
                     if not is_left_out:
                         num_kept += 1
-                        write(source, target or "")
+                        write(source, target)
     if not num_kept:
         raise UserError(f"{each.texts[0].path} has no line to translate.")
     logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
 
 
-def _repeated_lines(each: Distillation) -> Marks:
+def _repeated_lines(each: Distillation) -> cleaning.Marks:
     """Return which lines of all texts together repeat an earlier one."""
     index = 0
     with TemporaryDirectory() as folder, logs.progress("reading", "lines") as counter:
-        finder = DuplicateFinder(Path(folder))
+        finder = cleaning.DuplicateFinder(Path(folder))
         for text in each.texts:
             for chunk in _in_chunks(_lines_of(text, each)):
                 indices = np.arange(index, index + len(chunk))
                 lines = [source for source, _ in chunk]
-                finder.add(hash_records(DUPLICATE, [text.tag or ""] * len(chunk), lines, indices))
+                tags = [text.tag or ""] * len(chunk)
+                finder.add(cleaning.hash_records(cleaning.DUPLICATE, tags, lines, indices))
                 index += len(chunk)
                 counter.advance(len(chunk))
-        repeated = Marks(index)
+        repeated = cleaning.Marks(index)
         for part in finder.parts():
-            repeated.add(repeated_in(part))
+            repeated.add(cleaning.repeated_in(part))
     return repeated
 
 
@@ -108,7 +103,7 @@ def _in_chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
 def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
     """Yield the lines that are not blank, each followed by its changed copies."""
     if text.corpus is None:
-        yield from ((one_line(line), None) for line in lines_in(text.path) if not is_blank(line))
+        yield from ((one_line(line), "") for line in lines_in(text.path) if not is_blank(line))
         return
     augment = text.corpus.augment.model_copy(update={"noise": 0.0})
     augmenting = None
@@ -127,14 +122,14 @@ def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
             copies = _changed_copies(augmenting, words, chunk.num_before, key, each)
         for place, (source, target) in enumerate(pairs):
             if not is_blank(source):
-                yield source, None if is_blank(target) else target
+                yield source, "" if is_blank(target) else target
                 yield from copies.get(place, ())
 
 
 def _words_of(corpus: Corpus, pairs: Sequence[Pair], links: Sequence[str]) -> list[TextPair]:
     found = []
     for (source, target), of_pair in zip(pairs, links, strict=True):
-        of_source, of_target = source.split(), (target or "").split()
+        of_source, of_target = source.split(), target.split()
         try:
             linked = links_within(of_pair, len(of_source), len(of_target))
         except ValueError as error:

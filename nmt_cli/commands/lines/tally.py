@@ -11,6 +11,10 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.translating.translation import Translation
 
 SHOWN_NUMBERS = 10
+LACKING = (
+    "most sentences have no translation: {}; --split-sentences translates each sentence of a line "
+    "by itself."
+)
 
 
 class Tally:
@@ -90,21 +94,16 @@ class Tally:
         def at(numbers: Numbers) -> str:
             return numbers.shown(self._unit)
 
-        if self._in_parts.count:
-            logs.warning(f"too long for the model, translated in parts: {at(self._in_parts)}.")
-        if self._truncated.count:
-            logs.warning(f"too long for the model, end cut off: {at(self._truncated)}.")
-        if self._lacking.count:
-            logs.warning(
-                f"most sentences have no translation: {at(self._lacking)}; --split-sentences "
-                "translates each sentence of a line by itself."
-            )
-        if self._not_copied.count:
-            logs.warning(f"protected text not copied exactly once: {at(self._not_copied)}.")
-        if self._from_memory.count:
-            logs.info(f"Took translations from the memory in {at(self._from_memory)}.")
-        if self._with_invisible.count:
-            logs.info(f"Left out characters that nobody sees in {at(self._with_invisible)}.")
+        for numbers, log, message in (
+            (self._in_parts, logs.warning, "too long for the model, translated in parts: {}."),
+            (self._truncated, logs.warning, "too long for the model, end cut off: {}."),
+            (self._lacking, logs.warning, LACKING),
+            (self._not_copied, logs.warning, "protected text not copied exactly once: {}."),
+            (self._from_memory, logs.info, "Took translations from the memory in {}."),
+            (self._with_invisible, logs.info, "Left out characters that nobody sees in {}."),
+        ):
+            if numbers.count:
+                log(message.format(at(numbers)))
         if self._with_bad_bytes.count:
             sequences = counted(self._num_replaced, "byte sequence")
             logs.warning(f"Bad UTF-8: {sequences} became U+FFFD in {at(self._with_bad_bytes)}.")

@@ -16,19 +16,13 @@ LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
 LEAST_VALIDATION = 10  # pairs
 LEAST_DROPPED = 0.5  # of the pairs
 LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
-RULE_NAMES = {
-    cleaning.EMPTY: "with an empty side",
-    cleaning.DUPLICATE: "repeated",
-    cleaning.TOO_LONG: "too long",
-    cleaning.TOO_SHORT: "too short",
-    cleaning.LENGTH_RATIO: "too unequal in length",
-}
-KEYS = {  # other rules have the names of their keys in data.filters
-    cleaning.TOO_LONG: "data.max_length",
-    cleaning.TOO_SHORT: "data.filters.min_length",
-    cleaning.LENGTH_RATIO: "data.filters.max_length_ratio",
-    cleaning.DUPLICATE: "data.filters.remove_duplicates",
-    cleaning.SCORES: "data.train.scores",
+RULES = {  # a name, and a key; other rules have the names of their keys in data.filters
+    cleaning.EMPTY: ("with an empty side", ""),
+    cleaning.DUPLICATE: ("repeated", "data.filters.remove_duplicates"),
+    cleaning.TOO_LONG: ("too long", "data.max_length"),
+    cleaning.TOO_SHORT: ("too short", "data.filters.min_length"),
+    cleaning.LENGTH_RATIO: ("too unequal in length", "data.filters.max_length_ratio"),
+    cleaning.SCORES: ("by scores", "data.train.scores"),
 }
 
 
@@ -135,7 +129,7 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
             continue
         counts = [dropped_counts(report) for report in reports]
         worst = max(cleaning.RULES, key=lambda rule: sum(count.get(rule, 0) for count in counts))
-        key = KEYS.get(worst, f"data.filters.{worst}")
+        _, key = RULES.get(worst, ("", f"data.filters.{worst}"))
         where = "the text" if worst == cleaning.EMPTY else f"the text or {key}"
         yield (
             f"{dropped:,} of {read:,} {name} pairs were dropped ({dropped_in_words(counts)}); "
@@ -160,7 +154,9 @@ def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
     counts = list(counts_of_corpora)
     totals = {rule: sum(count.get(rule, 0) for count in counts) for rule in cleaning.RULES}
     return ", ".join(
-        f"{total:,} {RULE_NAMES.get(rule, f'by {rule}')}" for rule, total in totals.items() if total
+        f"{total:,} {RULES.get(rule, (f'by {rule}', ''))[0]}"
+        for rule, total in totals.items()
+        if total
     )
 
 

@@ -160,9 +160,6 @@ FORMATS: dict[str, Formatter] = {
 }
 
 
-WITH_TOKEN_SCORES = ("jsonl", "fairseq")
-
-
 def options_for(
     input_format: str, output_format: str, options: TranslatorOptions
 ) -> TranslatorOptions:
@@ -174,7 +171,7 @@ def options_for(
             f"--n-best {options.n_best} needs --format tsv, jsonl, moses or fairseq; text is one "
             "line for each line."
         )
-    if options.token_scores and output_format not in WITH_TOKEN_SCORES:
+    if options.token_scores and output_format not in {"jsonl", "fairseq"}:
         raise WrongUsageError(
             "--token-scores needs --format jsonl or fairseq; the other formats have no place for "
             "them."
