@@ -203,8 +203,7 @@ training_machine = together(
         "Most tokens of a side in one micro-batch.  [default: what fits the memory]", least=2
     ),
     flag(
-        "--compile",
-        help="Compile the operations between matrix products; for GPUs and long runs.",
+        "--compile", help="Compile the operations between matrix products; for GPUs and long runs."
     ),
     flag(
         "--deterministic",

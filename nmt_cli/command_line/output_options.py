@@ -95,11 +95,7 @@ output_options = together(
         metavar="TEXT",
         help="Find outputs with TEXT, or with one of several forms: 'TEXT ||| TEXT'",
     ),
-    repeated(
-        "--banned",
-        metavar="TEXT",
-        help="Never write the pieces of TEXT",
-    ),
+    repeated("--banned", metavar="TEXT", help="Never write the pieces of TEXT"),
     repeated(
         "--glossary",
         type=PATH,

@@ -251,9 +251,7 @@ def lexicon(model: Path, source: Path, target: Path, **given: Any) -> None:
     help="Such as 1,3-5.  [default: all; in a PNG file the last]",
 )
 @click.option(
-    "--heads",
-    type=options.Parsed("LIST", parse_number_list),
-    help="Such as 1,3-5.  [default: all]",
+    "--heads", type=options.Parsed("LIST", parse_number_list), help="Such as 1,3-5.  [default: all]"
 )
 @options.force
 @options.device

@@ -100,7 +100,7 @@ class _Unknown:
     def __init__(self, ctx: click.Context, name: str, value: str | None) -> None:
         self._ctx, self._name, self._value = ctx, name, value
         self._own = _options_of(ctx.command)
-        self._command = _name_of(ctx)
+        self._command = ctx.command_path.partition(" ")[2]
         # What other toolkits call by this name: the command here, and its option or argument.
         self._places = [
             (row, *place.partition(" ")[::2]) for row in renamed(name) for place in row.places()
@@ -315,27 +315,16 @@ def _options_of(command: click.Command) -> dict[str, click.Option]:
     return {name: option for option in options for name in option.opts}
 
 
-def _name_of(ctx: click.Context) -> str:
-    return ctx.command_path.partition(" ")[2]
-
-
 def _unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
     """Return a message about arguments that the command does not take, with a proposal."""
     text = f"Unexpected argument {' '.join(rest)}"
-    options, command = _options_of(ctx.command), _name_of(ctx)
-    if "--set" in options:
+    if "--set" in _options_of(ctx.command):
         proposed = _settings_meant(ctx, rest)
         return f"{text}. Did you mean {proposed}?" if proposed else f"{text}."
-    quoted = [shlex.quote(argument) for argument in rest]
-    if command == "translate" and len(rest) <= 2:
-        files = " ".join(f"{o} {p}" for o, p in zip(("--input", "--output"), quoted, strict=False))
+    if ctx.info_name == "translate" and len(rest) <= 2:
+        options = zip(("--input", "--output"), map(shlex.quote, rest), strict=False)
+        files = " ".join(map(" ".join, options))
         return f"{text}. Did you mean {files}? Otherwise text comes from stdin, and goes to stdout."
-    if command == "average-checkpoints":
-        is_count = len(rest) == 1 and rest[0].isdecimal()
-        proposed = (
-            f"--last {rest[0]}" if is_count else " ".join(f"--checkpoints {p}" for p in quoted)
-        )
-        return f"{text}. Did you mean {proposed}?"
     return f"{text}."
 
 

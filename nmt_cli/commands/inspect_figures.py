@@ -207,9 +207,7 @@ class ModelFigures(NamedTuple):
 
 
 def figures_of(
-    subject: Subject,
-    max_tokens_per_device: int | None,
-    target_tokens_per_second: float | None,
+    subject: Subject, max_tokens_per_device: int | None, target_tokens_per_second: float | None
 ) -> ModelFigures:
     """Return the figures of ``subject``.
 

@@ -114,7 +114,11 @@ def score_trees(
     a gold line is not a tree, or if more sentences have errors than the parameters allow;
     OutputError if stdout cannot be written.
     """
-    rules = _parameters(parameters)
+    if parameters is None:
+        rules = default_parameters()
+    else:
+        with open_text(parameters) as stream:
+            rules = read_parameters(LineTexts(stream), str(parameters))
     ours, theirs = _read_compared(predicted, golds, "tree", "a tree of the same sentence")
     sentences = []
     for line, (text, gold) in enumerate(zip(ours, theirs, strict=True), 1):
@@ -137,13 +141,6 @@ def score_trees(
     else:
         text = as_table(sentences, scores, scores_of_short, rules.cutoff_length)
     StandardOutput().write(text.encode())
-
-
-def _parameters(path: Path | None) -> Parameters:
-    if path is None:
-        return default_parameters()
-    with open_text(path) as stream:
-        return read_parameters(LineTexts(stream), str(path))
 
 
 def _tree(text: str, rules: Parameters) -> parseval.Brackets | str:

@@ -17,7 +17,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from functools import partial
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -60,7 +59,8 @@ def download(
         wanted: download_set(wanted.sacrebleu_name, languages, wanted.num_lines)
         for wanted in dataset.evaluation_sets
     }
-    return {archive: fetch(archive, folder) for archive in dataset.archives}, downloaded_sets
+    archives = {part.archive: fetch(part.archive, folder) for part in dataset.train}
+    return archives, downloaded_sets
 
 
 def write_train(
@@ -79,7 +79,7 @@ def write_train(
     ):
         facts = []
         for part in dataset.train:
-            members = [part.member(language) for language in dataset.languages]
+            members = [part.members.format(language=each) for each in dataset.languages]
             outputs = dict(zip(members, (source, target), strict=True))
             path = archives[part.archive]
             num_lines = append_members(path, outputs, counter.advance)
@@ -105,8 +105,7 @@ def write_evaluation_sets(
     facts = []
     for wanted, files in downloaded.items():
         for path, language in zip((files.source, files.reference), dataset.languages, strict=True):
-            with path.open("rb") as text, (folder / f"{wanted.name}.{language}").open("wb") as copy:
-                append_lines(text, copy, lambda _: None)
+            shutil.copyfile(path, folder / f"{wanted.name}.{language}")
         facts.append(
             {
                 "name": wanted.name,
@@ -288,8 +287,7 @@ def _files(dataset: Any, language_pair: str, folder: Path, num_lines: int) -> li
             raise OutputError(f"{folder} could not be written: {error.strerror}.") from None
         raise _WrongCopyError(f"its copy in {folder} was damaged") from None
     for path in paths:
-        with path.open("rb") as stream:
-            found = sum(block.count(b"\n") for block in iter(partial(stream.read, 1 << 20), b""))
+        found = path.read_bytes().count(b"\n")
         if found != num_lines:
             raise _WrongCopyError(f"{path} had {counted(found, 'line')} instead of {num_lines:,}")
     return paths

@@ -35,10 +35,6 @@ class Part(NamedTuple):
     members: str  # path in the archive, with {language}; .gz members are decompressed
     num_lines: int | None  # expected; another number is only a warning, None expects nothing
 
-    def member(self, language: str) -> str:
-        """Return the path of the text in ``language``."""
-        return self.members.format(language=language)
-
 
 class EvaluationSet(NamedTuple):
     """A test set that sacreBLEU downloads."""
@@ -54,11 +50,6 @@ class ParallelDataset(NamedTuple):
     languages: tuple[str, str]  # source and target
     train: tuple[Part, ...]
     evaluation_sets: tuple[EvaluationSet, ...]
-
-    @property
-    def archives(self) -> list[Archive]:
-        """The archives of the training text, each once."""
-        return list(dict.fromkeys(part.archive for part in self.train))
 
 
 EUROPARL_7 = Archive(

@@ -39,24 +39,10 @@ def find_files(treebank: Path) -> dict[int, list[Path]]:
 
     Raises UserError if ``treebank`` is not a folder, has none, has a file twice, or lacks sections.
     """
-    sections: dict[int, list[Path]] = {}
-    for name, path in sorted(_files_by_name(treebank).items()):
-        sections.setdefault(int(name[4:6]), []).append(path)
-    missing = [number for split in SPLITS for number in split.sections if number not in sections]
-    if missing:
-        raise UserError(
-            f"{treebank} has no files of {_listed(missing)}, only of {_listed(sections)}; train "
-            "needs sections 02 to 21, dev 22 and test 23."
-        )
-    return sections
-
-
-def _files_by_name(treebank: Path) -> dict[str, Path]:
-    """Return the files by their names in lower case."""
     if not treebank.is_dir():
         state = "is not a folder" if treebank.exists() else f"not found{missing_hint(treebank)}"
         raise UserError(f"{treebank} {state}; give the folder of your Penn Treebank.")
-    found: dict[str, Path] = {}
+    found: dict[str, Path] = {}  # by the names in lower case
     for path in sorted(treebank.rglob("*")):
         name = path.name.lower()
         if not FILE_NAME.fullmatch(name):
@@ -71,7 +57,16 @@ def _files_by_name(treebank: Path) -> dict[str, Path]:
             f"{treebank} and its subfolders have no files named like wsj_0200.mrg; "
             "give the folder of your Penn Treebank, such as treebank_3/parsed/mrg/wsj."
         )
-    return found
+    sections: dict[int, list[Path]] = {}
+    for name, path in sorted(found.items()):
+        sections.setdefault(int(name[4:6]), []).append(path)
+    missing = [number for split in SPLITS for number in split.sections if number not in sections]
+    if missing:
+        raise UserError(
+            f"{treebank} has no files of {_listed(missing)}, only of {_listed(sections)}; train "
+            "needs sections 02 to 21, dev 22 and test 23."
+        )
+    return sections
 
 
 def cleaned_trees(paths: Iterable[Path]) -> Iterator[Tree]:

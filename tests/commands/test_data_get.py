@@ -298,7 +298,7 @@ def test_the_sizes_are_those_of_wmt14():
             "newstest2013": 3000,
             "newstest2014": 3003,
         }
-        for archive in dataset.archives:
+        for archive in (part.archive for part in dataset.train):
             assert re.fullmatch("[0-9a-f]{64}", archive.sha256 or "")
             assert archive.url.startswith("https://www.statmt.org/")
-    assert len(CATALOGUE["wmt14-en-fr"].archives) == 5
+    assert len({part.archive for part in CATALOGUE["wmt14-en-fr"].train}) == 5

@@ -138,7 +138,9 @@ def measure(each: Distillation, partial: Partial) -> None:
         (partial.path / file_names.FIGURES_FILE).write_text(
             json.dumps(facts, indent=2), encoding="utf-8"
         )
-        (partial.path / TABLE).write_text(as_table(facts), encoding="utf-8")
+        table, notes = student_table(facts)
+        text = "\n".join([*aligned(table), "", *notes])
+        (partial.path / TABLE).write_text(f"{text}\n", encoding="utf-8")
 
 
 def _cores() -> int:
@@ -221,9 +223,3 @@ def _median_ms(system: System, lines: Sequence[str], tag: str | None) -> float:
         translator.translate_window([line])
         times.append(time.perf_counter() - started)
     return 1000 * median(times[1:] or times)
-
-
-def as_table(facts: dict[str, Any]) -> str:
-    """Return the figures as text."""
-    rows, notes = student_table(facts)
-    return "\n".join([*aligned(rows), "", *notes]) + "\n"
