@@ -14,7 +14,6 @@ from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
-from nmt_cli.messages.figures import first_outside
 from nmt_cli.pictures.attention import Attention, as_html, as_json
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.translating import shown_attention as showing
@@ -129,7 +128,8 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
     """Return the numbers of ``ranges``, all from 1 to ``count``, in order; all if it is None."""
     if ranges is None:
         return list(range(1, count + 1))
-    wrong = first_outside(ranges, count)
+    ends = [end for numbers in ranges for end in (numbers[0], numbers[-1])]
+    wrong = next((end for end in ends if not 1 <= end <= count), None)
     if wrong is not None:
         raise UserError(f"--{name} {wrong}: the model has {name} 1 to {count}.")
     return sorted({number for numbers in ranges for number in numbers})

@@ -4,13 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt_cli.commands.inspect_figures import (
-    THIS_MACHINE,
-    Lengths,
-    ModelFigures,
-    figures_of,
-    find_subject,
-)
+from nmt_cli.commands.inspect_figures import THIS_MACHINE, ModelFigures, figures_of, find_subject
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, PAPER_SUSTAINED_FLOPS, PlannedWork, StackFlops
 from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory
@@ -220,7 +214,7 @@ def run(
     overrides: Sequence[str] = (),
     *,
     vocabulary_size: int | None = None,
-    lengths: Lengths | None = None,
+    lengths: tuple[int, int] | None = None,
     max_tokens_per_device: int | None = None,
     target_tokens_per_second: float | None = None,
     output_format: str = "text",

@@ -106,11 +106,13 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         for corpora in (training, *validation.values()):
             _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
     reports = [*training.reports, *measured]
-    files = [*(report.paths for report in reports), *_tests_that_decide(data)]
+    decides = data.filters.remove_held_out  # whether the text depends on the test sets
+    paths_of_tests = [test.paths for test in data.test_sets] if decides else []
+    files = [*(report.paths for report in reports), *paths_of_tests]
     hashes = sha256_of_each(
         (path for paths in files for path in paths.values()), workers or usable_cores()
     )
-    tests = [facts_of_files(paths, hashes) for paths in _tests_that_decide(data)]
+    tests = [facts_of_files(paths, hashes) for paths in paths_of_tests]
     return {
         "kind": PREPARED,
         **recipe.model_dump(mode="json", include={"data", "tokenizer"}),
@@ -147,7 +149,12 @@ def _look_over(
         for corpora in validation:
             corpora.look_over(folder, reading.advance)
         test = _held_out_test(text, data)
-        _refuse_held_out_in_part(data, held_out, test)
+        for key, pairs in (("validation", held_out), ("test", test)):
+            if data.filters.remove_held_out and not pairs.is_whole:
+                raise UserError(
+                    f"data.filters.remove_held_out compares with at most {MOST_PAIRS:,} pairs, but "
+                    f"data.{key} has more; give fewer pairs, or leave the filter out."
+                )
         training.look_over(folder, reading.advance, {"validation": held_out, "test": test})
     for corpora in (*validation, training):
         _refuse_blank(corpora)
@@ -211,22 +218,6 @@ def _held_out_test(text: RecipeText, data: DataConfig) -> HeldOut:
     return HeldOut(pairs())
 
 
-def _tests_that_decide(data: DataConfig) -> list[dict[str, Path]]:
-    """Return the files of the test sets if the prepared text depends on them."""
-    if not data.filters.remove_held_out:
-        return []
-    return [files.paths for files in data.test_sets]
-
-
-def _refuse_held_out_in_part(data: DataConfig, validation: HeldOut, test: HeldOut) -> None:
-    for key, held_out in (("validation", validation), ("test", test)):
-        if data.filters.remove_held_out and not held_out.is_whole:
-            raise UserError(
-                f"data.filters.remove_held_out compares with at most {MOST_PAIRS:,} pairs, but "
-                f"data.{key} has more; give fewer pairs, or leave the filter out."
-            )
-
-
 def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence[str]) -> Tokenizer:
     config, num_pairs = recipe.tokenizer, training.num_text_pairs
     if config.model is not None and config.model.is_dir():
@@ -272,15 +263,16 @@ def _tokenizer_of_model(recipe: Recipe, folder: Path) -> Tokenizer:
 
 
 def _pieces_of_tags(recipe: Recipe) -> list[str]:
-    """Return the pieces that a new tokenizer needs for the tags of the training text."""
+    """Return the pieces that a new tokenizer needs for the tags of the training text.
+
+    Some may be there several times.
+    """
     to_piece = str if recipe.tokenizer.type == "whitespace" else piece_of_word
     declared = recipe.tokenizer.user_defined_symbols
-    tags = dict.fromkeys(corpus.tag for corpus in recipe.data.train)
-    inline_tags = dict.fromkeys(corpus.inline_tags for corpus in recipe.data.train)
-    return [
-        *(to_piece(tag) for tag in tags if tag is not None and tag not in declared),
-        *(tag for tag in inline_tags if tag is not None and tag not in declared),
-    ]
+    tags = (corpus.tag for corpus in recipe.data.train)
+    inline_tags = (corpus.inline_tags for corpus in recipe.data.train)
+    pieces = [to_piece(tag) for tag in tags if tag is not None and tag not in declared]
+    return [*pieces, *(tag for tag in inline_tags if tag is not None)]
 
 
 def _refuse_unknown_tags(recipe: Recipe, tokenizer: Tokenizer) -> None:

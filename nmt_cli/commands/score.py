@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
-from nmt_cli.commands.score_comparison import (
-    Comparison,
-    NamedText,
-    Segments,
-    SegmentScores,
-    compare,
-    documents_of,
-)
+from nmt_cli.commands.score_comparison import Comparison, NamedText, Segments, SegmentScores
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.messages import logs
@@ -95,7 +88,7 @@ def run(hypotheses: Path, references: Sequence[Path], **keywords: Any) -> None:
     }
     if segments.compared:
         systems = [segments.hypotheses, *segments.compared]
-        comparison = compare(systems, reference_lines, scorers, resampling)
+        comparison = Comparison.of(systems, reference_lines, scorers, resampling)
     if options.by_line or options.worst:
         each = SegmentScores.of(segments, scorers, options.worst)
     if options.output_format == "json":
@@ -219,12 +212,28 @@ def _read_segments(
         )
     extra = [path for path in (options.source, options.documents) if path is not None]
     first, *texts = _read_texts([hypotheses, *references, *options.compared, *extra])
-    documents = None if options.documents is None else documents_of(texts.pop())
+    documents = None if options.documents is None else _documents_of(texts.pop())
     source = None if options.source is None else texts.pop()
     reference_texts, compared = texts[: len(references)], texts[len(references) :]
     if options.num_refs > 1:
         reference_texts = _columns(reference_texts[0], options.num_refs)
     return Segments(first, reference_texts, compared, source), documents
+
+
+def _documents_of(ids: NamedText) -> dict[str, list[int]]:
+    """Return the indices of the lines of each document by its id, in the order of first lines.
+
+    Raises UserError if a line has no id.
+    """
+    documents: dict[str, list[int]] = {}
+    for index, line in enumerate(ids.lines):
+        if not line.strip():
+            raise UserError(
+                f"{ids.name}:{index + 1} is blank; --documents needs the id of a document on each "
+                "line, as sacrebleu --echo docid prints them."
+            )
+        documents.setdefault(line.strip(), []).append(index)
+    return documents
 
 
 def _columns(text: NamedText, number: int) -> list[NamedText]:

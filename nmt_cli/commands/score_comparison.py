@@ -46,6 +46,39 @@ class Comparison(NamedTuple):
     outcomes: Sequence[significance.MetricFigures]  # one for each scorer
     resampling: Resampling
 
+    @classmethod
+    def of(
+        cls,
+        systems: Sequence[NamedText],
+        references: Sequence[Sequence[str]],
+        scorers: Sequence[Scorer],
+        resampling: Resampling,
+    ) -> Comparison:
+        """Test in each metric whether systems differ from the first one, the baseline.
+
+        Raises UserError if the test would need too much memory.
+        """
+        num_segments = len(systems[0].lines)
+        word_order = max(getattr(scorer.metric, "word_order", 0) for scorer in scorers)
+        needed = significance.memory_needed(resampling, num_segments, word_order)
+        if needed > MOST_MEMORY:
+            raise UserError(
+                f"{resampling.num_samples:,} samples of {num_segments:,} segments need about "
+                f"{needed / GIBIBYTE:.0f} GiB of memory, {MOST_MEMORY // GIBIBYTE} GiB are "
+                "allowed; give fewer --samples."
+            )
+        if num_segments < FEW_SEGMENTS:
+            logs.warning(
+                f"{counted(num_segments, 'segment')} cannot give a reliable test; compare systems "
+                f"on {FEW_SEGMENTS} or more."
+            )
+        outcomes = []
+        with progress("Comparing", "metrics", len(scorers)) as done:
+            for scorer in scorers:
+                outcomes.append(significance.paired_test(scorer, systems, references, resampling))
+                done.advance()
+        return cls(systems, references, scorers, outcomes, resampling)
+
     def as_table(self) -> str:
         """Return a table, sentences about the differences, and how the test was made."""
         return "\n".join([*aligned(self._rows()), "", *self._sentences(), self._explanation()])
@@ -107,38 +140,6 @@ class Comparison(NamedTuple):
         )
 
 
-def compare(
-    systems: Sequence[NamedText],
-    references: Sequence[Sequence[str]],
-    scorers: Sequence[Scorer],
-    resampling: Resampling,
-) -> Comparison:
-    """Test in each metric whether systems differ from the first one, the baseline.
-
-    Raises UserError if the test would need too much memory.
-    """
-    num_segments = len(systems[0].lines)
-    word_order = max(getattr(scorer.metric, "word_order", 0) for scorer in scorers)
-    needed = significance.memory_needed(resampling, num_segments, word_order)
-    if needed > MOST_MEMORY:
-        raise UserError(
-            f"{resampling.num_samples:,} samples of {num_segments:,} segments need about "
-            f"{needed / GIBIBYTE:.0f} GiB of memory, {MOST_MEMORY // GIBIBYTE} GiB are allowed; "
-            "give fewer --samples."
-        )
-    if num_segments < FEW_SEGMENTS:
-        logs.warning(
-            f"{counted(num_segments, 'segment')} cannot give a reliable test; compare systems on "
-            f"{FEW_SEGMENTS} or more."
-        )
-    outcomes = []
-    with progress("Comparing", "metrics", len(scorers)) as done:
-        for scorer in scorers:
-            outcomes.append(significance.paired_test(scorer, systems, references, resampling))
-            done.advance()
-    return Comparison(systems, references, scorers, outcomes, resampling)
-
-
 def _cells(figures: significance.SystemFigures) -> tuple[str, str]:
     confidence = "" if figures.confidence is None else f" ± {figures.confidence:.2f}"
     return f"{figures.score:.2f}{confidence}", _p_value(figures.p_value)
@@ -148,22 +149,6 @@ def _p_value(p_value: float | None) -> str:
     if p_value is None:
         return ""
     return f"{p_value:.4f}" if p_value >= SMALLEST_SHOWN else f"<{SMALLEST_SHOWN:.4f}"
-
-
-def documents_of(ids: NamedText) -> dict[str, list[int]]:
-    """Return the indices of the lines of each document by its id, in the order of first lines.
-
-    Raises UserError if a line has no id.
-    """
-    documents: dict[str, list[int]] = {}
-    for index, line in enumerate(ids.lines):
-        if not line.strip():
-            raise UserError(
-                f"{ids.name}:{index + 1} is blank; --documents needs the id of a document on each "
-                "line, as sacrebleu --echo docid prints them."
-            )
-        documents.setdefault(line.strip(), []).append(index)
-    return documents
 
 
 class Segments(NamedTuple):

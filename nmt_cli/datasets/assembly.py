@@ -15,8 +15,8 @@ import tarfile
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -168,9 +168,16 @@ def append_members(
             )
         advance(num_lines)
 
-    with _reporting_damage(archive), closing(_members(archive, outputs)) as members:
-        for name, text in members:
-            num_lines[name] = append_lines(text, outputs[name], advance_within)
+    try:
+        with closing(_members(archive, outputs)) as members:
+            for name, text in members:
+                num_lines[name] = append_lines(text, outputs[name], advance_within)
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # EINVAL: zipfile looks for something before the beginning of the file
+        raise UserError(
+            f"{archive} is damaged ({error}); remove it and run the same command again."
+        ) from None
     for name in outputs:
         if name not in num_lines:
             raise UserError(f"{archive} has no file {name}; it is not the archive that we know.")
@@ -197,18 +204,6 @@ def _members(archive: Path, names: Collection[str]) -> Generator[tuple[str, Bina
                 missing.remove(name)
             if not missing:
                 return
-
-
-@contextmanager
-def _reporting_damage(archive: Path) -> Iterator[None]:
-    try:
-        yield
-    except (*DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise  # EINVAL: zipfile looks for something before the beginning of the file
-        raise UserError(
-            f"{archive} is damaged ({error}); remove it and run the same command again."
-        ) from None
 
 
 def append_lines(text: BinaryIO, output: BinaryIO, advance: Callable[[int], None]) -> int:
@@ -273,9 +268,11 @@ def download_set(name: str, language_pair: str, num_lines: int) -> DownloadedSet
 
 def _files(dataset: Any, language_pair: str, folder: Path, num_lines: int) -> list[Path]:
     """Return source and reference, which sacreBLEU downloads and converts if they are missing."""
+    logger, timeout = logging.getLogger("sacrebleu"), socket.getdefaulttimeout()
+    was_disabled, logger.disabled = logger.disabled, True  # we report its errors
+    socket.setdefaulttimeout(TIMEOUT_SECONDS)
     try:
-        with _quiet_and_impatient():
-            paths = [Path(name) for name in dataset.get_files(language_pair)[:2]]
+        paths = [Path(name) for name in dataset.get_files(language_pair)[:2]]
     except TRANSFER_ERRORS:
         raise
     except SystemExit as error:
@@ -286,21 +283,11 @@ def _files(dataset: Any, language_pair: str, folder: Path, num_lines: int) -> li
         if isinstance(error, OSError) and is_failed_write(error):
             raise OutputError(f"{folder} could not be written: {error.strerror}.") from None
         raise _WrongCopyError(f"its copy in {folder} was damaged") from None
+    finally:
+        logger.disabled = was_disabled
+        socket.setdefaulttimeout(timeout)
     for path in paths:
         found = path.read_bytes().count(b"\n")
         if found != num_lines:
             raise _WrongCopyError(f"{path} had {counted(found, 'line')} instead of {num_lines:,}")
     return paths
-
-
-@contextmanager
-def _quiet_and_impatient() -> Iterator[None]:
-    """Let sacreBLEU log nothing, because we report its errors, and wait only for a time."""
-    logger, timeout = logging.getLogger("sacrebleu"), socket.getdefaulttimeout()
-    was_disabled, logger.disabled = logger.disabled, True
-    socket.setdefaulttimeout(TIMEOUT_SECONDS)
-    try:
-        yield
-    finally:
-        logger.disabled = was_disabled
-        socket.setdefaulttimeout(timeout)

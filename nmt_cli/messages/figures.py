@@ -73,12 +73,6 @@ def parse_number_list(text: str) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-def first_outside(ranges: Sequence[range], highest: int) -> int | None:
-    """Return a number of ``ranges`` that is not from 1 to ``highest``; None if there is none."""
-    ends = [end for numbers in ranges for end in (numbers[0], numbers[-1])]
-    return next((end for end in ends if not 1 <= end <= highest), None)
-
-
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 NUMBER = r"\d+(?:\.\d+)?"
 DURATION = re.compile("".join(rf"(?:({NUMBER}){unit})?" for unit in UNITS))

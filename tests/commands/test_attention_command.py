@@ -194,6 +194,7 @@ def test_png_without_matplotlib(call, monkeypatch):
     ("arguments", "message"),
     [
         ([SOURCE, "--layers", "3"], "--layers 3: the model has layers 1 to 2."),
+        ([SOURCE, "--layers", "2-999999999"], "--layers 999999999: the model has layers 1 to 2."),
         ([SOURCE, "--layers", "0-1"], "--layers 0: the model has layers 1 to 2."),
         ([SOURCE, "--heads", "1,4-6"], "--heads 6: the model has heads 1 to 5."),
         ([" \u200b"], "the source is blank."),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from nmt_cli.messages.figures import (
     counted,
     duration_text,
-    first_outside,
     parse_duration,
     parse_number_list,
     perplexity_of,
@@ -120,10 +119,3 @@ def test_what_is_no_list_is_named(text):
 def test_a_range_must_count_up():
     with pytest.raises(ValueError, match="5-3 counts backwards; write 3-5"):
         parse_number_list("1,5-3")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"), [("1,3-5", None), ("1,6", 6), ("0-2", 0), ("2-999999999", 999_999_999)]
-)
-def test_numbers_outside_are_found_without_counting_them_all(text, found):
-    assert first_outside(parse_number_list(text), 5) == found

@@ -24,7 +24,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.figures import aligned
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.model.stored_weights import as_bytes
-from nmt_cli.model_directory import Model, find_model, save_lexicon
+from nmt_cli.model_directory import find_model, save_lexicon
 from nmt_cli.recipe.corpora_config import HeldOutFiles
 from nmt_cli.report.run_history import student_table
 from nmt_cli.translating.request import Request
@@ -171,18 +171,18 @@ def scores_on_cpu(
 
 def _num_bytes(system: System) -> int:
     """Return the bytes on disk of the models in their precision, with all that using them needs."""
-    models = map(find_model, system.models)
-    return sum(_bytes_of(model, system.precision, system.shortlist) for model in models)
-
-
-def _bytes_of(model: Model, precision: str, shortlist: bool) -> int:
-    sizes = {name: facts["bytes"] for name, facts in model.manifest["files"].items()}
-    for unneeded in (file_names.TRAINING_STATE, *([] if shortlist else [file_names.LEXICON])):
-        sizes.pop(unneeded, None)
-    sizes[file_names.MANIFEST] = (model.path / file_names.MANIFEST).stat().st_size
-    if precision == "int8":
-        sizes[file_names.WEIGHTS] = len(as_bytes(model.weights, in_int8=True))
-    return sum(sizes.values())
+    total = 0
+    unneeded = {file_names.TRAINING_STATE}
+    if not system.shortlist:
+        unneeded.add(file_names.LEXICON)
+    for model in map(find_model, system.models):
+        files = model.manifest["files"].items()
+        sizes = {name: facts["bytes"] for name, facts in files if name not in unneeded}
+        sizes[file_names.MANIFEST] = (model.path / file_names.MANIFEST).stat().st_size
+        if system.precision == "int8":
+            sizes[file_names.WEIGHTS] = len(as_bytes(model.weights, in_int8=True))
+        total += sum(sizes.values())
+    return total
 
 
 def _add_speed(

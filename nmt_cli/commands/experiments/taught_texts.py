@@ -25,7 +25,7 @@ from nmt_cli.recipe.corpora_config import Corpus
 Pair = tuple[str, str]  # a source line, and its reference, which may be empty
 
 
-def texts_made_from(each: Distillation) -> dict[str, Any]:
+def texts_from(each: Distillation) -> dict[str, Any]:
     """Return what the texts depend on."""
     config, recipe = each.config, each.recipe
     corpora = [
@@ -45,7 +45,7 @@ def write_texts(each: Distillation, partial: Partial) -> None:
     repeated = _repeated_lines(each)
     index = num_kept = 0
     for text in each.texts:
-        with written_pairs(partial.path, text) as write:
+        with pair_writer(partial.path, text) as write:
             for chunk in _in_chunks(_lines_of(text, each)):
                 is_repeated = repeated.have(np.arange(index, index + len(chunk)))
                 index += len(chunk)
@@ -78,7 +78,7 @@ def _repeated_lines(each: Distillation) -> cleaning.Marks:
 
 
 @contextmanager
-def written_pairs(folder: Path, text: TaughtText) -> Iterator[Callable[[str, str], None]]:
+def pair_writer(folder: Path, text: TaughtText) -> Iterator[Callable[[str, str], None]]:
     """Yield what writes a source line and its target to the files of ``text`` in ``folder``."""
     with (folder / text.source).open("wb") as sources, (folder / text.target).open("wb") as targets:
 

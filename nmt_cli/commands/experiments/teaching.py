@@ -22,12 +22,7 @@ from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
 from nmt_cli.commands.experiments import stages
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
-from nmt_cli.commands.experiments.taught_texts import (
-    lines_in,
-    texts_made_from,
-    write_texts,
-    written_pairs,
-)
+from nmt_cli.commands.experiments.taught_texts import lines_in, pair_writer, texts_from, write_texts
 from nmt_cli.commands.lines.translation_processes import num_gpus
 from nmt_cli.files.atomic_files import Partial, make_folders, remove_directory, verify
 from nmt_cli.files.folders import DISTILLED
@@ -135,7 +130,7 @@ def _choose(each: Distillation, partial: Partial) -> None:
     num_pairs = 0
     with logs.progress("choosing", "lines") as counter:
         for text in each.texts:
-            with written_pairs(partial.path, text) as write:
+            with pair_writer(partial.path, text) as write:
                 for source, reference, candidates in _candidates(each, text):
                     for target in _best(candidates, reference, each):
                         write(source, target)
@@ -198,7 +193,7 @@ def _filter(each: Distillation, partial: Partial) -> None:
         scores.append(np.array([float(line or "-inf") for line in lines_in(path)]))
     least = _least_score(np.concatenate(scores), each.config.keep_share)
     for text, of_text in zip(each.texts, scores, strict=True):
-        with written_pairs(partial.path, text) as write:
+        with pair_writer(partial.path, text) as write:
             for pair, is_kept in zip(_pairs_in(chosen, text), of_text >= least, strict=True):
                 if is_kept:
                     write(*pair)
@@ -262,7 +257,7 @@ def stage_of(
 
 
 STAGES: dict[str, stages.Stage[Distillation]] = {
-    "texts": stage_of("texts", texts_made_from, write_texts),
+    "texts": stage_of("texts", texts_from, write_texts),
     "teach": stages.Stage(
         lambda each: stages.was_made_from(each.folder("teacher"), taught_from(each)),
         _teach,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -104,13 +103,12 @@ def opened_stream(path: Path | None, *, force: bool) -> Iterator[Stream]:
         file_appearing_whole(path, replace=force) as stream,
         compressed(stream, path) as packed,
     ):
-        write = partial(_write_at_once, stream) if packed is stream else packed.write
+
+        def write(data: bytes) -> None:
+            packed.write(data)
+            stream.flush()  # the reader of a pipe is waiting for these lines
+
         yield Stream(write, reader_of(stream.fileno()))
-
-
-def _write_at_once(stream: BinaryIO, data: bytes) -> None:
-    stream.write(data)
-    stream.flush()  # the reader of a pipe is waiting for these lines
 
 
 @contextmanager

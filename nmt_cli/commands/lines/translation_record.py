@@ -193,9 +193,13 @@ def refuse_other(
     _refuse_different(path, record.made_with, now)
     if sha256(path) != record.progress.output_sha256:
         _refuse(f"{path} has changed since it was translated.")
+    number, digest = 0, hashlib.sha256()
+    for number, line in enumerate(lines, 1):  # noqa: B007 - the last number is used
+        digest.update(text_of(line))
     progress = record.progress
     old = {"lines of the input": progress.num_lines, "sha256 of the input": progress.input_sha256}
-    _refuse_different(path, old, _facts_of(lines))
+    new = {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
+    _refuse_different(path, old, new)
     logs.info(f"{path} is complete, and made with this model, input and options: nothing to do.")
 
 
@@ -208,13 +212,6 @@ def _refuse(problem: str) -> NoReturn:
     raise errors.UserError(
         f"{problem} Give another --output, or --force instead of --resume to translate anew."
     )
-
-
-def _facts_of(lines: Iterator[Line]) -> dict[str, Any]:
-    number, digest = 0, hashlib.sha256()
-    for number, line in enumerate(lines, 1):  # noqa: B007 - the last number is used
-        digest.update(text_of(line))
-    return {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
 
 
 def with_advice(
