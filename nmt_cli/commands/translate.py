@@ -250,5 +250,4 @@ def _translated(
         num_before = tally.line_number
         finished = waiting.popleft()[: error.first]
         yield finished, list(outputs(finished, error.finished))
-        first, last = error.first + num_before, error.last + num_before
-        raise LinesFailedError(first, last) from error.__cause__
+        raise error.behind(num_before) from error.__cause__

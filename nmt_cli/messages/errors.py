@@ -111,3 +111,7 @@ class LinesFailedError(Exception):
             "with the traceback above"
         )
         self.first, self.last, self.finished = first, last, finished
+
+    def behind(self, num_lines: int) -> LinesFailedError:
+        """Return the same error with ``num_lines`` added to the line numbers."""
+        return LinesFailedError(self.first + num_lines, self.last + num_lines)
