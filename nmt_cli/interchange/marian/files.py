@@ -113,13 +113,10 @@ def read_archive(path: Path) -> Archive:
             return _archive(_arrays(file, path.stat().st_size))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except (zipfile.BadZipFile, EOFError) as error:
-        reason = str(error).lower().rstrip(".") or ENDS_EARLY
-    except (ValueError, RuntimeError) as error:
-        reason = str(error)
-    reason = " ".join(reason.split())
-    kind = "a .bin file" if path.suffix == BINARY else "an .npz file"
-    raise DamagedError(f"{path} is not {kind} of Marian, or is damaged: {reason}.")
+    except (zipfile.BadZipFile, EOFError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split()) or ENDS_EARLY
+        kind = "a .bin file" if path.suffix == BINARY else "an .npz file"
+        raise DamagedError(f"{path} is not {kind} of Marian, or is damaged: {reason}.") from None
 
 
 def _arrays(file: zipfile.ZipFile, size: int) -> Iterator[tuple[str, NDArray[Any]]]:
