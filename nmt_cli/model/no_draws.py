@@ -1,6 +1,5 @@
 """Builds models whose weights are not drawn, because they get their values elsewhere."""
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,11 +19,7 @@ class NoDraws(TorchFunctionMode):
     """
 
     def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Call ``function``; one that draws numbers returns its tensor unchanged."""
         del types

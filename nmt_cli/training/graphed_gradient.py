@@ -50,10 +50,7 @@ def packed(sentences: Sentences, machine: Machine) -> Packed:
 
 
 def in_room(
-    source: Sentences,
-    target_input: Sentences,
-    target_output: NDArray[np.int64],
-    config: ModelShape,
+    source: Sentences, target_input: Sentences, target_output: NDArray[np.int64], config: ModelShape
 ) -> MicroBatch:
     """Return the micro-batch on the CPU, padded to a room of a model with this ``config``."""
     most = config.max_positions if config.positions == "learned" else sys.maxsize

@@ -38,7 +38,6 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from nmt_cli.search.graphed import kernels
-from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.members import Member
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling
@@ -157,7 +156,7 @@ def _ending_soon(mode: FakeCuda, eos_id: int) -> Callable[[torch.Tensor], object
             tensor.fill_(eos_id if next(reports) % OUTPUT == 0 else 5)
         elif tensor.dtype is torch.int32 and tensor.dim() == 2:  # the report of a graph's step
             beam_size = (tensor.shape[1] - 2) // 3
-            assert StepReport.width(beam_size) == tensor.shape[1]
+            assert 3 * beam_size + 2 == tensor.shape[1]
             tensor[:, 2 * beam_size : 3 * beam_size] = 5  # tokens
             if next(reports) % (2 * OUTPUT) >= OUTPUT:  # no hypothesis lives
                 tensor[:, :beam_size] = torch.tensor(-torch.inf).view(torch.int32)

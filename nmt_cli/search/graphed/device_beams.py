@@ -37,11 +37,6 @@ class StepReport(NamedTuple):
         return np.asarray((self.beams[:, 0].view(np.float32) == -np.inf).all(axis=1))
 
     @staticmethod
-    def width(beam_size: int) -> int:
-        """Return the columns of a packed report (K = ``beam_size``)."""
-        return 3 * beam_size + 2
-
-    @staticmethod
     def packed(
         scores: Tensor, parents: Tensor, tokens: Tensor, failed: Tensor, num_places: Tensor
     ) -> Tensor:
@@ -114,7 +109,7 @@ class DeviceBeams:
         # of the last token: the length with </s> times K plus the place in the beam.
         self.ended = torch.full_like(of_hypotheses[:, :, None].expand(-1, -1, 3), 0).double()
         self.ended -= torch.inf
-        width = StepReport.width(settings.beam_size)
+        width = 3 * settings.beam_size + 2
         self.report = torch.zeros((num_slots, width), dtype=torch.int32, device=device)
 
     @property

@@ -47,16 +47,6 @@ def size_within(number: int) -> int:
     return number
 
 
-def memory_room(longest: int) -> int:
-    """Return the room for a source of ``longest`` pieces."""
-    return size_for(max(LEAST_ROOM, longest))
-
-
-def past_room(num_places: int, beam_size: int) -> int:
-    """Return the room for a past of ``num_places``, and for a first step of ``beam_size``."""
-    return size_for(max(LEAST_ROOM, 2 * beam_size, num_places))
-
-
 class StepShape(NamedTuple):
     """The sizes of a search."""
 
@@ -109,11 +99,7 @@ class GraphedStep:
     """
 
     def __init__(
-        self,
-        shape: StepShape,
-        beams: DeviceBeams,
-        past: Past | RecurrentPast,
-        memory: Memory,
+        self, shape: StepShape, beams: DeviceBeams, past: Past | RecurrentPast, memory: Memory
     ) -> None:
         self.shape, self.beams, self.past, self.memory = shape, beams, past, memory
         self.repeat: Callable[[], None]  # set when the step has been recorded
@@ -202,7 +188,7 @@ class GraphedTransformer(IncrementalTransformer):
         recorded again when it grows.
         """
         num_pieces = max(len(each.source[0]) for each in encoded)
-        longest = memory_room(num_pieces)
+        longest = size_for(max(LEAST_ROOM, num_pieces))
         if self._present is None:
             shape = StepShape(self._num_slots, self._past_room(0), longest)
             num_places = min(self._settings.beam_size, PLACES_OF_A_PIECE) * num_pieces
@@ -262,8 +248,12 @@ class GraphedTransformer(IncrementalTransformer):
             self._move(self._current().shape)
 
     def _past_room(self, num_places: int) -> int:
-        """Return the room for a past of ``num_places``; states of recurrent units take none."""
-        return 0 if self._is_recurrent else past_room(num_places, self._settings.beam_size)
+        """Return the room for a past of ``num_places``, and for the first step of a beam.
+
+        States of recurrent units take none.
+        """
+        least = max(LEAST_ROOM, 2 * self._settings.beam_size)
+        return 0 if self._is_recurrent else size_for(max(least, num_places))
 
     def _current(self) -> GraphedStep:
         assert self._present is not None, "a sentence has started"
