@@ -4,23 +4,14 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
 from nmt_cli.recipe.values import Epochs, Number, Section, Steps, Word, not_one_of, repeated_names
 
-
-class NumbersByName(dict[str, float]):
-    """Numbers by name, with a hash, which a recipe needs; they must not be changed."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-
-Weight = Annotated[Number, Field(ge=0, le=1_000_000)]
-ByName = Annotated[dict[Word, Weight], AfterValidator(NumbersByName)]
+ByName = dict[Word, Annotated[Number, Field(ge=0, le=1_000_000)]]
 
 
 class MixingConfig(Section):
@@ -97,10 +88,9 @@ class Stage(Section):
     """When the next stage begins; null for the last stage."""
 
     @property
-    def by_name(self) -> NumbersByName | None:
+    def by_name(self) -> ByName | None:
         """The numbers of the corpora that the stage gives; None if it gives none."""
-        given = self.shares if self.shares is not None else self.weights
-        return None if given is None else NumbersByName(given)
+        return self.shares if self.shares is not None else self.weights
 
     def mixed(self, corpora: Sequence[Corpus], sizes: Sequence[int]) -> list[float] | None:
         """Return how often each corpus appears in an epoch; None if the stage gives no numbers."""

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -36,7 +35,6 @@ def read_resolved_recipe(path: Path) -> Recipe:
     return validated(tree)
 
 
-@lru_cache(maxsize=4)  # each checkpoint of a training holds the same recipe
 def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
     """Return the recipe as YAML with every default; it reads back as the same recipe.
 
