@@ -135,7 +135,7 @@ def _scorers(options: ScoreOptions, references: Sequence[NamedText]) -> list[Sco
         bleu.bleu_scorer(options.tokenize or fitting, lowercase=options.lowercase)
     ]
     if options.paper is not None:
-        scorers.append(bleu.paper_bleu_scorer(bleu.PAPER_PAIRS[options.paper]))
+        scorers.append(bleu.paper_bleu_scorer(*bleu.PAPER_PAIRS[options.paper]))
     scorers.append(
         bleu.chrf_scorer(lowercase=options.lowercase, word_order=options.chrf_word_order)
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import sacrebleu
 from sacrebleu.metrics.base import Signature
@@ -137,42 +137,35 @@ LAST_PERIOD = re.compile(r"(?<=[^\s.])\.\s*$")
 COMPOUND = re.compile(r"(\S)-(\S)")
 
 
-class PaperTokens(NamedTuple):
-    """How the text of a language is cut into tokens."""
-
-    language: str
-    splits_compounds: bool
-
-
-# The language pairs of the paper's Table 2.
-PAPER_PAIRS = {"en-de": PaperTokens("de", True), "en-fr": PaperTokens("fr", False)}
+# The language pairs of the paper's Table 2: the language of the tokens, and whether compounds are
+# split at hyphens.
+PAPER_PAIRS = {"en-de": ("de", True), "en-fr": ("fr", False)}
 
 
 class _MosesTokenizer(BaseTokenizer):
-    def __init__(self, tokens: PaperTokens) -> None:
+    def __init__(self, language: str, splits_compounds: bool) -> None:
         from sacremoses import MosesTokenizer  # takes half a second, so only if it is needed
 
-        self._tokens = tokens
-        self._moses = MosesTokenizer(lang=tokens.language)
+        self._language, self._splits_compounds = language, splits_compounds
+        self._moses = MosesTokenizer(lang=language)
 
     def signature(self) -> str:
-        compounds = "+split-compounds" if self._tokens.splits_compounds else ""
-        return f"moses-{self._tokens.language}{compounds}"
+        return f"moses-{self._language}{'+split-compounds' if self._splits_compounds else ''}"
 
     def __call__(self, line: str) -> str:
         text = self._moses.tokenize(line, return_str=True)
         # tokenizer.perl splits the period off the last word even if it is an abbreviation;
         # sacremoses does not.
         text = LAST_PERIOD.sub(" .", text)
-        if self._tokens.splits_compounds:
+        if self._splits_compounds:
             text = COMPOUND.sub(r"\1 ##AT##-##AT## \2", text)
         return text
 
 
 class _MosesBleu(BLEU):
-    def __init__(self, tokens: PaperTokens) -> None:
+    def __init__(self, language: str, splits_compounds: bool) -> None:
         super().__init__(tokenize="none", force=True)
-        self.tokenizer = _MosesTokenizer(tokens)
+        self.tokenizer = _MosesTokenizer(language, splits_compounds)
         self.tokenizer_signature = self.tokenizer.signature()
 
     def get_signature(self) -> Signature:
@@ -183,10 +176,10 @@ class _MosesBleu(BLEU):
         return signature
 
 
-def paper_bleu_scorer(tokens: PaperTokens) -> Scorer:
+def paper_bleu_scorer(language: str, splits_compounds: bool) -> Scorer:
     """Return the paper's BLEU of untokenized text: of Moses' tokens, and of the parts of compounds.
 
     The same steps as tokenizer.perl, the compound splitting of Tensor2Tensor's get_ende_bleu.sh and
     multi-bleu.perl.
     """
-    return Scorer("paper_bleu", _MosesBleu(tokens), _details_of_bleu)
+    return Scorer("paper_bleu", _MosesBleu(language, splits_compounds), _details_of_bleu)

@@ -437,7 +437,7 @@ def test_the_papers_bleu_is_of_plain_text(folder, capfdbinary):
     do(overrides=PLAIN, run_dir=Path("runs/plain"), prepared=Path("prepared/plain"), until="score")
     references = (folder / "test.de").read_text().split("\n")[:-1]
     hypotheses = (folder / "runs/plain/test/test.de").read_text().split("\n")[:-1]
-    paper = paper_bleu_scorer(PAPER_PAIRS["en-de"]).score(hypotheses, [references])
+    paper = paper_bleu_scorer(*PAPER_PAIRS["en-de"]).score(hypotheses, [references])
     line = capfdbinary.readouterr().out.decode()
     assert f", paper's BLEU {paper.score:.2f} ({paper.signature}), 7 lines\n" in line
 

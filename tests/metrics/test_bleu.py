@@ -13,7 +13,6 @@ from sacrebleu.tokenizers import tokenizer_spm
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.bleu import (
     PAPER_PAIRS,
-    PaperTokens,
     bleu_scorer,
     chrf_scorer,
     looks_in_pieces,
@@ -193,7 +192,7 @@ FRENCH = [
 
 @pytest.mark.parametrize(("pair", "texts"), [("en-de", GERMAN), ("en-fr", FRENCH)])
 def test_tokens_are_those_of_moses_with_compounds_split_in_german(pair, texts):
-    scorer = paper_bleu_scorer(PAPER_PAIRS[pair])
+    scorer = paper_bleu_scorer(*PAPER_PAIRS[pair])
     for text, tokens in texts:
         assert scorer.metric._preprocess_segment(text).split() == tokens.split()
 
@@ -202,8 +201,8 @@ def test_tokens_are_those_of_moses_with_compounds_split_in_german(pair, texts):
 def test_score_is_sacrebleus_of_the_tokens(pair, texts):
     references = [text for text, _ in texts]
     hypotheses = [text.replace("a", "e").replace("rien", "tout") for text in references]
-    tokenized = paper_bleu_scorer(PAPER_PAIRS[pair]).metric._preprocess_segment
-    ours = paper_bleu_scorer(PAPER_PAIRS[pair]).score(hypotheses, [references])
+    tokenized = paper_bleu_scorer(*PAPER_PAIRS[pair]).metric._preprocess_segment
+    ours = paper_bleu_scorer(*PAPER_PAIRS[pair]).score(hypotheses, [references])
     theirs = sacrebleu.corpus_bleu(
         [tokenized(line) for line in hypotheses],
         [[tokens for _, tokens in texts]],
@@ -220,7 +219,7 @@ def test_score_is_sacrebleus_of_the_tokens(pair, texts):
     ("pair", "tokens"), [("en-de", "moses-de+split-compounds"), ("en-fr", "moses-fr")]
 )
 def test_signature_has_the_steps_and_both_versions(pair, tokens):
-    score = paper_bleu_scorer(PAPER_PAIRS[pair]).score(["a b c d"], [["a b c d"]])
+    score = paper_bleu_scorer(*PAPER_PAIRS[pair]).score(["a b c d"], [["a b c d"]])
     assert score.signature == (
         f"nrefs:1|case:mixed|eff:no|tok:{tokens}|smooth:exp|"
         f"sacremoses:{sacremoses.__version__}|version:{sacrebleu.__version__}"
@@ -233,9 +232,9 @@ SCORERS = {
     "sacrebleu-2.5.1 -b -w2 (13a, cased)": lambda: bleu_scorer("13a"),
     "sacrebleu-2.5.1 -tok intl": lambda: bleu_scorer("intl"),
     "moses multi-bleu-detok.perl": lambda: bleu_scorer("13a"),
-    "tokenizer.perl + multi-bleu.perl": lambda: paper_bleu_scorer(PaperTokens("de", False)),
+    "tokenizer.perl + multi-bleu.perl": lambda: paper_bleu_scorer("de", False),
     "get_ende_bleu.sh recipe (compound split, as in the paper)": lambda: paper_bleu_scorer(
-        PAPER_PAIRS["en-de"]
+        *PAPER_PAIRS["en-de"]
     ),
 }
 TOOLKITS = [

@@ -190,7 +190,7 @@ def _figures_of(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
     scorers: list[Scorer] = [bleu_scorer(tokenize), chrf_scorer()]
     pair = "-".join(experiment.recipe.data.languages)
     if pair in PAPER_PAIRS and tokenize != "none":  # the paper's BLEU is of plain text
-        scorers.append(paper_bleu_scorer(PAPER_PAIRS[pair]))
+        scorers.append(paper_bleu_scorer(*PAPER_PAIRS[pair]))
     for scorer in scorers:
         figures[scorer.key] = scorer.score(hypotheses, [references.lines]).figures()
     return figures
