@@ -10,7 +10,7 @@ import numpy as np
 
 from nmt_cli.alignment import ibm_model2
 from nmt_cli.alignment.ibm_model2 import MOST_CELLS
-from nmt_cli.alignment.pair_cells import NumberedPairs
+from nmt_cli.alignment.pair_cells import Array, NumberedPairs
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.lexicon import Lexicon
@@ -64,7 +64,7 @@ def make_lexicon(
             aligner.estimate(ITERATIONS, counter.advance)
         translations = aligner.translations
     frequent = np.argsort(-counts, kind="stable")[: min(num_frequent, np.count_nonzero(counts))]
-    by_source = _most_probable(translations, source_size, num_targets)
+    by_source = _most_probable(*translations, source_size, num_targets)
     return Lexicon.of(frequent.tolist(), by_source, target_size)
 
 
@@ -81,11 +81,11 @@ def _sentences(text: BinarizedText) -> Iterator[list[int]]:
 
 
 def _most_probable(
-    translations: ibm_model2.Translations, source_size: int, number: int
+    sources: Array, targets: Array, probabilities: Array, source_size: int, number: int
 ) -> Iterator[list[int]]:
     """Yield the most probable targets of each source piece."""
-    kept = translations.probabilities >= LEAST_PROBABILITY
-    sources, targets, probabilities = (each[kept] for each in translations)
+    kept = probabilities >= LEAST_PROBABILITY
+    sources, targets, probabilities = sources[kept], targets[kept], probabilities[kept]
     order = np.lexsort((targets, -probabilities, sources))
     bounds = np.searchsorted(sources[order], np.arange(source_size + 1))
     for first, end in pairwise(bounds.tolist()):

@@ -51,14 +51,6 @@ class Weights(NamedTuple):
         return best[self.of_cells[best] > self.of_no_word]
 
 
-class Translations(NamedTuple):
-    """How probable the K pairs are that occur together."""
-
-    sources: Array  # K
-    targets: Array  # K
-    probabilities: Array  # K, of the target word, given the source word
-
-
 class Expected(NamedTuple):
     """What one direction expects of a chunk."""
 
@@ -298,10 +290,10 @@ class WordAligner:
         return tuple(each.tension for each in self._directions)
 
     @property
-    def translations(self) -> Translations:
-        """What was estimated for each pair of words."""
+    def translations(self) -> tuple[Array, Array, Array]:
+        """Source word and target word of each of the K pairs, and how probable the latter is."""
         forward, backward = self._directions
-        return Translations(forward.given, backward.given, forward.table)
+        return forward.given, backward.given, forward.table
 
     def estimate(self, iterations: int, advance: Advance) -> None:
         """Make all iterations of EM; ``advance`` counts the chunks, and once those of reading."""

@@ -15,7 +15,7 @@ from nmt_cli.commands.lines.recipe_texts import on_languages, on_scripts, wrong_
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder
 from nmt_cli.corpus.prepared import foreign_file, validation_facts, validation_text
-from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits, training_limits
+from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits
 from nmt_cli.corpus.text.looking_over import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -100,7 +100,8 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
         encoder = Encoder(recipe, tokenizer, directory, pool)
-        counts = {"train": encoder.encode("train", training, training_limits(data))}
+        limits = data.max_length, data.filters.min_length, data.filters.max_length_ratio
+        counts = {"train": encoder.encode("train", training, PairLimits(*limits))}
         for part, corpora in validation.items():
             counts[part] = encoder.encode(part, corpora, PairLimits(data.max_length))
         for corpora in (training, *validation.values()):

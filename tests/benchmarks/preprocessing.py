@@ -20,7 +20,7 @@ import sentencepiece
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.encoding import encode_chunk
-from nmt_cli.corpus.text.cleaning import training_limits
+from nmt_cli.corpus.text.cleaning import PairLimits
 from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
@@ -47,7 +47,7 @@ def encoding_rates(corpus: Path, chunks: list[CorpusChunk]) -> dict[str, float]:
     """Return sentences a second on one core, of SentencePiece and of us, taking turns."""
     recipe = read_recipe(str(corpus / "recipe.yaml")).recipe
     tokenizer = load_tokenizer(corpus, text_settings(recipe.tokenizer, recipe.data))
-    limits = training_limits(recipe.data)
+    limits = PairLimits(recipe.data.max_length)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(corpus / "tokenizer.model"))
     texts = [chunk.lines.texts() for chunk in chunks]
     sides = [list(chain.from_iterable(side)) for side in list(zip(*texts, strict=True))[:2]]

@@ -216,9 +216,9 @@ def test_a_language_that_is_not_known_is_named():
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    from nmt_cli.corpus.text import filters
+    from nmt_cli.corpus.text.language_codes import language_identifier
 
-    filters.language_identifier.cache_clear()
+    language_identifier.cache_clear()
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
     with pytest.raises(
         UserError, match=r"min_language .* with py3langid, which is not installed; "

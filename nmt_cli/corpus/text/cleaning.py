@@ -14,7 +14,6 @@ import numpy.typing as npt
 from nmt_cli.corpus.text.filters import TEXT_FILTERS
 from nmt_cli.corpus.text.parallel_text import LineChunk
 from nmt_cli.files.lines import is_blank
-from nmt_cli.recipe.data_config import DataConfig
 
 EMPTY, SCORES, HELD_OUT = "empty", "scores", "remove_held_out"
 DUPLICATE, SAME_SOURCE = "duplicate", "remove_duplicate_sources"
@@ -36,11 +35,6 @@ class PairLimits(NamedTuple):
     longest: int
     shortest: int = 1
     ratio: float | None = None
-
-
-def training_limits(data: DataConfig) -> PairLimits:
-    """Return the limits that the recipe sets for training pairs."""
-    return PairLimits(data.max_length, data.filters.min_length, data.filters.max_length_ratio)
 
 
 def rules_broken(
@@ -160,10 +154,11 @@ class HeldOut:
         if not self._sources:
             return FoundHeldOut([], places[:0])
         known, equal, similar = self._sources, [], []
-        for number, source in enumerate(sources):
-            if _short_hash(source) in known and self._has_letters(source, targets[number]):
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
+            may_be_found = _short_hash(source) in known
+            if may_be_found and _hash_of_letters(source, target) in self._of_letters:
                 similar.append(number)
-                equal.append(pair_hash(source, targets[number]))
+                equal.append(pair_hash(source, target))
         return FoundHeldOut([digest for digest in equal if digest in self._hashes], places[similar])
 
     def count(self, found: Iterable[bytes]) -> None:
@@ -174,9 +169,6 @@ class HeldOut:
     def is_all_met(self) -> bool:
         """Whether every held-out pair was found in the training text."""
         return bool(self._hashes) and not self._unmet
-
-    def _has_letters(self, source: str, target: str) -> bool:
-        return _hash_of_letters(source, target) in self._of_letters
 
 
 class FoundHeldOut(NamedTuple):

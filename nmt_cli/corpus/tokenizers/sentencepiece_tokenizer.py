@@ -162,22 +162,14 @@ def read_usable_model(path: Path) -> bytes:
 
     Raises UserError if the file cannot be read, DamagedError if it is not a usable model.
     """
-    model = read_model(path)
-    if not _survives_trial(path):
-        raise _damaged(str(path))
-    return model
-
-
-def _survives_trial(path: Path) -> bool:
-    """Return whether another process can use the model; a malicious one can crash its process."""
     import subprocess  # for models of other programs only
 
-    command = python_command(TRIAL, str(path))
-    try:
-        trial = subprocess.run(command, capture_output=True, check=False, timeout=TRIAL_SECONDS)
-    except subprocess.TimeoutExpired:
-        return False
-    return trial.returncode == 0
+    model, command = read_model(path), python_command(TRIAL, str(path))
+    try:  # a malicious model can crash its process
+        subprocess.run(command, capture_output=True, check=True, timeout=TRIAL_SECONDS)
+    except subprocess.SubprocessError:
+        raise _damaged(str(path)) from None
+    return model
 
 
 def train_model(
