@@ -58,15 +58,17 @@ def chosen_format(
     """
     if given is not None:
         return given
-    found = None if source is None or markup is not None else format_of(source)
-    if source is not None and markup is None and source.suffix.lower() in OTHERS:
+    if source is None or markup is not None:
+        return "text"
+    if source.suffix.lower() in OTHERS:
         raise WrongUsageError(
             f"{source}: documents of {source.suffix} cannot be translated; save it in another "
             "format, such as .docx, or add --input-format text if it has lines of text."
         )
-    if found is None or source is None:
-        return "text"
+    found = format_of(source)
     wanted = None if output is None else format_of(output)
+    if found is None:
+        return "text"
     if wanted not in {None, found}:
         raise WrongUsageError(
             f"{source} is {found}, and so is its translation, but the name {output} is that of "

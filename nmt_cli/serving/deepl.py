@@ -27,6 +27,7 @@ REFUSED = (
     *("non_splitting_tags", "splitting_tags", "ignore_tags"),
 )
 IMPARTIAL = ("default", "prefer_less", "prefer_more")  # formality that may be ignored
+TSV = "text/tab-separated-values"
 MOST_CHARACTERS = 10**12  # of an account; clients want a limit
 # The client refuses these codes, and asks for one of the regions.
 REGIONS = {"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")}
@@ -130,15 +131,12 @@ async def document_status(service: Service, http: Request) -> Response:
     """
     kept = await _kept(service, http)
     status = "error" if kept.error else "translating" if kept.data is None else "done"
-    answer: dict[str, Any] = {"document_id": kept.name, "status": status}
-    if status == "translating":
-        answer["seconds_remaining"] = 1
-    elif status == "done":
-        answer["billed_characters"] = kept.num_characters
-        answer["failed_segments"] = kept.failed
-    else:
-        answer["error_message"] = kept.error
-    return JSONResponse(answer)
+    more: Mapping[str, Mapping[str, Any]] = {
+        "translating": {"seconds_remaining": 1},
+        "done": {"billed_characters": kept.num_characters, "failed_segments": kept.failed},
+        "error": {"error_message": kept.error},
+    }
+    return JSONResponse({"document_id": kept.name, "status": status, **more[status]})
 
 
 async def document_result(service: Service, http: Request) -> Response:
@@ -210,7 +208,7 @@ async def entries(service: Service, http: Request) -> Response:
 def _entries(glossary: ServedGlossary) -> Response:
     terms, between = glossary.terms.terms.values(), f" {BETWEEN_FORMS} "
     rows = [f"{term.source}\t{between.join(term.targets)}" for term in terms]
-    return PlainTextResponse("\n".join(rows), media_type="text/tab-separated-values")
+    return PlainTextResponse("\n".join(rows), media_type=TSV)
 
 
 def _upper(code: str) -> str:
@@ -258,11 +256,5 @@ PATHS = [
     Endpoint("GET", "/v2/glossary-language-pairs", pairs, takes={}),
     Endpoint("GET", "/v2/glossaries", glossaries, takes={}),
     Endpoint("GET", "/v2/glossaries/{name}", glossary, takes={}),
-    Endpoint(
-        "GET",
-        "/v2/glossaries/{name}/entries",
-        entries,
-        takes={},
-        media_type="text/tab-separated-values",
-    ),
+    Endpoint("GET", "/v2/glossaries/{name}/entries", entries, takes={}, media_type=TSV),
 ]

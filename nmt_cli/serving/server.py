@@ -234,12 +234,9 @@ async def _until(event: asyncio.Event, others: Iterable[Awaitable[None]]) -> Non
     both: set[asyncio.Future[Any]] = {waiting, together}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    if together.done():
-        together.result()
-    else:
-        together.cancel()
-        with suppress(asyncio.CancelledError):
-            await together
+    together.cancel()
+    with suppress(asyncio.CancelledError):
+        await together
 
 
 async def _ended(server: Server, listening: asyncio.Task[None]) -> None:

@@ -93,6 +93,7 @@ class Service:
         self.aside = reading.Aside(self.limits.seconds)
         # Those of clients whose key is known have room of their own.
         self._held = {is_known: reading.Held() for is_known in (False, True)}
+        self.has_keys = options.keys is not None  # requests need one of them
         self._keys = [_digest(key) for key in options.keys or ()]
 
     @property
@@ -100,11 +101,6 @@ class Service:
         """The state, or "stuck" if it is ready, but no worker of a model answers."""
         is_stuck = any(figures.is_stuck for figures in self.figures_of_models().values())
         return "stuck" if self.state == "ready" and is_stuck else self.state
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether requests need a key."""
-        return self.options.keys is not None
 
     async def record(self, http: Request) -> dict[str, Any]:
         """Return the JSON object in the body of a request.
@@ -197,15 +193,12 @@ class Service:
         """Return the choice for a text; if its language is not certain, it is ``usual``."""
         first = ranked[0]
         is_certain = first.confidence >= DECIDED
-        if is_certain:
-            candidates = [first]
-        elif usual is not None:
-            candidates = [each for each in ranked if label_of(each.language) == usual]
-        else:
-            candidates = [each for each in ranked if each.confidence > 0]
-        for each in candidates:
-            if (source := possible.get(label_of(each.language))) is not None:
-                return Choice(each, self.models.find(source, target))
+        wanted = label_of(first.language) if is_certain else usual
+        for each in ranked:
+            label = label_of(each.language)
+            is_wanted = each.confidence > 0 if wanted is None else label == wanted
+            if is_wanted and label in possible:
+                return Choice(each, self.models.find(possible[label], target))
         if is_certain and label_of(first.language) != label_of(target):
             self.models.find(first.language, target)  # raises
         return Choice(first, None)

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -107,12 +106,8 @@ class ContinuousSearch(Generic[LineKey]):
     def _translate(self) -> None:
         driver, slow_lines = self._engine.driver, SlowLines(self._report)
         is_text = self._lines.is_text
-        order: _LongestFirst | _Turns
-        if is_text:
-            order = _LongestFirst(lambda: self._engine.in_order(self._next(None)))
-        else:
-            most_divided = MOST_DIVIDED[self._engine.chosen["device"]]
-            order = _Turns(partial(self._next, 1), driver.most_like, most_divided)
+        most_divided = MOST_DIVIDED[self._engine.chosen["device"]]
+        order = _Order(self._next, driver.most_like, None if is_text else most_divided)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
             tickets = list(inside)
@@ -158,14 +153,15 @@ class ContinuousSearch(Generic[LineKey]):
             del self._inside[job]
         return jobs
 
-    def _next(self, most: int | None) -> list[TicketedSentence]:
-        """Return the sentences of the next lines; none if there is no line with sentences.
+    def _next(self) -> list[TicketedSentence]:
+        """Return the sentences of the next line; none if there is no line with sentences.
 
-        They are those of at most ``most`` lines, or of all that are known now.
+        Of a text they are those of all lines that are known now, longest first.
         """
-        while lines := list(islice(iter(self._lines.take, None), most)):
+        is_text = self._lines.is_text
+        while lines := list(islice(iter(self._lines.take, None), None if is_text else 1)):
             if sentences := [each for line in lines for each in self._begun(*line)]:
-                return sentences
+                return self._engine.in_order(sentences) if is_text else sentences
         return []
 
     def _begun(self, line: LineKey, request: Request) -> list[TicketedSentence]:
@@ -189,55 +185,27 @@ class ContinuousSearch(Generic[LineKey]):
         self._lines.answer(line, answer)
 
 
-class _LongestFirst:
-    """Which sentence joins next: the longest of all lines that were known when the last had joined.
-
-    So no line waits for more than those that were known with it.
-    """
-
-    def __init__(self, next_lines: Callable[[], list[TicketedSentence]]) -> None:
-        """``next_lines`` returns the sentences of the next lines, longest first; maybe none."""
-        self._next_lines = next_lines
-        self._waiting = deque[TicketedSentence]()
-
-    def take(self) -> TicketedSentence | None:
-        """Return the next sentence; None if there is none now."""
-        if not self._waiting:
-            self._waiting.extend(self._next_lines())
-        return self._waiting.popleft() if self._waiting else None
-
-    def add(self, sentences: Iterable[TicketedSentence]) -> None:
-        """Let sentences wait that were searched before."""
-        self._waiting.extendleft(sentences)
-
-    def leave(self, ticket: Ticket) -> None:
-        """Know that a sentence has left the search."""
-
-    def remove(self, unwanted: Collection[Ticket]) -> None:
-        """Let sentences with these tickets wait no longer."""
-        self._waiting = deque(each for each in self._waiting if each[0] not in unwanted)
-
-
-class _Turns:
+class _Order:
     """Which sentence joins next: those of new lines and those that wait take turns.
 
     A line of many sentences does not stop the lines after it: they need not wait until all its
-    sentences have joined, and these leave room for others.
+    sentences have joined, and these leave room for others. Of a text, no line joins until all
+    sentences have that wait, so none waits for more than those that were known with it.
     """
 
     def __init__(
         self,
-        next_line: Callable[[], list[TicketedSentence]],
+        next_lines: Callable[[], list[TicketedSentence]],
         most_like: Callable[[Sentence], int],
-        most_divided: int,
+        most_divided: int | None,
     ) -> None:
-        """``next_line`` returns the sentences of a new line; none if there is none now.
+        """``next_lines`` returns the sentences of new lines; none if there is none now.
 
         ``most_like`` returns how many sentences as long as one are searched at a time. Of lines of
-        several sentences at most ``most_divided`` are.
+        several sentences at most ``most_divided`` are; None if the lines are a text.
         """
+        self._next_lines, self._most_like = next_lines, most_like
         self._most_divided = most_divided
-        self._next_line, self._most_like = next_line, most_like
         # Of each line whose first sentence was taken.
         self._waiting = deque[deque[TicketedSentence]]()
         self._divided = dict[Ticket, int]()  # pieces of sentences that were taken
@@ -245,7 +213,8 @@ class _Turns:
 
     def take(self) -> TicketedSentence | None:
         """Return the next sentence; None if there is none now."""
-        for is_new in (self._is_turn_of_new, not self._is_turn_of_new):
+        is_new_first = self._is_turn_of_new and self._most_divided is not None
+        for is_new in (is_new_first, not is_new_first):
             sentences = self._new() if is_new else self._oldest()
             if sentences:
                 self._is_turn_of_new = not is_new
@@ -258,7 +227,7 @@ class _Turns:
         return None
 
     def add(self, sentences: Iterable[TicketedSentence]) -> None:
-        """Let sentences of a line wait that were searched before."""
+        """Let sentences wait that were searched before."""
         self._waiting.appendleft(deque(sentences))
 
     def leave(self, ticket: Ticket) -> None:
@@ -273,7 +242,7 @@ class _Turns:
         self._waiting = deque(deque(line) for line in lines if line)
 
     def _new(self) -> deque[TicketedSentence]:
-        return deque(self._next_line() if len(self._waiting) < MOST_DIVIDED_LINES else ())
+        return deque(self._next_lines() if len(self._waiting) < MOST_DIVIDED_LINES else ())
 
     def _oldest(self) -> deque[TicketedSentence]:
         most = math.inf  # pieces of a sentence that may overtake those before it
@@ -291,6 +260,8 @@ class _Turns:
         Those of less than half its length are not counted: they will be done much sooner, and so
         may overtake it.
         """
+        if self._most_divided is None:
+            return True
         shortest = len(sentence.tokens) / 2
         num_divided = sum(num_pieces >= shortest for num_pieces in self._divided.values())
         share = int(DIVIDED_SHARE * self._most_like(sentence))

@@ -55,8 +55,17 @@ class TextWorkers:
         LinesFailedError, with the translations of the lines before, for a bug, and UserError if
         workers die again and again.
         """
-        text = _Text(self._dispatcher, windows, 3 + self._num_workers // 2, self._loop)
-        while (batch := self._done(text.next_finished())) is not None:
+        # Windows that are read and not finished, beside the one that waits to be read.
+        has_room = threading.Semaphore(2 + self._num_workers // 2)
+        # The windows that were read, in order, and then the error of reading, or None at the end.
+        batches = asyncio.Queue[Batch | BaseException | None]()
+        # Reading may wait for input for ever, and must not keep the process alive.
+        threading.Thread(target=self._read, args=(windows, batches, has_room), daemon=True).start()
+        while (batch := self._done(self._first_of(batches.get()))) is not None:
+            if isinstance(batch, BaseException):
+                raise batch
+            self._done(self._first_of(batch.done))
+            has_room.release()
             yield in_order(answer for answer in batch.answers if answer is not None)
 
     async def _made(self, starter: Starter) -> Dispatcher:
@@ -72,37 +81,6 @@ class TextWorkers:
     def _done(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._loop.run_until_complete(work)
 
-
-class _Text:
-    """Windows of lines; up to ``most_windows`` of them are read and not finished."""
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        windows: Iterator[Sequence[Request]],
-        most_windows: int,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._dispatcher, self._windows = dispatcher, windows
-        self._has_room = threading.Semaphore(most_windows - 1)
-        # The windows that were read, in order, and then the error of reading, or None at the end.
-        self._batches = asyncio.Queue[Batch | BaseException | None]()
-        # Reading may wait for input for ever, and must not keep the process alive.
-        threading.Thread(target=self._read, args=(loop,), daemon=True).start()
-
-    async def next_finished(self) -> Batch | None:
-        """Return the next window when it is translated; None at the end.
-
-        Raises the error of reading after the windows before it.
-        """
-        batch = await self._first_of(self._batches.get())
-        if isinstance(batch, BaseException):
-            raise batch
-        if batch is not None:
-            await self._first_of(batch.done)
-            self._has_room.release()
-        return batch
-
     async def _first_of(self, work: Awaitable[Result]) -> Result:
         """Return the result of ``work``. Raises UserError when the workers die again and again."""
         done, broken = asyncio.ensure_future(work), self._dispatcher.broken
@@ -114,18 +92,25 @@ class _Text:
             broken.result()
         return done.result()
 
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _read(
+        self,
+        windows: Iterator[Sequence[Request]],
+        batches: asyncio.Queue[Batch | BaseException | None],
+        has_room: threading.Semaphore,
+    ) -> None:
         end: BaseException | None = None
         with suppress(RuntimeError):  # the loop was closed meanwhile
             try:
-                for window in self._windows:
-                    loop.call_soon_threadsafe(self._submit, window)
-                    self._has_room.acquire()
+                for window in windows:
+                    self._loop.call_soon_threadsafe(self._submit, window, batches)
+                    has_room.acquire()
             except BaseException as error:
                 end = error
-            loop.call_soon_threadsafe(self._batches.put_nowait, end)
+            self._loop.call_soon_threadsafe(batches.put_nowait, end)
 
-    def _submit(self, window: Sequence[Request]) -> None:
+    def _submit(
+        self, window: Sequence[Request], batches: asyncio.Queue[Batch | BaseException | None]
+    ) -> None:
         batch = Batch(window)
         self._dispatcher.submit(batch)
-        self._batches.put_nowait(batch)
+        batches.put_nowait(batch)
