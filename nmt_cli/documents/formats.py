@@ -56,25 +56,21 @@ def chosen_format(
     It is text if the lines are ``markup``. Raises WrongUsageError if ``output`` has the ending of
     another format.
     """
-    if given is not None:
-        return given
-    if source is None or markup is not None:
-        return "text"
+    if given is not None or source is None or markup is not None:
+        return given or "text"
     if source.suffix.lower() in OTHERS:
         raise WrongUsageError(
             f"{source}: documents of {source.suffix} cannot be translated; save it in another "
             "format, such as .docx, or add --input-format text if it has lines of text."
         )
     found = format_of(source)
-    wanted = None if output is None else format_of(output)
-    if found is None:
-        return "text"
+    wanted = None if output is None or found is None else format_of(output)
     if wanted not in {None, found}:
         raise WrongUsageError(
             f"{source} is {found}, and so is its translation, but the name {output} is that of "
             f"{wanted}; give an --output that ends in {source.suffix}."
         )
-    return found
+    return found or "text"
 
 
 def most_bytes(form: str) -> int:

@@ -62,10 +62,6 @@ class ServiceFigures(Collector):
         self._requests.labels(path, status).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that the service is not asked when this is registered."""
-        return ()
-
     def collect(self) -> Iterable[Metric]:
         """Yield the figures of the service and of what translates with each model."""
         service, of_models = self._service, self._service.figures_of_models()

@@ -10,7 +10,6 @@ from nmt_cli.translating.request import LineError, Request
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-    from nmt_cli.search.sentences import Sentence
     from nmt_cli.search.shortlist import Shortlists
 
 
@@ -40,10 +39,6 @@ class OutputLimits(NamedTuple):
         if self.longest is not None:
             longest_output = min(longest_output, self.longest)
         return longest_output, rule_data
-
-    def with_shortlist(self, sentence: Sentence) -> Sentence:
-        """Return ``sentence``, with its shortlist if sentences have one."""
-        return sentence if self.shortlists is None else self.shortlists.added_to(sentence)
 
 
 class Bounds(NamedTuple):

@@ -173,7 +173,8 @@ class WantedOutputs:
                 needs_words=wanted.alignments,
                 needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
             )
-            sentences.append(self.limits.with_shortlist(sentence))
+            lists = self.limits.shortlists
+            sentences.append(sentence if lists is None else lists.added_to(sentence))
         if self.sampling is not None:
             return samples_of(sentences, self.sampling, wanted.line, wanted.n_best)
         return sentences
