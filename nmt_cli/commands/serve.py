@@ -3,7 +3,7 @@
 import asyncio
 import ipaddress
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     with listening_socket(host, port) as listener, ExitStack() as stack:
         starters = {}
         for model in found:
-            starters[model.name] = stack.enter_context(Starter())
+            starters[model.name] = stack.enter_context(closing(Starter()))
             always = () if model.parses else (PLACEHOLDERS,)  # parses have no such rules
             starters[model.name].load(
                 WorkerModel(

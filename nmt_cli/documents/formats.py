@@ -88,7 +88,7 @@ def read_document(
     damaged, and UserError if a package is missing.
     """
     # These imports take time; help texts and lines of text do not need them.
-    from nmt_cli.documents import markdown, markup, office, po, subtitles, tmx, xliff
+    from nmt_cli.documents import markdown, markup, office, po, subtitles, translators
     from nmt_cli.documents.document import DocumentError
     from nmt_cli.translating.request import LineError
 
@@ -101,8 +101,8 @@ def read_document(
         **{name: partial(office.read_office, form=name) for name in office.MEMBERS},
         "epub": office.read_epub,
         "po": partial(po.PoDocument, again=again),
-        "xliff": partial(xliff.XliffDocument, again=again),
-        "tmx": partial(tmx.TmxDocument, again=again, languages=languages),
+        "xliff": partial(translators.XliffDocument, again=again),
+        "tmx": partial(translators.TmxDocument, again=again, languages=languages),
         "srt": partial(subtitles.SubtitleDocument, is_vtt=False),
         "vtt": partial(subtitles.SubtitleDocument, is_vtt=True),
     }

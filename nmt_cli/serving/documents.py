@@ -76,10 +76,6 @@ class Kept:
         self.failed: Sequence[Mapping[str, Any]] = ()  # segments that stay as they are
         self.error: str | None = None
 
-    def fill(self, data: bytes, failed: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the translated document, and which segments failed."""
-        self.data, self.failed, self.num_bytes = data, failed, len(data)
-
     def response(self) -> Response:
         """Return the translated document. Raises RefusedError if it is not there yet, or failed."""
         if self.data is None:
@@ -137,14 +133,15 @@ class Documents:
         Raises RefusedError if no segment can be translated, or if it takes too long.
         """
         if asked.model is None:
-            kept.fill(asked.upload.data, ())
+            kept.data = asked.upload.data
             return
         patterns = self._service.patterns(asked.model)
         lines, places = await self._service.aside(True, _lines, asked, patterns)
         models = [asked.model] * len(lines)
         translations = await self._service.translate(http, models, lines)
         found = [translations[place] for place in places]
-        kept.fill(*await self._service.aside(True, _filled, asked.document, found))
+        kept.data, kept.failed = await self._service.aside(True, _filled, asked.document, found)
+        kept.num_bytes = len(kept.data)
 
     def keep(self, asked: Asked) -> Kept:
         """Return a place for the translation, which is emptied after a while.

@@ -25,6 +25,7 @@ from nmt_cli.translating.workers.worker_process import Batch, BatchLine
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 10_000  # of a form
+MOST_DIGITS = 1_000  # of a number
 MOST_PARTS = 1_000  # of a form in several parts
 PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
 AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
@@ -323,14 +324,10 @@ def texts_of(fields: Mapping[str, Any], key: str, limits: Limits) -> list[str]:
 
 def whole_number(fields: Mapping[str, Any], key: str) -> int:
     """Return the number of a field, or 0. Raises RefusedError if it is none, or is negative."""
-    value = fields.get(key, 0)
-    try:
-        number = int(value) if isinstance(value, str | int) else -1
-    except ValueError:
-        number = -1
-    if number < 0:
+    digits = str(fields.get(key, 0))
+    if not digits.isdecimal() or len(digits) > MOST_DIGITS:
         raise RefusedError(400, f"{key} must be a whole number, at least 0")
-    return number
+    return int(digits)
 
 
 class RequestBatch(Batch):

@@ -51,11 +51,6 @@ class LineJob:
     sentences: Sequence[Sentence] = ()
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # by the place of the sentence
 
-    @property
-    def is_done(self) -> bool:
-        """Whether all its sentences have an outcome."""
-        return len(self.outcomes) == len(self.sentences)
-
     def ticketed(self) -> list[TicketedSentence]:
         """Return its sentences as the driver of the search takes them."""
         return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]

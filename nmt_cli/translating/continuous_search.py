@@ -127,7 +127,7 @@ class ContinuousSearch(Generic[LineKey]):
             if job not in self._inside:  # it was withdrawn while a search failed
                 continue
             job.outcomes[place] = outcome
-            if job.is_done:
+            if len(job.outcomes) == len(job.sentences):
                 if retried := self._jobs.without_copies(job):
                     order.add(retried)
                 else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import WrongUsageError
@@ -119,29 +119,27 @@ class LoadOptions(TranslatorOptions):
 
 Keywords = ParamSpec("Keywords")
 Record = TypeVar("Record")
-Owner = TypeVar("Owner")
-First = TypeVar("First")
 Result = TypeVar("Result")
 
 
 def taking(
     record: Callable[Keywords, Record],
 ) -> Callable[
-    [Callable[[Owner, First, Record], Result]],
-    Callable[Concatenate[Owner, First, Keywords], Result],
+    [Callable[[Any, Path | str, Record], Result]],
+    Callable[Concatenate[Any, Path | str, Keywords], Result],
 ]:
     """Return a decorator by which a method takes the fields of its ``record`` as keywords."""
     fields = inspect.signature(record)
 
     def decorate(
-        method: Callable[[Owner, First, Record], Result],
-    ) -> Callable[Concatenate[Owner, First, Keywords], Result]:
+        method: Callable[[Any, Path | str, Record], Result],
+    ) -> Callable[Concatenate[Any, Path | str, Keywords], Result]:
         @wraps(method)
         def taking_keywords(
-            owner: Owner, first: First, /, *none: Keywords.args, **keywords: Keywords.kwargs
+            owner: Any, path: Path | str, /, *none: Keywords.args, **keywords: Keywords.kwargs
         ) -> Result:
             fields.bind(*none, **keywords)  # its errors do not name the record
-            return method(owner, first, record(*none, **keywords))
+            return method(owner, path, record(*none, **keywords))
 
         *own, _ = inspect.signature(method).parameters.values()
         shown = inspect.Signature([*own, *fields.parameters.values()])

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 COMMON, PLACEHOLDERS = "common", "placeholders"  # names of the patterns in NAMED
@@ -59,21 +60,17 @@ class Match(NamedTuple):
 class Protection:
     """Finds what translations copy. Raises ValueError for the first pattern that is wrong."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        if isinstance(patterns, str):
-            raise ValueError(f"a list of patterns is needed in place of {patterns!r}")
+    def __init__(self, *lists: Iterable[str]) -> None:
+        """Each of ``lists`` has patterns."""
+        for patterns in lists:
+            if isinstance(patterns, str):
+                raise ValueError(f"a list of patterns is needed in place of {patterns!r}")
         self._patterns = list[tuple[str, re.Pattern[str]]]()
-        for pattern in dict.fromkeys(patterns):
+        for pattern in dict.fromkeys(chain(*lists)):
             kinds = NAMED.get(pattern, ()) if isinstance(pattern, str) else ()
             self._patterns += ((kind, _compiled(COMMON_PATTERNS[kind])) for kind in kinds)
             if not kinds:
                 self._patterns.append(("", _compiled(pattern)))
-
-    def with_more(self, others: Protection) -> Protection:
-        """Return what finds the matches of ``others``, too."""
-        joined = Protection(())
-        joined._patterns = [*self._patterns, *others._patterns]
-        return joined
 
     def found_in(self, text: str) -> Sequence[Match]:
         """Return the places that match a pattern, in order; those that overlap are one place."""

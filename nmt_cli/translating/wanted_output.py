@@ -256,14 +256,12 @@ class WantedOutputs:
 
     def _protection(self, request: Request) -> Protection | None:
         """Return the patterns of a line. Raises LineError if its own ones are wrong."""
-        for_all = self._for_all.protection
         if not request.protect:
-            return for_all
+            return self._for_all.protection
         try:
-            own = Protection(request.protect)
+            return Protection(self.constraints.protect, request.protect)
         except ValueError as error:
             raise LineError(f"protect: {error}") from None
-        return own if for_all is None else for_all.with_more(own)
 
     def _terms(self, request: Request) -> Glossary | None:
         """Return the terms of a line. Raises LineError if its own ones are wrong."""

@@ -6,8 +6,8 @@ import pytest
 from lxml import etree
 
 from nmt_cli.documents.document import DocumentError
-from nmt_cli.documents.elements import with_attributes
 from nmt_cli.documents.formats import read_document
+from nmt_cli.documents.translators import with_attributes
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.translation import Alternative, Translation
 from tests.documents.filling import copied, shouted, texts_of

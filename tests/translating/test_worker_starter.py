@@ -53,7 +53,7 @@ def test_a_killed_starter_and_its_workers_are_replaced_once(monkeypatch, num_wor
     monkeypatch.setattr(subprocess, "Popen", Forked)
     windows = [[f"line {number}"] * 5 for number in range(40)]
     found = []
-    with Starter() as starter:
+    with closing(Starter()) as starter:
         starter.load(WorkerModel(Path("none"), {}, 1, on_gpus=False, quiet=True))
         with closing(TextWorkers(starter, num_workers)) as workers:
             workers.open()

@@ -177,7 +177,7 @@ def _opened_workers(
 
     number, on_gpus, is_automatic = processes
     meter = cpu.LoadMeter()
-    with Starter() as starter:
+    with closing(Starter()) as starter:
         options = {**options, "device": device if on_gpus else "cpu"}
         starter.load(WorkerModel(model, options, threads, on_gpus, quiet=logs.are_quiet()))
         cpu_seconds = starter.loaded()

@@ -23,13 +23,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers.messages import Answer, Ready, SlowLine
 from nmt_cli.translating.workers.starter import Starter
-from nmt_cli.translating.workers.worker_process import (
-    LINES_OF_A_SERVICE,
-    LINES_OF_A_TEXT,
-    Batch,
-    BatchLine,
-    WorkerProcess,
-)
+from nmt_cli.translating.workers.worker_process import Batch, BatchLine, WorkerProcess
 
 MOST_FAILED_STARTS = 3
 # In a text: finding one line among 192 takes 8 deaths in a row, and it dies 3 times.
@@ -80,7 +74,6 @@ class Dispatcher:
         self.workers: list[WorkerProcess] = []
         self.chosen: dict[str, str] = {}  # of the workers' translators
         self._starter, self._num_workers, self._is_text = starter, num_workers, is_text
-        self._most_lines = LINES_OF_A_TEXT if is_text else LINES_OF_A_SERVICE
         self._seconds = max(seconds, LEAST_SECONDS)
         # The starter waits for the model, and is not to be shared between threads.
         self._thread = ThreadPoolExecutor(1, "starter")
@@ -188,7 +181,7 @@ class Dispatcher:
             return
         with connection:
             end = socket.socket(fileno=os.dup(connection.fileno()))
-        worker = WorkerProcess(number, process, self._hear, self._most_lines)
+        worker = WorkerProcess(number, process, self._hear, self._is_text)
         self.workers.append(worker)
         self._do(worker.listen(end))
 
@@ -226,12 +219,7 @@ class Dispatcher:
     def _hear(self, worker: WorkerProcess, message: Any) -> None:
         if message is None:
             self._replace(worker)
-        else:
-            self._take(worker, message)
-        self._assign()
-
-    def _take(self, worker: WorkerProcess, message: Any) -> None:
-        if isinstance(message, UserError):
+        elif isinstance(message, UserError):
             self._leave(worker)  # another one would refuse too
             self._fail(message)
         elif isinstance(message, Ready):
@@ -244,6 +232,7 @@ class Dispatcher:
             for number, answer in message:
                 self._note(worker, number, answer)
         self._note_work(worker)
+        self._assign()
 
     def _note(self, worker: WorkerProcess, number: int, answer: Answer) -> None:
         if number not in worker.lines:  # it was answered while it was withdrawn

@@ -90,12 +90,6 @@ class Starter:
         self._loaded = None
         self._workers.clear()
 
-    def __enter__(self) -> Starter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _begin(self) -> None:
         self._control, theirs = Pipe()
         with theirs:

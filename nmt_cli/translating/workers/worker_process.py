@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import socket
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -118,13 +118,14 @@ class WorkerProcess:
         number: int,
         process: int,
         hear: Callable[[WorkerProcess, Any], None],
-        most: Mapping[str, MostLines],
+        is_text: bool,
     ) -> None:
         """``hear`` gets each message, or None when the worker has died.
 
-        ``most`` lines are for it, by the device.
+        ``is_text``: its lines are those of a text.
         """
-        self.number, self.process, self._hear, self._most = number, process, hear, most
+        self.number, self.process, self._hear = number, process, hear
+        self._most = LINES_OF_A_TEXT if is_text else LINES_OF_A_SERVICE
         self._writer: asyncio.StreamWriter | None = None
         self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
         self._shared: dict[Batch, int] = {}  # the number under which it has what lines share
