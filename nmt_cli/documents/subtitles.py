@@ -100,7 +100,8 @@ class SubtitleDocument:
         """Yield the text of each line of a sentence; codes that go on are closed and opened."""
         text = "".join(part.text for part in parts if part.kind is Kind.TEXT)
         cuts = [*_cuts(text, sentence.joints), (len(text), len(text))]
-        rest, opened, place = deque(parts), list[tuple[str, str]](), 0
+        rest, opened = deque(parts), list[tuple[str, str]]()
+        place = start = 0  # the space between two lines, from ``place`` to ``start``, is left out
         cues = [line.cue for line in sentence.lines]
         for number, (end, following) in enumerate(cuts):
             is_last, is_first_of_cue = number + 1 == len(cuts), cues[number] not in cues[:number]
@@ -109,7 +110,7 @@ class SubtitleDocument:
                 part = rest.popleft()
                 if part.kind is Kind.TEXT:
                     taken, left = part.text[: end - place], part.text[end - place :]
-                    written.append(self._escaped(part, taken))
+                    written.append(self._escaped(part, taken[max(0, start - place) :]))
                     place += len(taken)
                     if left:
                         rest.appendleft(text_part(left))
@@ -124,25 +125,12 @@ class SubtitleDocument:
             if is_last or cues[number] != cues[number + 1]:
                 written += [end_tag for _, end_tag in reversed(opened)]
             yield "".join(written)
-            place = _skip(rest, place, following)
+            start = following
 
     def _escaped(self, part: Part, text: str) -> str:
         if part.code is not None and text == part.text:
             return str(part.code)
         return escape(text, quote=False) if self._is_vtt else text
-
-
-def _skip(rest: deque[Part], place: int, following: int) -> int:
-    """Remove the space between two lines from the parts that follow; return the next place."""
-    number = 0
-    while place < following and number < len(rest):
-        part = rest[number]
-        if part.kind is Kind.TEXT:
-            cut = min(following - place, len(part.text))
-            rest[number] = text_part(part.text[cut:])
-            place += cut
-        number += 1
-    return following
 
 
 def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:

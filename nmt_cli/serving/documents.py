@@ -140,8 +140,8 @@ class Documents:
         models = [asked.model] * len(lines)
         translations = await self._service.translate(http, models, lines)
         found = [translations[place] for place in places]
-        kept.data, kept.failed = await self._service.aside(True, _filled, asked.document, found)
-        kept.num_bytes = len(kept.data)
+        data, kept.failed = await self._service.aside(True, _filled, asked.document, found)
+        kept.data, kept.num_bytes = data, len(data)
 
     def keep(self, asked: Asked) -> Kept:
         """Return a place for the translation, which is emptied after a while.

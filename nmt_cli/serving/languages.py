@@ -7,13 +7,7 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt_cli.corpus.text.language_codes import (
-    NAMES,
-    base_of,
-    label_of,
-    language_identifier,
-    subtags_of,
-)
+from nmt_cli.corpus.text import language_codes as codes
 
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
@@ -30,7 +24,7 @@ class Detected(NamedTuple):
 
 def name_of(code: str) -> str:
     """Return the English name of a language, or its code if the name is not known."""
-    return NAMES.get(code.lower()) or NAMES.get(base_of(code), code)
+    return codes.NAMES.get(code.lower()) or codes.NAMES.get(codes.base_of(code), code)
 
 
 def distance(asked: str, code: str) -> tuple[int, bool, bool] | None:
@@ -38,7 +32,7 @@ def distance(asked: str, code: str) -> tuple[int, bool, bool] | None:
 
     A code without a region or script is the language of any. None: they are different languages.
     """
-    one, other = subtags_of(asked), subtags_of(code)
+    one, other = codes.subtags_of(asked), codes.subtags_of(code)
     shared = min(len(one), len(other))
     if one[:shared] != other[:shared]:
         return None
@@ -58,7 +52,7 @@ class Detector:
     def __init__(self, languages: Iterable[str]) -> None:
         self._languages = dict[str, str]()  # by the label that py3langid has for it
         for code in languages:
-            self._languages.setdefault(label_of(code), code)
+            self._languages.setdefault(codes.label_of(code), code)
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
@@ -66,7 +60,7 @@ class Detector:
 
         What it does not know would otherwise be taken for one of the others.
         """
-        identifier = copy(language_identifier())
+        identifier = copy(codes.language_identifier())
         if self._languages.keys() <= set(identifier.labels):
             identifier.set_languages(set(self._languages))
         return identifier

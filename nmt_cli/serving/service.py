@@ -80,10 +80,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        models: Models,
-        translating: Mapping[str, Dispatcher],
-        options: Options,
+        self, models: Models, translating: Mapping[str, Dispatcher], options: Options
     ) -> None:
         """``translating`` has an entry for the name of each model."""
         self.models, self.options, self.limits = models, options, options.limits

@@ -124,10 +124,13 @@ class _HTMLReader(HTMLParser):
     def handle_data(self, data: str) -> None:
         self._add(Kind.TEXT, data=data)
 
+    def handle_decl(self, decl: str) -> None:
+        self._add(Kind.OTHER)
+
     def handle_comment(self, data: str) -> None:
         self._add(Kind.OTHER)
 
-    handle_decl = handle_pi = unknown_decl = handle_comment
+    handle_pi = unknown_decl = handle_comment
 
 
 def _html_text(raw: str, data: str) -> list[Token]:

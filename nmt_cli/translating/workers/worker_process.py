@@ -114,11 +114,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self,
-        number: int,
-        process: int,
-        hear: Callable[[WorkerProcess, Any], None],
-        is_text: bool,
+        self, number: int, process: int, hear: Callable[[WorkerProcess, Any], None], is_text: bool
     ) -> None:
         """``hear`` gets each message, or None when the worker has died.
 
