@@ -21,11 +21,12 @@ from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_d
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.models import Model, ServedGlossary
-from nmt_cli.serving.requests import BUG, REQUEST_ID, RefusedError, Upload
+from nmt_cli.serving.requests import REQUEST_ID, RefusedError, Upload
 from nmt_cli.serving.service import Service
 from nmt_cli.translating.record_keys import COUNT, STRING, Key, objects
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.workers.worker_process import BUG
 
 KEPT_SECONDS = 600.0
 MOST_KEPT_BYTES = 1 << 28  # of all documents that wait

@@ -16,12 +16,7 @@ from starlette.requests import Request
 
 from nmt_cli.corpus.text.glossary import lengths_by_word
 from nmt_cli.files.lines import why_not_unicode
-from nmt_cli.messages import logs
 from nmt_cli.translating.record_keys import Key, refuse_wrong
-from nmt_cli.translating.request import Request as Line
-from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
-from nmt_cli.translating.workers.worker_process import Batch, BatchLine
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 10_000  # of a form
@@ -37,7 +32,6 @@ MOST_ASIDE = 64  # calls that are in threads or wait for one; then new requests 
 MOST_HELD_BYTES = 1 << 26  # of bodies whose fields have not been read
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
 MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
-BUG = "it met a bug; the log of the server has its traceback"
 
 T = TypeVar("T")
 
@@ -328,22 +322,3 @@ def whole_number(fields: Mapping[str, Any], key: str) -> int:
     if not digits.isdecimal() or len(digits) > MOST_DIGITS:
         raise RefusedError(400, f"{key} must be a whole number, at least 0")
     return int(digits)
-
-
-class RequestBatch(Batch):
-    """The lines of the request that is being answered, and their translations so far."""
-
-    def __init__(self, requests: Sequence[Line | AttentionOf]) -> None:
-        super().__init__(requests, f"request {REQUEST_ID.get()}")
-
-    def answer(self, place: int, answer: Translation | WorkerBugError) -> None:
-        """Note the translation of a line; a bug is logged, and the line gets an error."""
-        if isinstance(answer, WorkerBugError):
-            line = BatchLine(self, place)
-            logs.warning(f"{line} met a bug {answer}")
-            answer = Translation(error=BUG)
-        super().answer(place, answer)
-
-    def translations(self) -> list[Translation]:
-        """Return the translation of each line, in order; the batch is done."""
-        return [each for each in self.answers if isinstance(each, Translation)]

@@ -31,10 +31,11 @@ from nmt_cli.serving.documents import Documents
 from nmt_cli.serving.models import Models
 from nmt_cli.serving.openapi import interfaces, key_of_errors
 from nmt_cli.serving.operation import ServiceFigures
-from nmt_cli.serving.requests import BUG, REQUEST_ID, RefusedError
+from nmt_cli.serving.requests import REQUEST_ID, RefusedError
 from nmt_cli.serving.service import Endpoint, Options, Service
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
+from nmt_cli.translating.workers.worker_process import BUG
 
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
 ID_HEADER = "X-Request-ID"

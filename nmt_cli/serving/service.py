@@ -18,12 +18,13 @@ from nmt_cli.messages import logs
 from nmt_cli.serving import requests as reading
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Choice, Model, Models, Patterns, ServedGlossary
-from nmt_cli.serving.requests import REQUEST_ID, Limits, RefusedError, RequestBatch, is_large
+from nmt_cli.serving.requests import REQUEST_ID, Limits, RefusedError, is_large
 from nmt_cli.translating.record_keys import Key
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation, in_groups, kth_of_each
 from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
+from nmt_cli.translating.workers.worker_process import Batch
 
 KEY_FIELDS = ("api_key", "auth_key")
 MOST_KEYS = 10  # of a request
@@ -257,7 +258,7 @@ class Service:
         for place, model in enumerate(models):
             places.setdefault(model.name, []).append(place)
         batches = {
-            name: RequestBatch([lines[place] for place in of_model])
+            name: Batch([lines[place] for place in of_model], f"request {REQUEST_ID.get()}")
             for name, of_model in places.items()
         }
         for name, batch in batches.items():
@@ -272,7 +273,8 @@ class Service:
                     self._translating[name].withdraw(batch)
         found = dict[int, Translation]()
         for name, of_model in places.items():
-            found.update(zip(of_model, batches[name].translations(), strict=True))
+            answers = zip(of_model, batches[name].answers, strict=True)
+            found.update((place, each) for place, each in answers if isinstance(each, Translation))
         return [found[place] for place in range(len(lines))]
 
     def figures_of_models(self) -> dict[str, WorkerFigures]:

@@ -16,7 +16,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer, 
 from nmt_cli.files.lines import is_blank, one_line
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.chrf import by_agreement
-from nmt_cli.recipe.model_settings import ModelSettings, TextSettings
+from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.sentences import Hypothesis, Outcome, Sentence
 from nmt_cli.translating import attended_words, translation
@@ -60,45 +60,6 @@ Ticket = tuple[LineJob, int]  # a line, and which of its sentences
 TicketedSentence = tuple[Ticket, Sentence]  # as the driver of the search takes it
 
 
-class UnknownWords:
-    """Writes outputs with a source word for each ``<unk>``: the one that it attends to most.
-
-    Raises UserError if the model's tokenizer is not for text in pieces; others spell every word.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, text: TextSettings, known_text: KnownText) -> None:
-        if not isinstance(tokenizer, WhitespaceTokenizer):
-            raise UserError(
-                "--replace-unknown is for models of text in pieces (tokenizer.type whitespace); "
-                "this one can write any word."
-            )
-        self._tokenizer, self._text, self._known_text = tokenizer, text, known_text
-
-    def replaced(self, hypothesis: Hypothesis, part: Part, *, keep_pieces: bool) -> str:
-        """Return the text of an output; ``part`` is its source."""
-        tokenizer = self._tokenizer
-        pieces = tokenizer.pieces(hypothesis.tokens)
-        if tokenizer.unk_id in hypothesis.tokens:
-            assert hypothesis.attended is not None, "the search was not asked for attention"
-            words = self._words(part)
-            for place, token in enumerate(hypothesis.tokens):
-                if token == tokenizer.unk_id:
-                    pieces[place] = words[hypothesis.attended.tokens[place]]
-        text = " ".join(pieces)
-        return text if keep_pieces else joined_pieces(text, self._text.joiner)
-
-    def _words(self, part: Part) -> list[str]:
-        """Return for each piece of the source the word that it is part of."""
-        pieces = self._tokenizer.split(self._known_text(part.text))[: len(part.tokens)]
-        numbers = [number for (number,) in words_of_pieces(pieces, self._text)]
-        words = [""] * (1 + max(numbers, default=-1))
-        for piece, number in zip(pieces, numbers, strict=True):
-            words[number] += (
-                piece if self._text.joiner is None else piece.removesuffix(self._text.joiner)
-            )
-        return [words[number] for number in numbers]
-
-
 class Ranked(NamedTuple):
     """Outputs for the parts of a segment, and their score together."""
 
@@ -134,9 +95,12 @@ class Answers:
             raise UserError("--choose mbr compares texts, but this model writes trees.")
         self._alignments, self._choose = options.alignments, options.choose
         self._are_samples = options.sampling is not None
-        self._unknown_words = None
-        if options.replace_unknown:
-            self._unknown_words = UnknownWords(tokenizer, settings.text, self.known_text)
+        self._replaces_unknown = options.replace_unknown
+        if options.replace_unknown and not isinstance(tokenizer, WhitespaceTokenizer):
+            raise UserError(
+                "--replace-unknown is for models of text in pieces (tokenizer.type whitespace); "
+                "this one can write any word."
+            )
 
     def answer(self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
         """Return the translation of a line whose parts have the hypotheses ``found``.
@@ -305,9 +269,31 @@ class Answers:
         return attended_words.with_copies(self._tokenizer, hypothesis, part, text_of)
 
     def _without_copies(self, hypothesis: Hypothesis, part: Part) -> str:
-        if self._unknown_words is not None:
-            return self._unknown_words.replaced(hypothesis, part, keep_pieces=self.keep_pieces)
-        return self._tokenizer.decode(hypothesis.tokens, keep_pieces=self.keep_pieces)
+        """Return the text of an output, with source words for each ``<unk>`` if that is asked for.
+
+        Each of these is replaced by the word that it attends to most.
+        """
+        tokenizer, keep_pieces = self._tokenizer, self.keep_pieces
+        if not self._replaces_unknown or tokenizer.unk_id not in hypothesis.tokens:
+            return tokenizer.decode(hypothesis.tokens, keep_pieces=keep_pieces)
+        assert hypothesis.attended is not None, "the search was not asked for attention"
+        pieces, words = tokenizer.pieces(hypothesis.tokens), self._words(part)
+        for place, token in enumerate(hypothesis.tokens):
+            if token == tokenizer.unk_id:
+                pieces[place] = words[hypothesis.attended.tokens[place]]
+        text = " ".join(pieces)
+        return text if keep_pieces else joined_pieces(text, self._settings.joiner)
+
+    def _words(self, part: Part) -> list[str]:
+        """Return for each piece of the source the word that it is part of."""
+        assert isinstance(self._tokenizer, WhitespaceTokenizer)
+        pieces = self._tokenizer.split(self.known_text(part.text))[: len(part.tokens)]
+        joiner = self._settings.joiner
+        numbers = [number for (number,) in words_of_pieces(pieces, self._settings)]
+        words = [""] * (1 + max(numbers, default=-1))
+        for piece, number in zip(pieces, numbers, strict=True):
+            words[number] += piece if joiner is None else piece.removesuffix(joiner)
+        return [words[number] for number in numbers]
 
     def _exact_tree(
         self, form: Linearization, hypotheses: Sequence[Hypothesis], words: Sequence[str]

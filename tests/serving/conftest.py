@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nmt_cli.serving.models import Models, glossaries_of, models_of
-from nmt_cli.serving.requests import Limits, RequestBatch
+from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.server import Server, app_of, listening_socket
 from nmt_cli.serving.service import Options, Service
 from nmt_cli.translating.translation import Translation
@@ -20,6 +20,7 @@ from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
 from nmt_cli.translating.workers.worker_main import attention_page
+from nmt_cli.translating.workers.worker_process import Batch
 
 REVERSING = Path(__file__).parents[1] / "formats/format_2/sentencepiece/run/average"
 LIMITS = Limits(1 << 20, characters=100_000, lines=10_000, waiting_lines=20_000, seconds=60.0)
@@ -32,7 +33,7 @@ class TranslatorHere:
     def __init__(self, translator: Translator) -> None:
         self.translator, self.num_waiting = translator, 0
         self.drawing = ThreadPoolExecutor(1)
-        self.withdrawn: list[RequestBatch] = []
+        self.withdrawn: list[Batch] = []
 
     def submit(self, batch):
         loop = asyncio.get_running_loop()
@@ -58,8 +59,8 @@ class Silent:
     """Takes the lines of requests, and answers those of a batch when ``answer`` is called."""
 
     def __init__(self) -> None:
-        self.batches: list[RequestBatch] = []
-        self.withdrawn: list[RequestBatch] = []
+        self.batches: list[Batch] = []
+        self.withdrawn: list[Batch] = []
         self.num_waiting = 0
 
     def submit(self, batch):

@@ -16,10 +16,10 @@ from nmt_cli.search import engine
 from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating import attention_to_source
-from nmt_cli.translating.answers import UnknownWords
+from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.attended_words import joined_links, links_of_parts
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
-from nmt_cli.translating.encoded_texts import KnownText
+from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
@@ -132,14 +132,14 @@ def test_models_that_parse_have_no_alignments():
 
 def test_an_unknown_piece_becomes_the_whole_word_that_it_attends_to():
     tokenizer, settings, _ = tokenizer_of("@@")
-    unknown = UnknownWords(tokenizer, settings.text, KnownText(tokenizer, folds=False))
     text, clean = "\u200b ant fox@@ ee\u00adl@@ hen bee", "ant fox@@ eel@@ hen bee"
     part = Part(tokenizer.encode(clean), "", text)  # the line as it is, and what the model reads
     assert part.tokens[1] == tokenizer.unk_id
     tokens = [*tokenizer.encode("cat@@ dog"), tokenizer.unk_id, *tokenizer.encode("bee")]
     found = Hypothesis(tuple(tokens), -1.0, -1.0, (), Attended((0, 0, 2, 0), (), 0))
-    assert unknown.replaced(found, part, keep_pieces=False) == "catdog foxeelhen bee"
-    assert unknown.replaced(found, part, keep_pieces=True) == "cat@@ dog foxeelhen bee"
+    for keep_pieces, text in ((False, "catdog foxeelhen bee"), (True, "cat@@ dog foxeelhen bee")):
+        options = TranslatorOptions(replace_unknown=True, keep_pieces=keep_pieces)
+        assert Answers(tokenizer, settings, 0.6, options)._part(found, part) == text
 
 
 @pytest.mark.parametrize("too_long", ["split", "truncate"])

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from nmt_cli.messages import logs
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.workers import messages
 from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
 
+BUG = "it met a bug; the log of the server has its traceback"
 MOST_OF_A_SMALL_BATCH = 8  # lines
 SILENT_LOOKS = 5  # without an answer, until a worker counts as silent
 LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
@@ -24,7 +26,7 @@ class Batch:
     """The lines of one request or of a part of a text; the longest are translated first."""
 
     def __init__(self, requests: Sequence[Request | AttentionOf], name: str = "") -> None:
-        """``name`` is what the log calls the batch."""
+        """``name`` is what the log calls the batch; "": it is a part of a text."""
         self.requests, self.name = requests, name
         self.shared = _shared(requests)  # None: each line is sent as a whole
         self.answers: list[Translation | WorkerBugError | None] = [None] * len(requests)
@@ -51,7 +53,10 @@ class Batch:
         self._waiting.append(line)
 
     def answer(self, place: int, answer: Translation | WorkerBugError) -> None:
-        """Note what became of a line."""
+        """Note what became of a line; a bug of a request is logged, and the line gets an error."""
+        if isinstance(answer, WorkerBugError) and self.name:
+            logs.warning(f"{BatchLine(self, place)} met a bug {answer}")
+            answer = Translation(error=BUG)
         self.answers[place] = answer
         self._num_answered += 1
         if self._num_answered == len(self.requests) and not self.done.done():
