@@ -89,7 +89,7 @@ def test_a_report_is_unpacked_as_it_was_packed():
     scores[3] = -torch.inf
     failed = torch.tensor([0, 17, 0, 0, 0])
     report = StepReport.packed(scores, parents, tokens, failed, torch.tensor([3, 9, 70, 8, 1]))
-    assert report.shape == (5, StepReport.width(6))
+    assert report.shape == (5, 20)  # 3K+2 columns
     unpacked = StepReport.unpacked(report)
     beams, have_failed, num_places = unpacked
     assert beams[:, 0].copy().view(np.float32).tolist() == scores.tolist()
