@@ -325,6 +325,10 @@ def _unexpected(ctx: click.Context, rest: Sequence[str]) -> str:
         options = zip(("--input", "--output"), map(shlex.quote, rest), strict=False)
         files = " ".join(map(" ".join, options))
         return f"{text}. Did you mean {files}? Otherwise text comes from stdin, and goes to stdout."
+    if ctx.info_name == "average-checkpoints":
+        is_count = len(rest) == 1 and rest[0].isdecimal()
+        named = " ".join(f"--checkpoints {shlex.quote(path)}" for path in rest)
+        return f"{text}. Did you mean {f'--last {rest[0]}' if is_count else named}?"
     return f"{text}."
 
 

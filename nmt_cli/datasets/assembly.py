@@ -53,7 +53,7 @@ def download(
     """
     from nmt_cli.datasets.download import fetch, refuse_small_disk  # imports requests
 
-    refuse_small_disk(dataset.archives, folder)
+    refuse_small_disk([part.archive for part in dataset.train], folder)
     languages = "-".join(dataset.languages)
     downloaded_sets = {
         wanted: download_set(wanted.sacrebleu_name, languages, wanted.num_lines)

@@ -236,6 +236,8 @@ def test_nothing_is_proposed_where_nothing_is_near(command, names):
     [
         ("translate m test.en", "--input test.en"),
         ("translate m test.en out.de", "--input test.en --output out.de"),
+        ("average-checkpoints r 5", "--last 5"),
+        ("average-checkpoints r a b", "--checkpoints a --checkpoints b"),
         ("train base max_steps=5", "--set training.max_steps=5"),
         ("train base --set max_steps 5", "--set training.max_steps=5"),
         ("train base --set max_steps: 5", "--set training.max_steps=5"),
