@@ -127,7 +127,7 @@ def without_root(tree: Tree) -> Tree:
 
     A root with several children stays, because they would be several trees without it.
     """
-    if not _has_root(tree):
+    if not _is_root(tree.parts[0]):
         return tree
     ends, last, num_roots = _ends(tree.parts), len(tree.parts) - 1, 0
     # The constituent at place n ends at last - n if all those around it have one child.
@@ -139,7 +139,7 @@ def without_root(tree: Tree) -> Tree:
 def with_root(tree: Tree) -> Tree:
     """Return the tree with exactly one root, which has the label TOP."""
     tree = without_root(tree)
-    children = tree.parts[1:-1] if _has_root(tree) else tree.parts
+    children = tree.parts[1:-1] if _is_root(tree.parts[0]) else tree.parts
     return Tree((Open(ROOT), *children, Close(ROOT)))
 
 
@@ -147,10 +147,6 @@ def _without_functions(part: Part) -> Part:
     if isinstance(part, Leaf):
         return Leaf(plain_label(part.tag), part.word)
     return type(part)(plain_label(part.label))
-
-
-def _has_root(tree: Tree) -> bool:
-    return _is_root(tree.parts[0])
 
 
 def _is_root(part: Part) -> bool:

@@ -1,5 +1,6 @@
 """The rules of PARSEVAL that differ between experiments, in the file format of EVALB."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from nmt_cli.messages.proposals import any_of, nearest
 
 DEFAULT_FILE = Path(__file__).with_name("parseval.prm")
 LONGEST_SHOWN = 50  # characters of a wrong value
-LARGEST_NUMBER = 999_999_999
+NUMBER, LARGEST_NUMBER = re.compile("-?[0-9]{1,9}"), 999_999_999
 SMALLEST_NUMBERS = {"DEBUG": -1, "MAX_ERROR": 0, "CUTOFF_LEN": 0, "LABELED": 0}
 # How many values each key takes.
 KEYS = {
@@ -103,9 +104,7 @@ def _check(key: str, given: list[str], place: str) -> None:
 
 
 def _is_number(text: str, smallest: int) -> bool:
-    digits = text.removeprefix("-")
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(LARGEST_NUMBER))
-    return is_number and int(text) >= smallest
+    return NUMBER.fullmatch(text) is not None and int(text) >= smallest
 
 
 def _is_pair(one: str, other: str, pairs: Pairs) -> bool:
