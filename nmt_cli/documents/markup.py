@@ -32,17 +32,18 @@ class MarkupDocument:
         """Raise LineError if it is not well-formed XML, or is no HTML."""
         is_html = markup == "html"
         self._decoded = decoded(data, IN_HTML, MEANT) if is_html else decoded(data, IN_XML)
-        self._sources, between = list[_Source](), [""]
+        self._sources, between = list[_Source](), [list[str]()]
         for part in blocks_of(self._decoded.text, markup):
             if isinstance(part, str):
-                between[-1] += part
+                between[-1].append(part)
                 continue
             block = whole(part.raw)
-            between[-1] += block.gaps[0]
-            between.append(block.gaps[1])
+            between[-1].append(block.gaps[0])
+            between.append([block.gaps[1]])
             segment = block.texts[0]
             self._sources.append(_Source(segment, segment) if is_html else _source(segment))
-        self._layout = Segments([source.raw for source in self._sources], between)
+        gaps = list(map("".join, between))
+        self._layout = Segments([source.raw for source in self._sources], gaps)
         self.segments: Sequence[Request] = [
             Request(source.sent, markup=markup) for source in self._sources
         ]

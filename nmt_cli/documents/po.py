@@ -64,10 +64,8 @@ class PoDocument:
             encoding = "utf-8"
         written, place_before = list[bytes](), 0
         for place, text in texts:
-            written += [
-                *lines[place_before : place.begin],
-                _written(lines[place.begin], text, encoding),
-            ]
+            written += lines[place_before : place.begin]
+            written.append(_written(lines[place.begin], text, encoding))
             place_before = place.end
         whole = b"".join([*written, *lines[place_before:]])
         return whole if lines is self._lines else NAMED_CHARSET.sub(rb"\1UTF-8", whole, count=1)

@@ -161,7 +161,7 @@ def blocks_of(source: str, markup: Markup) -> list[str | Block]:
     Broken nesting of HTML is repaired: end tags of nothing are left out, and missing ones are added
     where the element around them ends. Raises LineError for XML that is not well-formed.
     """
-    return list(_merged(_parts(tree_of(source, markup).children)))
+    return list(_parts(tree_of(source, markup).children))
 
 
 def tree_of(source: str, markup: Markup) -> Element:
@@ -289,19 +289,6 @@ def _run(run: Sequence[Element | Token]) -> Iterator[str | Block]:
         block.add(node, block.root)
     block.root.end = len(block.text)
     yield block
-
-
-def _merged(parts: Iterator[str | Block]) -> Iterator[str | Block]:
-    """Yield ``parts`` with the source between two blocks as one."""
-    between = list[str]()
-    for part in parts:
-        if isinstance(part, str):
-            between.append(part)
-        else:
-            yield "".join(between)
-            yield part
-            between = []
-    yield "".join(between)
 
 
 def _has_text(node: Element | Token) -> bool:
