@@ -234,5 +234,5 @@ def test_a_corpus_that_was_being_replaced_by_a_killed_process_is_found(run, toy,
 
 def test_too_little_space_is_reported_in_numbers_that_differ(run, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=110_000))
-    with pytest.raises(OutputError, match=r"checkpoint in \S+: 0\.11 MiB needed, 0\.10 MiB free"):
+    with pytest.raises(OutputError, match=r"checkpoint in \S+: 1 MiB needed, 0 MiB free"):
         run("training.max_steps=1")
