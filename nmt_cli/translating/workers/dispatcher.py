@@ -78,7 +78,7 @@ class Dispatcher:
         # The starter waits for the model, and is not to be shared between threads.
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()  # those with lines that no worker has
-        self._suspects = Suspects()
+        self._suspects = Suspects(has_other_workers=num_workers > 1)
         self._numbers = count(1)  # of lines, which reports of slow lines name
         self._failed_starts = self._deaths_in_a_row = 0
         self._counts = defaultdict[str, Any](int)  # of figures
@@ -183,7 +183,7 @@ class Dispatcher:
             end = socket.socket(fileno=os.dup(connection.fileno()))
         worker = WorkerProcess(number, process, self._hear, self._is_text)
         self.workers.append(worker)
-        self._do(worker.listen(end))
+        await loop.create_unix_connection(lambda: worker, sock=end)
 
     async def _replaced(self, dead: WorkerProcess, lines: Sequence[BatchLine]) -> None:
         """Start a worker in place of a dead one, whose ``lines`` are given to others."""
@@ -216,10 +216,16 @@ class Dispatcher:
         elif not (self._ready.cancelled() or self._ready.exception() or self.broken.done()):
             self.broken.set_exception(error)
 
-    def _hear(self, worker: WorkerProcess, message: Any) -> None:
-        if message is None:
+    def _hear(self, worker: WorkerProcess, messages: Sequence[Any] | None) -> None:
+        if messages is None:
             self._replace(worker)
-        elif isinstance(message, UserError):
+        else:
+            for message in messages:
+                self._take(worker, message)
+        self._assign()
+
+    def _take(self, worker: WorkerProcess, message: Any) -> None:
+        if isinstance(message, UserError):
             self._leave(worker)  # another one would refuse too
             self._fail(message)
         elif isinstance(message, Ready):
@@ -272,10 +278,9 @@ class Dispatcher:
 
     def _assign(self) -> None:
         """Give lines to workers, each to the one that has the fewest, as long as one has room."""
-        for line in self._suspects.next_test(self.workers):
+        for line in self._suspects.next_test(self.workers, others_wait=bool(self._waiting)):
             self._give(next(w for w in self.workers if w.has_suspects), line)
-        tester = self._suspects.tester
-        allowed = [each for each in self.workers if each.is_free and each.number != tester]
+        allowed = [each for each in self.workers if each.is_free and self._suspects.allows(each)]
         num_without_room = 0  # batches in a row
         while num_without_room < len(self._waiting):
             allowed = [worker for worker in allowed if not worker.is_full]
@@ -290,6 +295,7 @@ class Dispatcher:
                 self._waiting.appendleft(batch)
             elif batch.num_waiting:
                 self._waiting.append(batch)
+        self._suspects.end_turn(self.workers)
 
     def _give(self, worker: WorkerProcess, line: BatchLine) -> None:
         worker.give(next(self._numbers), line)
@@ -299,13 +305,16 @@ class Dispatcher:
 class Suspects:
     """Lines with which workers have died, in groups that one worker tests one after another.
 
-    The worker has no other lines meanwhile, and the other workers go on with these. A group with
-    which the worker dies is halved; a line that is alone then is guilty.
+    The worker has no other lines meanwhile, and the other workers go on with these. If there is no
+    other worker, other lines have their turn after each test. A group with which the worker dies is
+    halved; a line that is alone then is guilty.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_other_workers: bool) -> None:
         self.tester: int | None = None  # the number of the worker, while there are groups
         self._groups: deque[list[BatchLine]] = deque()
+        self._has_other_workers = has_other_workers
+        self._is_turn_of_others = False
 
     def left_by(
         self, dead: WorkerProcess, lines: Sequence[BatchLine]
@@ -316,6 +325,7 @@ class Suspects:
         alone.
         """
         lines = [line._replace(deaths=line.deaths + 1) for line in lines]
+        self._is_turn_of_others = dead.has_suspects and not self._has_other_workers
         if dead.has_suspects and len(lines) == 1:
             return [], lines
         suspects = [line for line in lines if line.deaths >= DEATHS_OF_A_SUSPECT]
@@ -325,18 +335,34 @@ class Suspects:
             self.tester = dead.number  # its successor has no lines yet
         return [line for line in lines if line.deaths < DEATHS_OF_A_SUSPECT], []
 
-    def next_test(self, workers: Sequence[WorkerProcess]) -> Sequence[BatchLine]:
+    def allows(self, worker: WorkerProcess) -> bool:
+        """Return whether ``worker`` may get lines that are no suspects."""
+        is_tester = worker.number == self.tester
+        return not worker.has_suspects and (self._is_turn_of_others or not is_tester)
+
+    def end_turn(self, workers: Sequence[WorkerProcess]) -> None:
+        """Let the tester get no further lines if it got some when it was their turn."""
+        if any(each.number == self.tester and each.lines for each in workers):
+            self._is_turn_of_others = False
+
+    def next_test(
+        self, workers: Sequence[WorkerProcess], *, others_wait: bool
+    ) -> Sequence[BatchLine]:
         """Return the lines that the tester of ``workers`` gets now, if it can begin a test."""
         wanted = ([line for line in group if line.is_wanted] for group in self._groups)
         self._groups = deque(group for group in wanted if group)
         worker = next((each for each in workers if each.number == self.tester), None)
-        if worker is not None and not worker.lines:
-            worker.has_suspects = bool(self._groups) and worker.is_free
-            if worker.has_suspects:
-                return self._groups.popleft()
-        if not self._groups and (worker is None or not worker.has_suspects):
-            self.tester = None
-        return []
+        if worker is not None and worker.has_suspects and not worker.lines:
+            worker.has_suspects, self._is_turn_of_others = False, not self._has_other_workers
+        if not self._groups:
+            self.tester = self.tester if worker is not None and worker.has_suspects else None
+            return []
+        if self._is_turn_of_others and others_wait:
+            return []
+        if worker is None or not worker.is_free or worker.lines:
+            return []
+        worker.has_suspects, self._is_turn_of_others = True, False
+        return self._groups.popleft()
 
 
 def reason_of(status: int | None) -> str:

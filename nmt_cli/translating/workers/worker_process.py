@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import socket
 import struct
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from nmt_cli.messages import logs
@@ -112,22 +110,27 @@ LINES_OF_A_SERVICE = {"cpu": MostLines(128, 24), "cuda": MostLines(512, 384)}
 LINES_OF_A_TEXT = {"cpu": MostLines(192, 192), "cuda": MostLines(1024, 1024)}
 
 
-class WorkerProcess:
+class WorkerProcess(asyncio.Protocol):
     """A worker process; it is starting until it has sent its first message.
 
     This is the end of its connection that never blocks; the worker has a ``Connection``.
     """
 
     def __init__(
-        self, number: int, process: int, hear: Callable[[WorkerProcess, Any], None], is_text: bool
+        self,
+        number: int,
+        process: int,
+        hear: Callable[[WorkerProcess, Sequence[Any] | None], None],
+        is_text: bool,
     ) -> None:
-        """``hear`` gets each message, or None when the worker has died.
+        """``hear`` gets the messages that have come, or None when the worker has died.
 
         ``is_text``: its lines are those of a text.
         """
         self.number, self.process, self._hear = number, process, hear
         self._most = LINES_OF_A_TEXT if is_text else LINES_OF_A_SERVICE
-        self._writer: asyncio.StreamWriter | None = None
+        self._transport: asyncio.WriteTransport | None = None
+        self._received = bytearray()
         self._outgoing: list[tuple[int, Any]] = []  # sent by ``_send_all``
         self._shared: dict[Batch, int] = {}  # the number under which it has what lines share
         # By the numbers under which they were sent; withdrawn ones until it has confirmed that.
@@ -201,25 +204,39 @@ class WorkerProcess:
         self._outgoing.append((number, request))
 
     def _send_all(self) -> None:
-        assert self._writer is not None
+        assert self._transport is not None
         outgoing, self._outgoing = self._outgoing, []
-        if not self._writer.is_closing():
+        if not self._transport.is_closing():
             data = pickle.dumps(outgoing)
-            self._writer.write(LENGTH.pack(len(data)) + data)
+            self._transport.write(LENGTH.pack(len(data)) + data)
 
     def close(self) -> None:
         """Close the connection, so that the worker ends; nothing is heard of it any more."""
         self._hear = lambda _, __: None
-        if self._writer is not None:
-            self._writer.transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
-    async def listen(self, end: socket.socket) -> None:
-        """Hear the messages that come from this end of the connection, until the worker dies."""
-        reader, self._writer = await asyncio.open_unix_connection(sock=end)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-                message = pickle.loads(await reader.readexactly(length))
-                self._is_asked, self.silent_looks = False, 0
-                self._hear(self, message)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what writes."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take messages from what has come so far."""
+        self._received += data
+        messages, place = [], 0
+        while len(self._received) >= place + LENGTH.size:
+            begin = place + LENGTH.size
+            end = begin + LENGTH.unpack_from(self._received, place)[0]
+            if len(self._received) < end:
+                break
+            messages.append(pickle.loads(memoryview(self._received)[begin:end]))
+            place = end
+        del self._received[:place]
+        if messages:
+            self._is_asked, self.silent_looks = False, 0
+            self._hear(self, messages)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """Report that the worker has died."""
         self._hear(self, None)
