@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -133,14 +134,24 @@ def _refuse_other_compression(file: io.BufferedReader, path: Path, *, may_be_arc
     except OSError as error:
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
     if start.startswith(ZIP) and not may_be_archive:
-        unpack = command("unzip", "-d", _unpacked(path), path)
-        raise UserError(f"{path} is a zip archive; unpack it: {unpack}")
+        raise UserError(_how_to_unzip(path))
     if BZIP2.match(start):
         unpack = f"{command('bzip2', '-dc', path)} > {command(_unpacked(path))}"
         raise UserError(f"{path} is compressed by bzip2; unpack it: {unpack}")
     for magic, suffix in COMPRESSED.items():
         if start.startswith(magic) and path.suffix not in SUFFIXES:
             raise UserError(f"{path} is compressed; its name must end in {suffix}.")
+
+
+def _how_to_unzip(path: Path) -> str:
+    num_files = 1
+    with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
+        num_files = sum(not member.is_dir() for member in archive.infolist())
+    if num_files > 1:
+        unpack = command("unzip", "-d", _unpacked(path), path)
+        return f"{path} is a zip archive of {num_files:,} files; unpack it: {unpack}"
+    unpack = f"{command('unzip', '-p', path)} > {command(_unpacked(path))}"
+    return f"{path} is a zip archive; unpack it: {unpack}"
 
 
 def _unpacked(path: Path) -> Path:

@@ -57,17 +57,20 @@ def rename_before_writing_is_done() -> None:
     """The weights are written after the directory has its final name."""
 
     def early(original: Any) -> Any:
-        def write_manifest(directory: Path, facts: Any) -> None:
+        def write_manifest(directory: Path, *arguments: Any) -> None:
             last = directory / "model.safetensors"
             content = last.read_bytes() if last.exists() else None
-            original(directory, facts)
+            original(directory, *arguments)
             if content is not None:
                 last.write_bytes(content)
 
         return write_manifest
 
+    def not_of_partial(original: Any) -> Any:
+        return lambda path: None if ".partial-" in str(path) else original(path)
+
     replace("nmt_cli.files.atomic_files:write_manifest", early)
-    replace("nmt_cli.files.atomic_files:_sync_tree", lambda _: lambda directory: None)
+    replace("nmt_cli.files.atomic_files:_sync", not_of_partial)
 
 
 def no_fsync() -> None:

@@ -147,10 +147,15 @@ def proposed_by_refusal(path):
     return shlex.split(str(caught.value).partition("unpack it: ")[2])
 
 
-def test_the_proposed_unpacking_overwrites_nothing(tmp_path, monkeypatch):
+@pytest.mark.parametrize("suffix", [".bz2", ".zip"])
+def test_the_proposed_unpacking_overwrites_nothing(tmp_path, monkeypatch, suffix):
     monkeypatch.chdir(tmp_path)
-    path = Path("-keep.bz2")
-    path.write_bytes(bz2.compress(b"ein Satz\n"))
+    path = Path(f"-keep{suffix}")
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("text", "ein Satz\n")
+    else:
+        path.write_bytes(bz2.compress(b"ein Satz\n"))
     assert proposed_by_refusal(path)[2:] == [f"./{path}", ">", "./-keep"]
     Path("-keep").write_text("precious")
     assert proposed_by_refusal(path)[2:] == [f"./{path}", ">", "./-keep-2"]
@@ -159,10 +164,13 @@ def test_the_proposed_unpacking_overwrites_nothing(tmp_path, monkeypatch):
     assert proposed_by_refusal(path)[2:] == ["./-other", ">", "unpacked--other-2"]
 
 
-def test_an_archive_is_unpacked_into_a_folder_of_its_own(tmp_path, monkeypatch):
+def test_an_archive_of_several_files_is_unpacked_into_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile("pair.zip", "w") as archive:
+        archive.writestr("folder/", "")
         archive.writestr("folder/a.en", "one\n")
+    assert proposed_by_refusal(Path("pair.zip"))[:2] == ["unzip", "-p"]
+    with zipfile.ZipFile("pair.zip", "a") as archive:
         archive.writestr("folder/a.de", "eins\n")
     assert proposed_by_refusal(Path("pair.zip")) == ["unzip", "-d", "pair", "pair.zip"]
     Path("pair").mkdir()
