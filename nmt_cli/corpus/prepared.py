@@ -32,7 +32,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command, missing_hint
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.corpora_config import FORMS_OF_ROWS
-from nmt_cli.recipe.keys import FOLD, as_written, keys_of_text, recorded_keys_of_text
+from nmt_cli.recipe.keys import FOLD, keys_of_text, recorded_keys_of_text
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, with_fold
 from nmt_cli.recipe.values import SET_NAME
@@ -214,10 +214,8 @@ def refuse_stale(
         made[FOLD] = _is_folded(manifest)
     different = [key for key in {**made, **wanted} if made.get(key) != wanted.get(key)]
     if different:
-        was = " and ".join(
-            f"{key.partition('.')[2]} {as_written(made.get(key))}" for key in different
-        )
-        says = " and ".join(as_written(wanted.get(key)) for key in different)
+        was = " and ".join(f"{key.partition('.')[2]} {_shown(made.get(key))}" for key in different)
+        says = " and ".join(_shown(wanted.get(key)) for key in different)
         raise UserError(
             f"{directory} was made with {was}, the recipe says {says}. "
             f"Correct the recipe or make it again: {_command_again(directory, preprocess)}"
@@ -251,6 +249,14 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
     return PreparedCorpus(
         directory, source, target, tuple(validation), corpus_sizes, tokenizer, manifest, links
     )
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(inner) for inner in value) + "]"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def changed_tokenizer_files(folder: Path, prepared: Mapping[str, Any]) -> list[Path]:

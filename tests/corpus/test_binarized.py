@@ -173,12 +173,12 @@ def test_a_link_to_nothing_is_no_missing_corpus(tmp_path, folder):
 
 def test_a_stale_corpus_shows_what_differs(folder):
     assert refusal(folder, "tokenizer.vocabulary_size=37000") == (
-        f"{folder} was made with vocabulary_size null, the recipe says 37000. "
+        f"{folder} was made with vocabulary_size null, the recipe says 37,000. "
         "Correct the recipe or make it again: nmt-cli preprocess words --force"
     )
     assert refusal(folder, "data.normalization.nfc=true", "data.max_length=2000") == (
-        f"{folder} was made with normalization.nfc false and max_length 1024, "
-        "the recipe says true and 2000. "
+        f"{folder} was made with normalization.nfc false and max_length 1,024, "
+        "the recipe says true and 2,000. "
         "Correct the recipe or make it again: nmt-cli preprocess words --force"
     )
     message = refusal(folder, "data.validation.source=other.en")
