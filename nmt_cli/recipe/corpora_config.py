@@ -65,7 +65,10 @@ class Augmentation(Section):
 # What a corpus may be, for the JSON Schema.
 FORMS_OF_ROWS = ("tsv", "jsonl", "memory")  # of one file with both sides
 FORMS: list[JsonValue] = [
-    {"required": [*keys]} for keys in (("source", "target"), *zip(FORMS_OF_ROWS))
+    {"required": ["source", "target"]},
+    {"required": ["tsv"]},
+    {"required": ["jsonl"]},
+    {"required": ["memory"]},
 ]
 ColumnName = Annotated[str, Field(min_length=1, max_length=1000)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 
 from starlette.requests import Request
@@ -40,8 +41,12 @@ async def script(_: Service, __: Request) -> Response:
 
 
 def _answer(name: str, media_type: str) -> Response:
-    content = resources.files("nmt_cli.serving").joinpath(name).read_bytes()
-    return Response(content, media_type=media_type, headers=HEADERS)
+    return Response(_content(name), media_type=media_type, headers=HEADERS)
+
+
+@cache
+def _content(name: str) -> bytes:
+    return resources.files("nmt_cli.serving").joinpath(name).read_bytes()
 
 
 async def attention(service: Service, http: Request) -> Response:

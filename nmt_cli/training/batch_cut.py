@@ -129,8 +129,7 @@ def _limit_as_before(cut: BatchCut, facts: Mapping[str, Any]) -> BatchCut:
     """
     before = facts["max_tokens_per_device"]
     is_similar = SHARE_TO_KEEP * cut.max_tokens <= before <= cut.max_tokens
-    was_estimate = facts.get("micro_batches_limited_by", "estimate") == "estimate"
-    if is_similar and was_estimate and not cut.is_limit_chosen:
+    if is_similar and _limited_by(facts) == "estimate" and not cut.is_limit_chosen:
         return cut._replace(max_tokens=before)
     return cut
 
@@ -139,12 +138,16 @@ def report_other_limit(cut: BatchCut, facts: Mapping[str, Any]) -> None:
     """Log one line if the limit of ``cut`` is not that of the checkpoint with these ``facts``."""
     before = facts["max_tokens_per_device"]
     if before != cut.max_tokens:
-        why_before = WHY[facts.get("micro_batches_limited_by", "estimate")]
         logs.info(
             f"Micro-batches have at most {cut.max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
-            f"before {before:,} ({why_before}). The sentences of each step stay the "
+            f"before {before:,} ({WHY[_limited_by(facts)]}). The sentences of each step stay the "
             "same; rounding and the draws of dropout may not."
         )
+
+
+def _limited_by(facts: Mapping[str, Any]) -> LimitedBy:
+    limited_by: LimitedBy = facts.get("micro_batches_limited_by", "estimate")
+    return limited_by
 
 
 def fit_to_memory(

@@ -243,7 +243,7 @@ class Objective(NamedTuple):
                 raise
             give_up_memory_of(error)
             self.flat.fail()  # the others learn of it when they read the figures
-            sums = torch.zeros(2 if self.guidance is None else 3)
+            sums = torch.zeros(self._num_losses)
         return Gradient(self, sums, batch.num_target_tokens)
 
     def _accumulate(self, batch: Batch) -> Tensor:
@@ -251,8 +251,7 @@ class Objective(NamedTuple):
         mine, share, graphed = self._own(batch), None, self.graphed
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
         if graphed is None:
-            number = 2 if self.guidance is None else 3
-            sums = torch.zeros(number, dtype=torch.float64, device=self.machine.device)
+            sums = torch.zeros(self._num_losses, dtype=torch.float64, device=self.machine.device)
         else:
             graphed.begin(batch.num_target_tokens)
             sums = graphed.sums
@@ -282,6 +281,10 @@ class Objective(NamedTuple):
         torch.default_generator.manual_seed(seed)
         if self.machine.device.type == "cuda":
             torch.cuda.manual_seed_all(seed)  # the current GPU need not be this one
+
+    @property
+    def _num_losses(self) -> int:
+        return 2 if self.guidance is None else 3
 
     def _total(self, losses: LossSums) -> Tensor:
         """Return what training lowers."""

@@ -3,7 +3,8 @@
 import json
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -190,17 +191,25 @@ def _add_speed(
 ) -> None:
     """Add lines per second on all cores, the best of the rounds, and milliseconds of one line."""
     warn_if_busy(LoadMeter(), 1, _cores())
-    is_quiet = logs.are_quiet()
     with logs.progress("timing", "passes", ROUNDS * len(rows)) as counter:
         for _ in range(ROUNDS):
             for system, row in zip(rows, figures, strict=True):
-                logs.silence()  # not the same messages in each round
-                speed = _lines_per_second(system, lines, {**system.options, "tag": tag})
-                alone = _median_ms(system, lines, tag)
-                logs.configure(quiet=is_quiet)
+                with _only_errors():  # not the same messages in each round
+                    speed = _lines_per_second(system, lines, {**system.options, "tag": tag})
+                    alone = _median_ms(system, lines, tag)
                 row["lines_per_second"] = max(round(speed, 1), row.get("lines_per_second", 0.0))
                 row["ms_of_one_line"] = min(round(alone, 2), row.get("ms_of_one_line", alone))
                 counter.advance(1)
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    is_quiet = logs.are_quiet()
+    logs.silence()
+    try:
+        yield
+    finally:
+        logs.configure(quiet=is_quiet)
 
 
 def _lines_per_second(system: System, lines: Sequence[str], options: dict[str, Any]) -> float:

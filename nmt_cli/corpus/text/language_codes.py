@@ -1,4 +1,4 @@
-"""The codes of languages, their names, and the statistics by which texts are told apart."""
+"""The codes of languages, their names, and what identifies the language of a text."""
 
 from __future__ import annotations
 

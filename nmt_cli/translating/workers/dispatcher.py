@@ -238,7 +238,6 @@ class Dispatcher:
             for number, answer in message:
                 self._note(worker, number, answer)
         self._note_work(worker)
-        self._assign()
 
     def _note(self, worker: WorkerProcess, number: int, answer: Answer) -> None:
         if number not in worker.lines:  # it was answered while it was withdrawn
