@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
-from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
-from nmt_cli.files.lines import INVISIBLE, is_blank
+from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
+from nmt_cli.translating.list_marks import has_letters, is_mark, mark_before
 from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import LineError, Request
@@ -29,26 +29,6 @@ LANGUAGE_MISSING = (
     "source language; give --source-language"
 )
 PARSES = "this model parses, and cannot put the trees of several texts together"
-
-_BULLET = "[-*\u2013\u2014\u2022\u00b7\u2023\u2043\u25a0\u25aa\u25ab\u25cb\u25cf\u25e6]"
-# No number of one letter: "V." may be an initial, "(I)" a word, and "(x)" a variable.
-_IN_BRACKETS = (
-    r"(?![(\uff08][ivxIVX][)\uff09])"
-    r"[(\uff08]?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{2,5})[)\uff09]"
-)
-_WITH_DOT = r"(?:\d{1,3}(?:\.\d{1,3})*|[IVX]{2,5})\."
-_SECTION = rf"\u00a7+\s?{_WITH_DOT}"
-_CHINESE_DIGIT = "[\u4e00\u4e8c\u4e09\u56db\u4e94\u516d\u4e03\u516b\u4e5d\u5341]"
-# These need no space. Between numbers the mark is a comma: 一、二年级 are the years one and two.
-_CHINESE = f"\\d{{1,3}}\u3001(?!\\d)|{_CHINESE_DIGIT}{{1,3}}\u3001(?!{_CHINESE_DIGIT})"
-_CERTAIN = f"{_BULLET}|{_IN_BRACKETS}|{_SECTION}"
-_MARK = re.compile(f"{_CERTAIN}|{_WITH_DOT}|{_CHINESE}")
-# Languages in which a number with a dot is an ordinal, which belongs to the sentence: in German
-# "1. Mai 2020" is a date.
-_WITH_ORDINALS = frozenset(
-    "az bs cs csb da de dsb et eu fi fo gsw hr hsb hu is lb lt lv nb nds nn pl se sh sk sl sr "
-    f"szl tk tr {UNKNOWN_LANGUAGE}".split()
-)
 MOST_MARKS = 4  # before a sentence
 
 
@@ -102,7 +82,7 @@ class Segmenter:
         if request.alignments and (markup or self._is_parser):
             raise LineError(ALIGNMENTS_OF_MARKUP if markup else TREES_HAVE_NO_ALIGNMENTS)
         keeps_marks = self.keeps_text and not wanted.needs_model
-        has_mark = keeps_marks and _marks_before_text(self._language).match(request.text)
+        has_mark = keeps_marks and mark_before(request.text, self._language) is not None
         is_unseen = is_blank(request.text) and not request.text.isspace()
         if markup is None and (is_unseen or not (split or has_mark)):
             return uncut(request.text)
@@ -138,12 +118,7 @@ class Segmenter:
 
 def needs_no_model(text: str) -> bool:
     """Return whether ``text`` is its own translation."""
-    return not has_letters(text) or _MARK.fullmatch(text.strip()) is not None
-
-
-def has_letters(text: str) -> bool:
-    """Return whether a character of ``text`` is a letter (of Unicode's categories L)."""
-    return any(map(str.isalpha, text))
+    return not has_letters(text) or is_mark(text.strip())
 
 
 def knows_letters(tokenizer: Tokenizer) -> bool:
@@ -184,16 +159,10 @@ def with_marks(
 
 def _mark_before(text: str, language: str, wanted: Wanted) -> re.Match[str] | None:
     """Return the match of the mark before the sentence ``text``; None if there is none."""
-    mark = _marks_before_text(language).match(text)
-    if mark is None or not has_letters(text[mark.end() :]):
+    mark = mark_before(text, language)
+    if mark is None:
         return None
     if wanted.glossary is not None and wanted.glossary.has_term_across(text, mark.end(2)):
         return None
     places = () if wanted.protection is None else wanted.protection.found_in(text)
     return None if any(each.begin < mark.end() < each.end for each in places) else mark
-
-
-@lru_cache
-def _marks_before_text(language: str) -> re.Pattern[str]:
-    spaced = _CERTAIN if base_of(language) in _WITH_ORDINALS else f"{_CERTAIN}|{_WITH_DOT}"
-    return re.compile(rf"([\s{INVISIBLE}]*)((?:{spaced})(?=\s)|{_CHINESE})[\s{INVISIBLE}]*")

@@ -1,5 +1,6 @@
 """Text without letters, and the marks of lists, stay as they are; the sentence is translated."""
 
+import itertools
 import string
 
 import pytest
@@ -10,6 +11,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sentences import Sampling
+from nmt_cli.translating.list_marks import mark_before
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import Request
@@ -44,13 +46,31 @@ def texts_of(translated):
     return [each.text for each in translated]
 
 
-@pytest.mark.parametrize("text", [*KEPT, " 12:30\t", "1.", "a)", "(iv)", "II.", "§ 5.", "一、"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *KEPT,
+        " 12:30\t",
+        "1.",
+        "a)",
+        "a.",
+        "(i)",
+        "(iv)",
+        "iv.",
+        "II.",
+        "§ 5.",
+        "§ 4a",
+        "一、",
+        "（二十）",
+    ],
+)
 def test_what_needs_no_model(text):
     assert needs_no_model(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "12 a", "5 km", "三", "١ كلب", "º", "A.", "X.", "(i)", "1st", "<s>"]
+    "text",
+    ["a", "12 a", "5 km", "三", "١ كلب", "º", "A.", "X.", "1st", "<s>", "mix.", "(株)", "(civil)"],
 )
 def test_what_needs_one(text):
     assert not needs_no_model(text)
@@ -69,6 +89,48 @@ def test_what_needs_one(text):
         ("(ii) A dog.", ["(ii)"]),
         ("(a) A dog.", ["(a)"]),
         ("i) A dog.", ["i)"]),
+        ("iv. A man rides a bike.", ["iv."]),
+        ("xxxix. a dog", ["xxxix."]),
+        ("IV) A dog.", ["IV)"]),
+        ("(i) the dog", ["(i)"]),
+        ("(x) A dog.", ["(x)"]),
+        ("a. A dog.", ["a."]),
+        ("b. open the door", ["b."]),
+        ("1.2.3 A dog.", ["1.2.3"]),
+        ("(1.2) A dog.", ["(1.2)"]),
+        ("12b) A dog.", ["12b)"]),
+        ("[1] A dog.", ["[1]"]),
+        ("[ ] [x] A dog.", ["[ ]", "[x]"]),
+        ("§ 4 A dog.", ["§ 4"]),
+        ("§4a. A dog.", ["§4a."]),
+        ("1 - A dog.", ["1 -"]),
+        ("1.- A dog.", ["1.-"]),
+        ("2/ A dog.", ["2/"]),
+        ("☑️ 1️⃣ A dog.", ["☑️", "1️⃣"]),
+        ("\uf0b7\tA dog.", ["\uf0b7"]),
+        ("б) Собака", ["б)"]),
+        ("γ) σκύλος", ["γ)"]),
+        ("가) 개", ["가)"]),
+        ("ก) หมา", ["ก)"]),
+        ("(๑) หมา", ["(๑)"]),
+        ("๑. หมา", ["๑."]),
+        ("1.คน", ["1."]),
+        ("א) כלב", ["א)"]),
+        ("(أ) كلب", ["(أ)"]),
+        ("أ- كلب", ["أ-"]),
+        ("١- كلب", ["١-"]),
+        ("一、一个人。", ["一、"]),
+        ("二十一、人。", ["二十一、"]),
+        ("（一）一个人。", ["（一）"]),
+        ("(1)一个人。", ["(1)"]),
+        ("1.一个人。", ["1."]),
+        ("１．犬が走る。", ["１．"]),
+        ("（ア）犬が走る。", ["（ア）"]),
+        ("①犬が走る。", ["①"]),
+        ("⑵ A dog.", ["⑵"]),
+        ("・犬が走る。", ["・"]),
+        ("Ⅳ．犬が走る。", ["Ⅳ．"]),
+        ("Ⅱ. A dog.", ["Ⅱ."]),
         ("§ 5. A dog.", ["§ 5."]),
         ("1.2. A dog.", ["1.2."]),
         ("1、一个人。", ["1、"]),
@@ -87,6 +149,27 @@ def test_what_needs_one(text):
         ("（x） is positive", []),
         ("12. 30", []),
         ("一、二年级", []),
+        ("十二、一月", []),
+        ("二、一二年级", []),
+        ("①と②を比べる", []),
+        ("1.5亿人", []),
+        ("๑.๕ ล้าน", []),
+        ("(株)日立", []),
+        ("(주) 개", []),
+        ("*警告*: 犬", []),
+        ("mix. Then stir", []),
+        ("civil. Then", []),
+        ("I. A dog", []),
+        ("Vi. A dog", []),
+        ("iiii. A dog", []),
+        ("i. e. a dog", []),
+        ("p. ex: a dog", []),
+        ("c. 1850 dogs", []),
+        ("5 - 10 dogs", []),
+        ("2 - dogs", []),
+        ("§ 4 says", []),
+        ("1.2.3 has dogs", []),
+        ("24.12.19 Christmas", []),
         ("", []),
     ],
 )
@@ -96,6 +179,25 @@ def test_marks_are_segments_of_their_own(text, marks):
     joined = "".join(a + b for a, b in zip(segments.gaps, [*segments.texts, ""], strict=True))
     assert joined == text
     assert all(map(is_blank, segments.gaps))
+
+
+def test_small_and_capital_numerals_are_marks_and_other_words_of_their_letters_are_not():
+    tens, ones = (
+        ["", "x", "xx", "xxx"],
+        ["", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"],
+    )
+    numerals = {ten + one for ten in tens for one in ones if len(ten + one) > 1}
+    words = {"".join(word) for n in range(2, 7) for word in itertools.product("ivx", repeat=n)}
+    for word in words:
+        for text in (f"{word}. A dog", f"{word.upper()}) A dog", f"({word}) a dog"):
+            assert (mark_before(text, "en") is not None) == (word in numerals), text
+
+
+@pytest.mark.parametrize("language", ["sv", "it", "hr", "und"])
+def test_vi_is_no_mark_where_it_is_a_word(language):
+    assert mark_before("vi. Men", language) is None
+    assert mark_before("(vi) Men", language) is not None
+    assert mark_before("iv. Men", language) is not None
 
 
 def test_the_sentences_of_an_item_are_cut_too():
@@ -111,9 +213,10 @@ def test_the_sentences_of_an_item_are_cut_too():
 
 @pytest.mark.parametrize("language", ["de", "nb", "cs", "hu", "tr", "und", "de-AT", "DE_ch"])
 def test_numbers_that_may_be_ordinals_stay_in_their_sentence(language):
-    for text in ("1. Mai 2020", "II. Weltkrieg"):
+    for text in ("1. Mai 2020", "II. Weltkrieg", "v. Chr. war das"):
         assert with_marks(text, whole, language, Wanted()).texts == [text]
-    assert with_marks("1) Mai", whole, language, Wanted()).texts == ["1)", "Mai"]
+    for mark in ("1)", "iv.", "1.2.3"):
+        assert with_marks(f"{mark} Mai", whole, language, Wanted()).texts == [mark, "Mai"]
 
 
 def test_a_mark_within_protected_text_is_not_cut_off():
@@ -144,9 +247,10 @@ def test_lines_without_letters_come_out_as_they_are():
 def test_the_sentence_behind_a_mark_is_translated_as_it_is_alone(options):
     # Of samples, the number of the line decides.
     sentences = [Request(text, line=1) for text in ("ant bee cat.", "dog eel")]
-    marked = [each._replace(text=f" 1. {each.text} ") for each in sentences]
+    both = list(zip(["1.", "iv."], sentences, strict=True))
+    marked = [each._replace(text=f" {mark} {each.text} ") for mark, each in both]
     found, alone = (list(translator(**options).translate(lines)) for lines in (marked, sentences))
-    assert texts_of(found) == [f" 1. {each.text} " for each in alone]
+    assert texts_of(found) == [f" 1. {alone[0].text} ", f" iv. {alone[1].text} "]
     assert [each.score for each in found] == [each.score for each in alone]
 
 
