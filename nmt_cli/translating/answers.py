@@ -41,7 +41,7 @@ class LineJob:
     wanted: Wanted = field(default_factory=Wanted)
     error: str | None = None
     layout: Segments = field(default_factory=lambda: uncut(""))
-    sources: Sequence[ProtectedText] = ()  # the segments
+    sources: list[ProtectedText] = field(default_factory=list)  # the segments
     # Of the segments, in a memory.
     matches: list[translation.MemoryMatch] = field(default_factory=list)
     parts: Sequence[Part] = ()

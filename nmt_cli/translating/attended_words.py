@@ -72,16 +72,15 @@ def _links_of_kept(text: str) -> WordLinks:
 
 
 def _with_words_without_pieces(of_segment: WordLinks, have_pieces: Sequence[bool]) -> WordLinks:
-    """Return ``of_segment`` with numbers that count all words of the source."""
+    """Return ``of_segment`` with numbers that count all words of the source, also those cut off."""
     numbers = [number for number, has_pieces in enumerate(have_pieces) if has_pieces]
     num_without = len(have_pieces) - len(numbers)
-    if num_without == 0:
-        return of_segment
     links = tuple(
         (numbers[source] if source < len(numbers) else source + num_without, target)
         for source, target in of_segment.links
     )
-    return of_segment._replace(links=links, num_sources=of_segment.num_sources + num_without)
+    num_sources = max(len(have_pieces), of_segment.num_sources + num_without)
+    return of_segment._replace(links=links, num_sources=num_sources)
 
 
 def joined_links(every: Iterable[WordLinks]) -> WordLinks:

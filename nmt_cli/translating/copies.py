@@ -73,6 +73,10 @@ class ProtectedText(NamedTuple):
         begins = [*(match.begin for match in self.matches), len(self.source)]
         return "".join(self.source[end:begin] for end, begin in zip(ends, begins, strict=True))
 
+    def with_first(self, number: int) -> ProtectedText:
+        """Return the segment, of whose spans only the first ``number`` are copied."""
+        return self._replace(matches=self.matches[:number], copies=self.copies[:number])
+
     def source_place(self, place: int) -> int:
         """Return the place in ``source`` of a place in ``text``."""
         number = bisect_left([copy.end for copy in self.copies], place)

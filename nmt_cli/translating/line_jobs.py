@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
 from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
@@ -77,7 +79,7 @@ class LineJobs:
             job.words = [word for text in job.layout.texts for word in self._words_of(text)]
             job.layout = uncut(" ".join(job.words))
         job.sources = self._sources(job)
-        of_each = [self._parts(job, source) for source in job.sources]
+        of_each = [self._parts(job, place) for place in range(len(job.sources))]
         job.parts_of_each = list(map(len, of_each))
         job.parts = [part for parts in of_each for part in parts]
         if len(job.parts) > 1 and wanted.required:
@@ -193,8 +195,12 @@ class LineJobs:
     def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(self._answers.known_text(text))
 
-    def _parts(self, job: LineJob, source: ProtectedText) -> list[Part]:
-        """Return the parts of a segment. Raises LineError if it is too long."""
+    def _parts(self, job: LineJob, place: int) -> list[Part]:
+        """Return the parts of the segment at ``place``. Raises LineError if it is too long.
+
+        Of one that is truncated, ``job`` keeps only the copies that the model gets.
+        """
+        source = job.sources[place]
         if source.is_kept:
             return []
         text, copies, longest = source.text, source.copies, self._longest
@@ -206,11 +212,33 @@ class LineJobs:
             return [] if is_nothing else [Part(tokens, "", text, copies)]
         if self._too_long == "truncate":
             job.truncated = True
-            return [Part(tokens[:longest], "", text, copies)]
+            start = self._start_of(source, tokens)
+            job.sources[place] = source.with_first(len(start.copies))
+            return [start]
         raise LineError(
             f"it has {len(tokens):,} pieces, the model takes {longest:,}; "
             "--too-long split translates it in parts"
         )
+
+    def _start_of(self, source: ProtectedText, tokens: Sequence[int]) -> Part:
+        """Return as much of the start of a segment as the model takes.
+
+        It ends before a copy of which only a part would fit, unless that is the first word. Its
+        text, in which terms are looked for, is without a word of which only a part fits.
+        """
+        text, longest = source.text, self._longest
+        # As many characters as have at most so many pieces.
+        end = bisect_right(
+            range(1, len(text)), longest, key=lambda size: len(self._encode(text[:size]))
+        )
+        cut = next((copy for copy in source.copies if copy.begin < end < copy.end), None)
+        if cut is not None and not is_blank(text[: cut.begin]):
+            end = cut.begin
+            tokens = self._encode(text[:end])
+        while not is_border(text, end):
+            end -= 1
+        copies = [copy for copy in source.copies if copy.end <= end]
+        return Part(tokens[:longest], "", text[:end], copies)
 
     def _parts_of(self, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""

@@ -109,6 +109,50 @@ def test_parts_of_a_long_line_share_the_rules_but_not_the_prefix():
     assert "bee" in cut.tokens
 
 
+def test_a_truncated_line_is_translated_as_its_start_is():
+    """Nothing of what is cut off is forced, and no half of a term or of a copy."""
+    rng = random.Random(1)
+    options = {"constraints": Constraints(min_length=3, protect=["gnu hen", "fox"])}
+    terms = {"bee": "hen ant", "dog eel": "gnu", "cat": "eel"}
+    lines = [" ".join(rng.choices(WORDS, k=rng.randrange(5, 9))) for _ in range(40)]
+    lines += ["ant bee dog gnu hen", "cat fox eel gnu hen gnu hen"]
+    starts = [line.split()[:4] for line in lines]
+    for line, start in zip(lines, starts, strict=True):  # a copy that is cut is not there
+        if line.split()[3:5] == ["gnu", "hen"]:
+            start.pop()
+    cut, whole = (
+        list(each.translate(Request(text, glossary=terms, protect_strict=True) for text in texts))
+        for each, texts in (
+            (of_words(max_length=4, too_long="truncate", **options), lines),
+            (of_words(max_length=4, **options), map(" ".join, starts)),
+        )
+    )
+    assert all(each.truncated for each in cut)
+    assert [each._replace(truncated=False) for each in cut] == whole
+
+
+def test_a_copy_that_is_longer_than_a_truncated_line_is_not_forced():
+    options = {"max_length": 3, "too_long": "truncate"}
+    rules = Constraints(min_length=3, protect=["dog eel fox gnu"])
+    (found,) = of_words(constraints=rules, **options).translate(["dog eel fox gnu bee"])
+    (plain,) = of_words(constraints=Constraints(min_length=3), **options).translate(["dog eel fox"])
+    assert (found.text, found.not_copied) == (plain.text, ())
+
+
+def test_a_term_that_is_a_part_of_the_word_that_is_cut_is_not_forced(pieces):
+    recipe, tokenizer = pieces
+    text = "das Hauswart"
+    size = len(tokenizer.encode("das Haus"))
+    assert tokenizer.encode(text)[:size] == tokenizer.encode("das Haus")
+    recipe = tiny_recipe(model=SMALL, data={"max_length": size})
+    options = {"too_long": "truncate", "constraints": Constraints(min_length=9)}
+    alone, with_term, with_word = translator(tokenizer, recipe, **options).translate(
+        [text, Request(text, glossary={"Haus": "liest"}), Request(text, glossary={"das": "liest"})]
+    )
+    assert alone == with_term
+    assert "liest" in with_word.text
+
+
 def test_the_positions_of_a_model_limit_what_may_be_forced():
     model = {**SMALL, "positions": "learned", "max_positions": 6}
     few = of_words(model=model, max_length=5)

@@ -19,10 +19,10 @@ from nmt_cli.translating import attention_to_source
 from nmt_cli.translating.answers import Answers
 from nmt_cli.translating.attended_words import joined_links, links_of_parts
 from nmt_cli.translating.attention_to_source import AttentionToSource, most_attended
-from nmt_cli.translating.options import TranslatorOptions
+from nmt_cli.translating.options import Constraints, TranslatorOptions
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.translator import Translator
-from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of
+from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of, untrained
 
 FORMATS = Path(__file__).parents[1] / "formats"
 WORDS = ["ant", "bee", "cat@@", "dog", "eel@@"]
@@ -171,6 +171,19 @@ def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
     found = list(translator.translate(lines))
     assert [each.text for each in found] == copied
     assert found[2].tokens == ("<unk>",)
+
+
+def test_alignments_count_the_words_that_are_cut_off():
+    recipe = tiny_recipe(data={"max_length": 3})
+    options = {"split_sentences": True, "alignments": True, "too_long": "truncate"}
+    options["constraints"] = Constraints(min_length=2)
+    texts = "ant bee cat", "Dog hen."
+    line = f"{texts[0]} fox gnu eel. {texts[1]}"
+    (found,) = untrained(WORDS, recipe, **options).translate([line])
+    first, second = untrained(WORDS, recipe, **options).translate(texts)
+    num_words = len(first.text.split())
+    moved = ((source + 6, target + num_words) for source, target in second.alignment)
+    assert found.alignment == (*first.alignment, *moved)
 
 
 def test_models_that_spell_every_word_have_none_to_replace():
