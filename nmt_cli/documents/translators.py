@@ -128,14 +128,14 @@ def written_codes(source: InlineText, text: str) -> str:
 
 
 def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
-    """Return a start tag with these attributes."""
+    """Return a start tag with these attributes, whose values are texts and no markup."""
     for name, value in attributes.items():
         found = next((each for each in ATTRIBUTE.finditer(tag) if each[1] == name), None)
         if found is None:
             place = len(tag.rstrip("/>").rstrip())
-            tag = f'{tag[:place]} {name}="{value}"{tag[place:]}'
+            tag = f'{tag[:place]} {name}="{escape(value)}"{tag[place:]}'
         else:
-            tag = f'{tag[: found.start()]}{name}="{value}"{tag[found.end() :]}'
+            tag = f'{tag[: found.start()]}{name}="{escape(value)}"{tag[found.end() :]}'
     return tag
 
 
@@ -171,7 +171,7 @@ class TmxDocument:
             if unit.target is not None:
                 fill(unit.target, unit.target.start.raw, text)
                 continue
-            start = f'<tuv xml:lang="{self._languages[1]}" creationtool="nmt-cli">'
+            start = f'<tuv xml:lang="{escape(self._languages[1])}" creationtool="nmt-cli">'
             space = space_before(unit.last, unit.element)
             unit.last.end += f"{space}{start}<seg>{text}</seg></tuv>"
         return self._xml.written()
@@ -382,9 +382,10 @@ def _write_segments(translated: Sequence[_Translated]) -> None:
             name = f"nmt-cli-{number}"
             tag = with_attributes(tag, {"id": name})
         unit.element.start = unit.element.start._replace(raw=tag)
+        reference = f'ref="#{escape(name or "")}" origin="nmt-cli"'
         for other in others:
             matches += (
-                f'<mtc:match {MATCHES} ref="#{name}" origin="nmt-cli"><{prefix}source>{source}'
+                f"<mtc:match {MATCHES} {reference}><{prefix}source>{source}"
                 f"</{prefix}source><{prefix}target>{other}</{prefix}target></mtc:match>"
             )
         unit.write_target(text, {})

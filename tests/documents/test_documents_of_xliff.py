@@ -1,6 +1,7 @@
 """XLIFF: targets beside their sources, and all else as it was."""
 
 import random
+from html import escape
 
 import pytest
 from lxml import etree
@@ -283,7 +284,25 @@ def test_a_sentence_that_fails_is_empty_and_alternatives_name_theirs():
     assert found == cut(SENTENCES, f"<target {STATE}>{written}</target>{alternative}")
 
 
+@pytest.mark.parametrize("name", ["a&b", "<x>", '"it\'s"', "我 é", "&amp;"])
+def test_references_of_alternatives_are_the_names_of_their_sentences(name):
+    quoted = escape(name)
+    segment = f'<segment id="{quoted}"><source>A <ph id="{quoted}"/></source></segment>'
+    sentence = f'<mrk mtype="seg" mid="{quoted}">A</mrk>'
+    other = Translation("B", alternatives=(Alternative("C", 0.0, ()), Alternative("D", 0.0, ())))
+    for data, kind, attribute, reference in (
+        (document_2([f"<unit>{segment}</unit>"]), "{*}match", "ref", f"#{name}"),
+        (cut(sentence), "{*}alt-trans", "mid", name),
+    ):
+        document = read_document(data, "xliff")
+        found = etree.fromstring(document.filled([other] * len(document.segments)))
+        references = [each.get(attribute) for each in found.iterfind(f".//{kind}")]
+        assert references[:2] == [reference] * 2
+
+
 def test_attributes_are_no_texts_of_others():
     tag = """<target a='state="x"' xstate="y">"""
     assert with_attributes(tag, {"state": "z"}) == tag[:-1] + ' state="z">'
     assert with_attributes("<target\tstate = 'x'/>", {"state": "z"}) == '<target\tstate="z"/>'
+    for value in ("a&b", "'\"<"):
+        assert etree.fromstring(with_attributes("<a b='c'/>", {"b": value})).get("b") == value
