@@ -15,7 +15,6 @@ import click
 from nmt_cli.command_line.usage import HelpfulGroup
 from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.output_streams import CLOSED_STDOUT
-from nmt_cli.hardware.thread_waiting import spin_long
 from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages import errors, logs
 
@@ -35,7 +34,6 @@ class ErrorsInOneLine(HelpfulGroup):
         try:
             _prepare_streams_and_signals()
             logs.configure(quiet=False)
-            spin_long()
             with errors.reporting_full_memory():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # here a failure still gets an exit status

@@ -111,9 +111,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let other programs on the machine, such as other tests, change no output and no time."""
-    monkeypatch.setattr("nmt_cli.hardware.cpu.cpu_times", lambda: None)
+def _products_by_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let MKL multiply on every CPU: oneDNN would compile a program for each shape of a product.
+
+    It also has spare rows, with which dropout draws other numbers.
+    """
+    monkeypatch.setattr("nmt_cli.hardware.fp32_products.FASTER_BY_ONEDNN", frozenset())
 
 
 @pytest.fixture

@@ -38,11 +38,10 @@ DECODING_OPTIONS = {
     "--max-tokens-per-device",
     "--quiet",
 }
-MACHINE_OPTIONS = DECODING_OPTIONS | {"--fp32-products"}  # of training
 OPTIONS = {
     "preprocess": RECIPE_OPTIONS | {"--prepared", "--workers", "--force", "--quiet"},
     "train": RECIPE_OPTIONS
-    | MACHINE_OPTIONS
+    | DECODING_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--allow-change", "--init-from", "--max-time"}
     | {
         "--compile",
@@ -55,14 +54,14 @@ OPTIONS = {
     }
     | {"--in-run"},  # hidden
     "compare": RECIPE_OPTIONS
-    | (MACHINE_OPTIONS - {"--max-tokens-per-device"})
+    | (DECODING_OPTIONS - {"--max-tokens-per-device"})
     | {"--seeds", "--prepared", "--runs", "--devices", "--format", "--resume"},
     "run": RECIPE_OPTIONS
-    | MACHINE_OPTIONS
+    | DECODING_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
     | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"},
     "distil": RECIPE_OPTIONS
-    | MACHINE_OPTIONS
+    | DECODING_OPTIONS
     | {"--ensemble", "--reverse-model", "--taught", "--n-best", "--format"}
     | {"--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
     | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange"},

@@ -53,7 +53,6 @@ def figures(folder: Path, *overrides: str) -> dict[str, list[float]]:
         run_dir=folder / "run",
         device="cpu",
         precision="fp32",
-        fp32_products="mkl",  # oneDNN has spare rows, with which dropout draws other numbers
     )
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     records = list(map(json.loads, lines))

@@ -55,7 +55,6 @@ BEYOND_THE_PAPER = {
 OPTIONS: dict[str, Any] = {
     "device": "cpu",
     "precision": "fp32",
-    "fp32_products": "mkl",
 }
 
 

@@ -103,7 +103,6 @@ def distil(teacher: Path, recipe: str, **given: Any) -> None:
 )
 @options.device
 @options.precision
-@options.fp32_products
 @options.threads
 @options.needless_resume("compare")
 @options.output_format

@@ -103,13 +103,6 @@ decoding_precision = click.option(
     default=AUTO,
     help="auto is bf16 if the device computes it fast; int8 rounds more, on a CPU.",
 )
-fp32_products = click.option(
-    "--fp32-products",
-    type=click.Choice([AUTO, "mkl", "onednn"]),
-    default=AUTO,
-    help="Library that multiplies fp32 matrices on a CPU; auto is the faster one of the same "
-    "precision.",
-)
 threads = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
 )
@@ -197,7 +190,6 @@ def stages(names: Sequence[str]) -> Decorator:
 training_machine = together(
     device,
     precision,
-    fp32_products,
     threads,
     max_tokens_per_device(
         "Most tokens of a side in one micro-batch.  [default: what fits the memory]", least=2

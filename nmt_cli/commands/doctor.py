@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt_cli import __version__
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.hardware.cpu import Cores, LoadMeter, advice_on_load, set_num_threads
+from nmt_cli.hardware.cpu import Cores, set_num_threads
 from nmt_cli.hardware.system_facts import system_facts, version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -23,10 +23,7 @@ LEAST_SHARE_FREE = 0.8  # of a GPU's memory
 
 def run(*, output_format: str = "text") -> None:
     """Write the facts, then the advice, to stdout. Raises OutputError if that fails."""
-    meter = LoadMeter()
     facts = {**system_facts(), **_torch_facts(), **_library_facts()}
-    others = meter.others()
-    facts["cpu.used_by_others"] = round(others, 1) if others is not None else None
     advice = advice_on(facts)
     if output_format == "json":
         text = json.dumps({"facts": facts, "advice": advice}, indent=2, ensure_ascii=False)
@@ -81,7 +78,7 @@ def _shown_value(value: Any) -> str:
 
 def advice_on(facts: Facts) -> list[str]:
     """Return one sentence for each problem; a fact that is unknown (None) gives none."""
-    rules = (_on_builds, _on_threads, _on_load, _on_cpu, _on_missing_gpus, _on_gpus, _on_space)
+    rules = (_on_builds, _on_threads, _on_cpu, _on_missing_gpus, _on_gpus, _on_space)
     return [sentence for rule in rules for sentence in rule(facts)]
 
 
@@ -127,14 +124,6 @@ def _on_threads(facts: Facts) -> Iterator[str]:
             f"torch computes with {threads} threads, which wait for one another on "
             f"{counted(usable, 'core')}; give --threads {usable}."
         )
-
-
-def _on_load(facts: Facts) -> Iterator[str]:
-    cores = Cores(facts["cpu.cores_allowed"], facts["cpu.quota_cores"])
-    threads = 1 if facts.get("torch.gpus") else facts.get("torch.threads", cores.allowed)
-    advice = advice_on_load(facts.get("cpu.used_by_others"), cores, threads)
-    if advice is not None:
-        yield advice
 
 
 def _on_cpu(facts: Facts) -> Iterator[str]:

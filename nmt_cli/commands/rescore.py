@@ -14,8 +14,7 @@ from nmt_cli.commands.lines.translation_formats import shown_pieces
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.lines import Line, one_line
 from nmt_cli.hardware.choices import AUTO, device_name
-from nmt_cli.hardware.cpu import set_num_threads, useful_threads
-from nmt_cli.hardware.thread_waiting import following_load
+from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.messages.figures import counted, perplexity_of, short_number
@@ -51,7 +50,6 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         texts = (stack.enter_context(opened_text(source)), stack.enter_context(opened_text(target)))
         output = stack.enter_context(opened_stream(output_path, force=force))
         rescorer = Rescorer.load(model, device=chosen_device, ensemble=ensemble, **options)
-        stack.enter_context(following_load(useful_threads(chosen_device)))
         hidden, in_lines = output.reader == "terminal", output.reader == "pipe"
         counter = stack.enter_context(
             logs.progress("Scoring", "lines", hidden=hidden, in_lines=in_lines)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.files.file_names import RUNS
-from nmt_cli.hardware.choices import device_name
-from nmt_cli.hardware.cpu import LoadMeter, threads_of_each, warn_if_busy
+from nmt_cli.hardware.cpu import limit_spins
 from nmt_cli.launch.node_workers import Rendezvous, refuse_variables_of_others, run_workers
 from nmt_cli.launch.python_process import without_collections
 from nmt_cli.launch.worker import this_worker
@@ -40,6 +39,7 @@ def run(recipe_name: str, **keywords: Any) -> None:
     options = TrainOptions(**keywords)
     file = read_recipe(recipe_name, options.overrides)
     first_model(file.recipe, options.init_from)  # refuses two of them
+    limit_spins()
     # They import torch, which takes seconds; errors of the recipe come before.
     with without_collections():
         from nmt_cli.hardware.machine import count_devices
@@ -65,14 +65,10 @@ def _launch(job: TrainingJob, num_workers: int) -> None:
         raise WrongUsageError(
             f"--nnodes {num_nodes} needs --rdzv-endpoint HOST:PORT, the same on every node."
         )
-    meter = LoadMeter()
     job.open_corpus()
     # Launchers of several nodes share the directory; their main process locks it.
     with locked(job.run_dir, is_logged=False) if num_nodes == 1 else nullcontext():
         job.check_run_directory(is_logged=False)  # the main process logs it
-    on_cpu = device_name(options.device) == "cpu"
-    threads = options.threads or threads_of_each(num_workers) if on_cpu else 1
-    warn_if_busy(meter, threads, num_workers)
     rendezvous = Rendezvous(num_nodes)
     if endpoint is not None:
         rendezvous = Rendezvous(num_nodes, endpoint, options.rdzv_id or job.run_dir.name)

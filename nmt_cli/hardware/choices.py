@@ -20,7 +20,7 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 if TYPE_CHECKING:
     from types import ModuleType
 
-AUTO = "auto"  # of --device, --precision and --fp32-products
+AUTO = "auto"  # of --device and --precision
 DEVICE = re.compile(r"cpu|cuda(?::(?P<index>\d{1,4}))?", re.ASCII)
 DecodingPrecision = Literal["fp32", "bf16", "int8"]
 
@@ -31,7 +31,6 @@ class MachineOptions:
 
     device: str = AUTO
     precision: str = AUTO
-    fp32_products: str = AUTO
     threads: int | None = None
     max_tokens_per_device: int | None = None
     compile: bool = False

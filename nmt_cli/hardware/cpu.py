@@ -1,16 +1,11 @@
-"""The CPU: its kind, its cores, the limits of control groups, and what other programs use of it."""
+"""The CPU: its kind, its cores, the limits of control groups, and the threads of this process."""
 
 import math
 import os
-import re
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
-
-from nmt_cli.messages import logs
-from nmt_cli.messages.figures import counted
 
 SYSTEM = Path("/")  # the root; tests give a folder with other files
 
@@ -160,94 +155,26 @@ def keep_num_threads() -> None:
     set_num_threads(_num_threads)
 
 
+# How often a thread of GNU's OpenMP, with which torch computes, looks for its next work before it
+# sleeps. To wake it takes long on a virtual machine; while it spins, other programs lack its core.
+# Training S in bf16 with two threads on two virtual cores of an Intel with AMX, target tokens/s:
+#     spins                       100    1,000    3,000    8,000   20,000   300,000 (the default)
+#     quiet                     9,430    9,430    9,990   10,920   11,490    11,580
+#     beside one busy process   6,330    6,300    5,920    5,310    4,270     1,410
+SPINS = {"GOMP_SPINCOUNT": "8000"}
+CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", *SPINS)
+
+
+def limit_spins(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let threads of torch that wait for work sleep after SPINS, also those of child processes.
+
+    Changes nothing if the user has chosen how they wait, or if torch is imported already: it has
+    read the variable.
+    """
+    if "torch" not in sys.modules and environment.keys().isdisjoint(CHOSEN_BY_USERS):
+        environment.update(SPINS)
+
+
 def useful_threads(device: str) -> int:
     """Return how many CPU threads are busy: all on a CPU, one that drives a GPU."""
     return num_threads() if device == "cpu" else 1
-
-
-# Whether other programs use the cores is measured over a fifth of a second. The load average would
-# mislead: it stays high for minutes after a program has ended, and it includes this process.
-MEASURED_SECONDS = 0.2  # the kernel counts in hundredths of a second
-LEAST_BUSY, LEAST_BUSY_SHARE = 0.75, 0.05  # cores, share of all cores; an idle desktop uses less
-SPARE = 0.25  # cores that may be missing without a warning
-CORE = re.compile(r"^cpu(\d+) (.*)$", re.MULTILINE)
-IDLE, WAITING_FOR_DISK, STOLEN = 3, 4, 7  # columns of /proc/stat; those after it repeat others
-
-
-class CpuTimes(NamedTuple):
-    """Seconds of work on the cores that this process may use; only differences have a meaning."""
-
-    at: float
-    busy: float  # of all programs of this system; what its host gave to other systems is left out
-    own: float  # of this process
-
-
-def cpu_times(system: Path = SYSTEM) -> CpuTimes | None:
-    """Return the current times; None if the kernel does not show them."""
-    allowed = os.sched_getaffinity(0)
-    ticks = [
-        sum(columns[:STOLEN]) - columns[IDLE] - columns[WAITING_FOR_DISK]
-        for core, line in CORE.findall(read_system_file(system / "proc/stat"))
-        if int(core) in allowed and len(columns := list(map(int, line.split()))) > STOLEN
-    ]
-    if not ticks:
-        return None
-    return CpuTimes(time.monotonic(), sum(ticks) / os.sysconf("SC_CLK_TCK"), time.process_time())
-
-
-class LoadMeter:
-    """Measures, from its creation on, how many cores other programs use."""
-
-    def __init__(self) -> None:
-        self._start = cpu_times()
-
-    def others(self, seconds_of_children: float = 0.0) -> float | None:
-        """Return how many cores other programs used since the meter was created; None if unknown.
-
-        ``seconds_of_children`` are those of CPU that processes of this one used since then. Waits
-        until the measurement is MEASURED_SECONDS long.
-        """
-        if self._start is None:
-            return None
-        time.sleep(max(0.0, self._start.at + MEASURED_SECONDS - time.monotonic()))
-        now = cpu_times()
-        if now is None:
-            return None
-        busy, own = now.busy - self._start.busy, now.own - self._start.own + seconds_of_children
-        return max(0.0, busy - own) / (now.at - self._start.at)
-
-
-def advice_on_load(
-    others: float | None, cores: Cores, threads: int, processes: int = 1, option: str = "--devices"
-) -> str | None:
-    """Return a warning that ``threads`` in each of ``processes`` will be slow, and what helps.
-
-    ``others`` is the number of cores that other programs use, None if it is unknown. ``option`` is
-    the name of the option for the number of processes. Returns None if enough cores are left, or if
-    ``others`` is None.
-    """
-    wanted = min(math.ceil(cores.usable), threads * processes)
-    if others is None or others < max(LEAST_BUSY, LEAST_BUSY_SHARE * cores.allowed):
-        return None
-    free = min(cores.usable, max(0.0, cores.allowed - others)) + SPARE
-    if wanted <= free:
-        return None
-    fewer, remedy = max(1, int(free) // processes), ""
-    if option == "--workers" and processes > 1 and int(free) <= 1:
-        # A single worker is a process with all threads, unless --threads says how many.
-        remedy = ", or give --workers 1 --threads 1"
-    elif processes > max(1, int(free)):
-        remedy = f", or give {option} {max(1, int(free))}"
-    elif fewer < threads:
-        remedy = f", or give --threads {fewer}"
-    return (
-        f"other programs keep {min(others, cores.allowed):.1f} of {cores.allowed} cores busy, so "
-        f"{counted(threads * processes, 'thread')} will be slow; end them{remedy}."
-    )
-
-
-def warn_if_busy(meter: LoadMeter, threads: int, processes: int) -> None:
-    """Warn if other programs use the cores that ``threads`` in each of ``processes`` need."""
-    advice = advice_on_load(meter.others(), cores(), threads, processes)
-    if advice is not None:
-        logs.warning(advice)

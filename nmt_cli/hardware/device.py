@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt_cli.hardware.choices import AUTO, device_name
-from nmt_cli.hardware.undocumented import cpu_has_amx, cpu_has_avx512_bf16, fp32_precision
+from nmt_cli.hardware.torch_private import cpu_has_amx, cpu_has_avx512_bf16, fp32_precision
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from nmt_cli.hardware.choices import AUTO, MachineOptions
+from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.hardware.cpu import set_num_threads, threads_of_each
 from nmt_cli.hardware.device import (
     Precision,
@@ -48,7 +48,6 @@ class Machine(NamedTuple):
     is_compiled: bool = False
     is_deterministic: bool = False  # on a GPU too
     fp32_products: Fp32Products = "mkl"
-    is_fp32_products_chosen: bool = False  # by the user, so a checkpoint does not change it
     exchange: Precision = "fp32"  # of gradients between ranks
     # How a GPU computes these parts of a gradient, once training has chosen.
     attention: Attention | None = None
@@ -144,29 +143,20 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         Ranks(worker.rank, worker.size) if worker is not None else ALONE,
         is_compiled=options.compile,
         is_deterministic=options.deterministic,
-        fp32_products=choose_fp32_products(options.fp32_products, device, precision),
-        is_fp32_products_chosen=options.fp32_products != AUTO,
+        fp32_products=choose_fp32_products(device, precision),
         exchange=options.exchange,
     )
 
 
 def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Machine:
-    """Return ``machine`` with the fp32 products that all ranks use.
+    """Return ``machine`` with the fp32 products of all ranks: oneDNN's if all of them chose it.
 
-    They are those of the checkpoint with the facts ``before``, if training resumes and the user
-    chose no others; else their own if all agree. A rank that cannot use oneDNN here decides for
-    all.
+    A training that resumes from a checkpoint with the facts ``before`` keeps its MKL.
     """
-    kept = None
-    if before is not None and not machine.is_fp32_products_chosen:
-        kept = before.get("fp32_products", "mkl")  # older checkpoints lack it
     choices = machine.ranks.gather(machine.fp32_products)
-    can_all_use_onednn = all(choice == "onednn" for choice in choices)
-    if kept == "mkl" and machine.fp32_products == "onednn":
-        logs.info(
-            "MKL computes the fp32 products, as before; --fp32-products onednn is faster here."
-        )
-    agreed: Fp32Products = "onednn" if can_all_use_onednn and kept != "mkl" else "mkl"
+    if before is not None:
+        choices.append(before.get("fp32_products", "mkl"))  # older checkpoints lack it
+    agreed: Fp32Products = "mkl" if "mkl" in choices else "onednn"
     return machine._replace(fp32_products=agreed)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from nmt_cli import __version__
 from nmt_cli.hardware.cpu import SYSTEM, cores, memory_limit, read_system_file
-from nmt_cli.hardware.thread_waiting import LONG_SPINNING, spins_long
 from nmt_cli.messages.figures import GIBIBYTE
 
 PACKAGES = (
@@ -29,14 +28,13 @@ NVIDIA, GRAPHICS = "0x10de", "0x03"  # the PCI vendor, and the start of the PCI 
 def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
     """Return facts by dotted name, None if unknown; ``system`` is the folder of proc and sys."""
     allowed = cores(system)
-    own = LONG_SPINNING if spins_long() else {}  # set by nmt-cli and not by the user
     return {
         "nmt-cli": version_of("nmt-cli"),
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "python.debug_build": hasattr(sys, "gettotalrefcount"),
         "platform": platform.platform(),
         **{f"packages.{name}": version_of(name) for name in PACKAGES},
-        **{f"environment.{n}": None if n in own else os.environ.get(n) for n in VARIABLES},
+        **{f"environment.{name}": os.environ.get(name) for name in VARIABLES},
         "cpu.name": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
         "cpu.cores": os.cpu_count(),
         "cpu.cores_allowed": allowed.allowed,

@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from nmt_cli.hardware import undocumented
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import bf16_is_fast, choose_precision
 from nmt_cli.hardware.flops import TERA, peak_flops
-from nmt_cli.hardware.fp32_products import choose_fp32_products, fp32_gigaflops
+from nmt_cli.hardware.fp32_products import choose_fp32_products
 from nmt_cli.hardware.memory import allowed_memory
-from nmt_cli.hardware.thread_waiting import spins_long, waking_microseconds
+from nmt_cli.hardware.torch_private import cpu_has_amx, cpu_has_avx512_bf16
 from nmt_cli.messages.figures import GIBIBYTE
 
 
@@ -21,7 +20,6 @@ def torch_facts() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    products = choose_fp32_products(AUTO, torch.device("cpu"), "fp32")
     facts = {
         "torch.version": torch.__version__,
         "torch.debug_build": bool(torch.version.debug),
@@ -29,18 +27,15 @@ def torch_facts() -> dict[str, Any]:
         "torch.hip": torch.version.hip,
         "torch.onednn": _build_version("MKL-DNN|oneDNN"),
         "torch.mkl": _build_version("Math Kernel Library Version"),
-        "torch.openmp": ", ".join(undocumented.openmp_libraries()) or None,
         "torch.threads": torch.get_num_threads(),
-        **_of_waiting_threads(),
         "torch.cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "torch.gpus": count,
         "torch.gpu_problem": " ".join(str(complaints[0].message).split()) if complaints else None,
         "memory.allowed_gib": round(allowed_memory() / GIBIBYTE, 1),
-        "device.cpu.amx": undocumented.cpu_has_amx(),
-        "device.cpu.avx512_bf16": undocumented.cpu_has_avx512_bf16(),
+        "device.cpu.amx": cpu_has_amx(),
+        "device.cpu.avx512_bf16": cpu_has_avx512_bf16(),
         **_of_device(torch.device("cpu"), "device.cpu"),
-        "device.cpu.fp32_products": products,
-        "device.cpu.fp32_gigaflops": round(fp32_gigaflops(products)),
+        "device.cpu.fp32_products": choose_fp32_products(torch.device("cpu"), "fp32"),
     }
     for index in range(count):
         facts |= _of_gpu(torch.device("cuda", index), f"device.cuda.{index}")
@@ -51,19 +46,6 @@ def _build_version(name: str) -> str | None:
     """Return the version behind ``name`` in torch's description of its build."""
     found = re.search(rf"(?:{name}) v?([\d.]*\d)", torch.__config__.show())
     return found.group(1) if found else None
-
-
-def _of_waiting_threads() -> dict[str, Any]:
-    library = undocumented.gnu_openmp() if torch.get_num_threads() > 1 else None
-    if library is None:
-        return {"torch.waiting_threads": None, "torch.waking_microseconds": None}
-    numbers = torch.ones(1 << 16)  # enough for two threads
-    return {
-        "torch.waiting_threads": "spin, or sleep while other programs need the cores"
-        if spins_long()
-        else "as the environment says",
-        "torch.waking_microseconds": round(waking_microseconds(library, lambda: numbers.add_(1))),
-    }
 
 
 def _of_device(device: torch.device, prefix: str) -> dict[str, Any]:

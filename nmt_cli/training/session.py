@@ -23,12 +23,10 @@ from nmt_cli.corpus.prepared import (
 from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.files.locks import read_lock
-from nmt_cli.hardware.cpu import useful_threads
 from nmt_cli.hardware.device import tf32_allowed
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, connected_ranks
-from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.node_workers import started_at, status_of_this_launch
 from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.launch.run_status import RunStatus, State, write_status
@@ -303,8 +301,6 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         handled(stop.handle),
         status_kept(job.run_dir, worker, training.summary),
         reporting_full_memory(),  # in the status too
-        # Ranks on one machine would count each other as other programs.
-        following_load(useful_threads(machine.device.type), warns=worker is None),
     ):
         # This plans an epoch, so signals are handled.
         if machine.ranks.is_main and (late := training.stage_that_begins_too_late()):

@@ -22,7 +22,6 @@ from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.hardware.fp32_products import Fp32Products, use_fp32_products
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
-from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.model_config import ModelConfig
@@ -187,5 +186,4 @@ def model_config(shape: Shape) -> ModelConfig:
 
 
 if __name__ == "__main__":
-    with following_load(torch.get_num_threads(), warns=False):
-        serve(OurLoop)
+    serve(OurLoop)

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
-from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
+from nmt_cli.hardware.fp32_products import choose_fp32_products
+from nmt_cli.hardware.torch_private import onednn_computes_fp32
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
 from tests.benchmarks import commands, memory_of_a_step, speed, waiting
 from tests.benchmarks.data import (
     CAPTIONS,
@@ -73,7 +73,7 @@ class Benchmark:
         self._options, self._started = options, time.monotonic()
         self.hardware = this_machine()
         self._precisions = PRECISIONS if self.hardware.has_fast_bf16 else PRECISIONS[:1]
-        self._fp32_products = choose_fp32_products(AUTO, choose_device(AUTO), "fp32")
+        self._fp32_products = choose_fp32_products(choose_device(AUTO), "fp32")
         shared = os.environ.get("NMT_CLI_SHARED")
         self._shared = Path(shared) if shared else None
 
@@ -184,7 +184,8 @@ class Benchmark:
             *(speed.Row(peer, precision) for precision in self._precisions for peer in peers),
             *(speed.Row(OURS, f"ceiling {precision}") for precision in self._precisions),
         ]
-        for library in self._other_fp32_products():
+        others = {"mkl", "onednn"} if onednn_computes_fp32() and not self.hardware.gpu else {"mkl"}
+        for library in others - {self._fp32_products}:
             rows += [speed.Row(OURS, f"{kind}{library} fp32") for kind in ("", "ceiling ")]
         rounds = ROUNDS[name]
         if self._options.quick:
@@ -268,18 +269,6 @@ class Benchmark:
             tail = answer["steps"][-max(1, int(LOSS_TAIL * steps)) :]
             losses[precision] = mean(step["loss"] for step in tail)
         return {"steps": steps, "losses": losses, "data": corpus.description}
-
-    def _other_fp32_products(self) -> list[Fp32Products]:
-        """Return the libraries that compute in fp32 here and are not the one we choose."""
-        others: list[Fp32Products] = []
-        for library in get_args(Fp32Products):
-            try:
-                found = choose_fp32_products(library, choose_device(AUTO), "fp32")
-            except UserError:
-                continue  # it cannot be used, or would round
-            if found == library != self._fp32_products:
-                others.append(found)
-        return others
 
     def _corpus(self, name: str) -> Corpus:
         folder, shape = BUILD / f"corpus-{name}", SHAPES[name]

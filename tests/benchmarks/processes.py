@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.hardware.thread_waiting import LONG_SPINNING
+from nmt_cli.hardware.cpu import SPINS
 from tests.benchmarks.shapes import Setup
 
 SECONDS_TO_LEAVE = 10
@@ -60,7 +60,7 @@ class Worker:
         setup = setup._replace(is_tuned=toolkit.is_tuned)
         environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads)}
         if toolkit.is_tuned or not toolkit.is_peer:
-            environment |= LONG_SPINNING if waiting is None else waiting
+            environment |= SPINS if waiting is None else waiting
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as stream:

@@ -76,7 +76,7 @@ MAX_SECONDS_LATER = 0.5  # two processes, after one
 TUNED = {"S": Target(1.15, 1.15), "base": Target(1.05, 1.05)}
 CEILING_SHARE = {"S": Target(0.6, 0.6), "base": Target(0.75, 0.75)}
 # Speed with the waiting that commands choose, of the quiet speed with OpenMP's default.
-MIN_OF_BEST_WAITING = 0.95  # by load, of the best policy in each situation
+MIN_OF_BEST_WAITING = 0.8  # with 8,000 spins, of the best policy in each situation
 MAX_MEMORY_RATIO = 0.5  # of the Hugging Face loop, scaled by tokens
 MAX_LOSS_DIFFERENCE = 0.01
 MAX_ATTENTION_PADDING = 0.05

@@ -140,7 +140,7 @@ def test_a_machine_is_named_by_its_cpu_and_flags():
 def test_waiting_is_shown_as_shares_of_the_best_policy():
     rates = {
         "OpenMP's default": {"quiet": [90.0, 100.0, 130.0], "beside": [40.0]},
-        "by load": {"quiet": [98.0], "beside": [50.0]},
+        "8,000 spins": {"quiet": [98.0], "beside": [50.0]},
     }
     text = report.markdown(
         {
@@ -149,7 +149,7 @@ def test_waiting_is_shown_as_shares_of_the_best_policy():
         }
     )
     assert "| OpenMP's default | 100 (100%) | 40 (80%) |" in text
-    assert "| by load | 98 (98%) | 50 (100%) |" in text
+    assert "| 8,000 spins | 98 (98%) | 50 (100%) |" in text
 
 
 def test_products_of_all_libraries_are_shown():

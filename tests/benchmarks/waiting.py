@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
-from nmt_cli.hardware.thread_waiting import LONG_SPINNING
+from nmt_cli.hardware.cpu import SPINS
 from tests.benchmarks.processes import Worker
 from tests.benchmarks.speed import rate_of
 
 POLICIES: dict[str, dict[str, str]] = {
     "OpenMP's default": {},
-    "by load": LONG_SPINNING,  # what commands choose
+    "8,000 spins": SPINS,  # what training chooses
     "100 spins": {"GOMP_SPINCOUNT": "100"},
     "active": {"OMP_WAIT_POLICY": "active"},
 }
-# The warm-up covers the two seconds in which a process that went on measures the load again.
 WARM_UP, COUNTED, ROUNDS = 8, 6, 3
 
 OpenWorker = Callable[[Mapping[str, str]], Worker]

@@ -32,7 +32,7 @@ from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
-from tests.commands.conftest import MKL
+from tests.commands.conftest import FP32
 from tests.commands.test_run import write_experiment
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.imported_modules import ended
@@ -50,7 +50,7 @@ SHORT = ["training.max_steps=6", "validation.bleu=off"]
 
 
 def do(*overrides, until="ship", teachers=(TEACHER,), **options):
-    options = {**MKL, "threads": 1, "arguments": ["distil"], **options}
+    options = {**FP32, "threads": 1, "arguments": ["distil"], **options}
     command.run(teachers, "student.yaml", until=until, overrides=[*SHORT, *overrides], **options)
 
 
@@ -69,7 +69,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         quickly(patch)
-        options: dict[str, Any] = {**MKL, "overrides": SHORT, "threads": 1}
+        options: dict[str, Any] = {**FP32, "overrides": SHORT, "threads": 1}
         run_command.run("toy.yaml", until="average", **options)
         do(until="report")
     return folder
@@ -385,7 +385,7 @@ def test_killed_in_every_stage_it_is_the_same_student(finished, tmp_path):
     settings = [*SHORT, "validation.every_steps=3", "distillation.int8_steps=4"]
     options = [
         *(f"--set={each}" for each in settings),
-        *("--threads=1", "--precision=fp32", "--device=cpu", "--fp32-products=mkl"),
+        *("--threads=1", "--precision=fp32", "--device=cpu"),
         f"--reverse-model={TEACHER}",
     ]
     never, often = tmp_path / "never", tmp_path / "often"

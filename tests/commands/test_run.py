@@ -28,7 +28,7 @@ from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.translating.translator import Translator
-from tests.commands.conftest import MKL
+from tests.commands.conftest import FP32
 from tests.conftest import RECIPE, write_pairs
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.imported_modules import ended
@@ -66,7 +66,7 @@ def write_experiment(folder):
 
 def do(*, until="report", overrides=(), max_steps=6, **options):
     overrides = [f"training.max_steps={max_steps}", "validation.bleu=off", *overrides]
-    options = {**MKL, **options}
+    options = {**FP32, **options}
     command.run("toy.yaml", until=until, overrides=overrides, threads=1, **options)
 
 

@@ -16,7 +16,7 @@ from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
-from tests.commands.conftest import MKL
+from tests.commands.conftest import FP32
 from tests.commands.test_report import page_of
 from tests.commands.test_run import skipped, write_experiment
 from tests.conftest import write_pairs
@@ -42,7 +42,7 @@ OVERRIDES = [
 
 def do(*overrides, recipe="toy.yaml", until="report", **options):
     given = [*OVERRIDES, *overrides] if recipe == "toy.yaml" else list(overrides)
-    options = {**MKL, **options}
+    options = {**FP32, **options}
     command.run(recipe, until=until, overrides=given, threads=1, **options)
 
 

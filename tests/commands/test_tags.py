@@ -12,7 +12,7 @@ from nmt_cli.corpus.augmenter import sampler_of
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.recipe.reader import read_recipe
-from tests.commands.conftest import MKL
+from tests.commands.conftest import FP32
 from tests.conftest import RECIPE, write_pairs
 
 A, B = ("{source: data/a.en, target: data/a.de", "{source: 'data/b,c.en', target: data/b.de")
@@ -146,7 +146,7 @@ def test_run_translates_the_test_text_with_its_tag(tmp_path, monkeypatch):
     named += "target: test.de, tag: <x>}]"
     text = RECIPE.format(folder=".").replace("  max_length: 30\n", test)
     Path("toy.yaml").write_text(text.replace("train.de}", "train.de, tag: <x>}"))
-    machine: dict[str, Any] = {"threads": 1, **MKL}
+    machine: dict[str, Any] = {"threads": 1, **FP32}
 
     def translated(*more, name="test"):
         overrides = ["training.max_steps=6", "validation.bleu=off", *more]

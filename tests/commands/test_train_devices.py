@@ -19,7 +19,7 @@ from nmt_cli.files.atomic_files import verify
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
-from tests.commands.conftest import MKL
+from tests.commands.conftest import FP32
 from tests.forked_ranks import run_ranks
 from tests.saved_weights import read_weights
 from tests.trainers import new_trainer
@@ -29,7 +29,6 @@ SETTINGS = ["validation.every_steps=50", "validation.bleu=off"]
 OPTIONS = [
     "--device=cpu",
     "--precision=fp32",
-    "--fp32-products=mkl",
     "--threads=1",
     "--max-tokens-per-device=120",
 ]
@@ -120,7 +119,7 @@ def train_forked(toy, run_dir, *, resume=False):
 @pytest.mark.timeout(300)
 def test_two_processes_are_resumed_and_killed_and_resumed_to_the_same_end(start, toy, tmp_path):
     run_dir, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
-    here = {"prepared": toy.prepared, "run_dir": run_dir, "max_tokens_per_device": 120, **MKL}
+    here = {"prepared": toy.prepared, "run_dir": run_dir, "max_tokens_per_device": 120, **FP32}
     settings = [*SETTINGS, "training.max_steps=20"]
     train.run(str(toy.recipe_path), overrides=settings, threads=1, **here)
     shutil.copytree(run_dir, undisturbed)

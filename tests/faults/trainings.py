@@ -113,7 +113,6 @@ class Trainings:
     def start(self, run_dir: Path, *options: str, faults: Sequence[Fault] = ()) -> Command:
         arguments = ["train", str(self._recipe), f"--prepared={self._prepared}", "--device=cpu"]
         arguments += [f"--run-dir={run_dir}", "--threads=1", "--precision=fp32"]
-        arguments += ["--fp32-products=mkl"]  # oneDNN compiles a program for each shape
         arguments += [f"--set={override}" for override in self._overrides]
         stderr = run_dir.with_name(f"{run_dir.name}.stderr")
         return Command(self._zygote, [*arguments, *options], stderr, (*self._faults, *faults))

@@ -1,15 +1,20 @@
 """The CPU, the cores and the limits of a process, from files of made-up machines."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
 from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import (
+    CHOSEN_BY_USERS,
+    SPINS,
     Cores,
     Cpu,
     cores,
     cpu_limit,
+    limit_spins,
     memory_limit,
     read_cpu,
     threads_of_each,
@@ -166,3 +171,37 @@ def test_a_container_sees_its_own_group_at_the_root(machine, groups, files, memo
 
 def test_a_path_out_of_the_groups_namespace_is_no_error(machine):
     assert memory_limit(machine("0::/../../a.slice\n", {"memory.max": 800})) == 800
+
+
+def test_threads_spin_for_a_while_before_they_sleep(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    environment = {"OMP_NUM_THREADS": "2", "HOME": "/root"}
+    limit_spins(environment)
+    assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | SPINS
+
+
+@pytest.mark.parametrize("name", CHOSEN_BY_USERS)
+def test_how_threads_wait_stays_as_a_user_chose(monkeypatch, name):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    environment = {name: "active"}
+    limit_spins(environment)
+    assert environment == {name: "active"}
+
+
+def test_after_torch_the_spins_are_not_set(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", sys)
+    environment: dict[str, str] = {}
+    limit_spins(environment)
+    assert environment == {}
+
+
+def test_openmp_reads_how_its_threads_are_to_wait():
+    program = "from nmt_cli.hardware.cpu import limit_spins; limit_spins(); import torch"
+    environment = {name: os.environ[name] for name in os.environ.keys() - set(CHOSEN_BY_USERS)}
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**environment, "OMP_DISPLAY_ENV": "verbose"},
+    ).stderr  # fmt: skip
+    if "GOMP_SPINCOUNT" not in shown:
+        pytest.skip("torch does not compute with GNU's OpenMP")
+    assert f"GOMP_SPINCOUNT = '{SPINS['GOMP_SPINCOUNT']}'" in shown

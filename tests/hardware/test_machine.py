@@ -54,7 +54,7 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     torch.set_num_threads(3)
     try:
-        found = choose_machine(torch.device("cpu"), None, MachineOptions(fp32_products="mkl"))
+        found = choose_machine(torch.device("cpu"), None, MachineOptions())
         assert found.facts()["threads"] == 2
     finally:
         set_num_threads(1)

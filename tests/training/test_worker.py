@@ -41,7 +41,7 @@ def train(toy, tmp_path, monkeypatch):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
         monkeypatch.setenv("MASTER_PORT", str(free_port()))
         arguments = ["train", str(toy.recipe_path), f"--prepared={toy.prepared}", "--threads=1"]
-        arguments += [f"--run-dir={tmp_path / 'run'}", "--device=cpu", "--fp32-products=mkl"]
+        arguments += [f"--run-dir={tmp_path / 'run'}", "--device=cpu"]
         workers = []
         for rank in range(2):
             monkeypatch.setenv("RANK", str(rank))

@@ -19,7 +19,7 @@ from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
 from nmt_cli.files.lines import texts_of
-from nmt_cli.hardware.cpu import LoadMeter, set_num_threads, usable_cores, warn_if_busy
+from nmt_cli.hardware.cpu import set_num_threads, usable_cores
 from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import aligned
@@ -190,7 +190,6 @@ def _add_speed(
     rows: Sequence[System], figures: Sequence[dict[str, Any]], lines: Sequence[str], tag: str | None
 ) -> None:
     """Add lines per second on all cores, the best of the rounds, and milliseconds of one line."""
-    warn_if_busy(LoadMeter(), 1, _cores())
     with logs.progress("timing", "passes", ROUNDS * len(rows)) as counter:
         for _ in range(ROUNDS):
             for system, row in zip(rows, figures, strict=True):

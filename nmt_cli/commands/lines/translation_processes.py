@@ -21,7 +21,6 @@ from nmt_cli.hardware import cpu
 from nmt_cli.hardware.choices import AUTO, device_name, visible_gpus
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.system_facts import free_memory
-from nmt_cli.hardware.thread_waiting import following_load
 from nmt_cli.launch.python_process import without_collections, without_threads_of_numpy
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -156,14 +155,12 @@ def _opened_translator(
         from nmt_cli.translating.translator import Translator
 
         translator = Translator.load(model, device=chosen_device, **options)
-    num_threads = cpu.useful_threads(chosen_device)
-    with following_load(num_threads):
-        yield TextTranslator(
-            lambda windows: map(translator.translate_window, windows),
-            translator.chosen,
-            num_threads,
-            chosen_device != "cpu",
-        )
+    yield TextTranslator(
+        lambda windows: map(translator.translate_window, windows),
+        translator.chosen,
+        cpu.useful_threads(chosen_device),
+        chosen_device != "cpu",
+    )
 
 
 @contextmanager
@@ -176,18 +173,12 @@ def _opened_workers(
     from nmt_cli.translating.workers.text_workers import TextWorkers
 
     number, on_gpus, is_automatic = processes
-    meter = cpu.LoadMeter()
     with closing(Starter()) as starter:
         options = {**options, "device": device if on_gpus else "cpu"}
         starter.load(WorkerModel(model, options, threads, on_gpus, quiet=logs.are_quiet()))
-        cpu_seconds = starter.loaded()
+        starter.wait_until_loaded()
         if is_automatic:
             logs.info(f"{number} processes of one thread each share the text (see --workers).")
-        if not on_gpus:
-            others = meter.others(cpu_seconds)
-            advice = cpu.advice_on_load(others, cpu.cores(), threads, number, option="--workers")
-            if advice is not None:
-                logs.warning(advice)
         with closing(TextWorkers(starter, number)) as workers:
             workers.open()
             yield TextTranslator(workers.translate_windows, workers.chosen, threads, on_gpus)

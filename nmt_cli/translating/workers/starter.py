@@ -34,7 +34,7 @@ class Starter:
 
     def __init__(self) -> None:
         self._model: WorkerModel | None = None
-        self._loaded: float | None = None  # CPU seconds; None until it has answered
+        self._is_loaded = False
         self._process: subprocess.Popen[bytes] | None = None
         self._control: Connection | None = None
         self._workers: set[int] = set()  # the processes that it forked and was not asked about
@@ -46,15 +46,15 @@ class Starter:
     def load(self, model: WorkerModel) -> None:
         """Begin to load ``model``, without waiting for it."""
         self._model = model
-        with suppress(OSError):  # it was killed, which ``loaded`` hears
+        with suppress(OSError):  # it was killed, which ``wait_until_loaded`` notices
             self._connection.send(model)
 
-    def loaded(self) -> float:
+    def wait_until_loaded(self) -> None:
         """Wait until the model is loaded, unless each worker loads it onto a GPU.
 
-        Return the CPU seconds that this took. Raises UserError if it cannot be loaded.
+        Raises UserError if it cannot be loaded.
         """
-        return self._answered(self._wait)
+        self._answered(self._wait)
 
     def start(self, number: int) -> tuple[Connection, int]:
         """Start worker ``number``; return the connection to it and its process.
@@ -87,7 +87,7 @@ class Starter:
         control, self._control = self._control, None
         if control is not None:
             control.close()
-        self._loaded = None
+        self._is_loaded = False
         self._workers.clear()
 
     def _begin(self) -> None:
@@ -121,13 +121,12 @@ class Starter:
             "memory is full, give --workers 1."
         )
 
-    def _wait(self) -> float:
-        if self._loaded is None:
-            answer = self._connection.recv()
-            if isinstance(answer, UserError):
-                raise answer
-            self._loaded = float(answer)
-        return self._loaded
+    def _wait(self) -> None:
+        if not self._is_loaded:
+            refusal = self._connection.recv()
+            if refusal is not None:
+                raise refusal
+            self._is_loaded = True
 
     def _start(self, number: int) -> tuple[Connection, int]:
         self._wait()

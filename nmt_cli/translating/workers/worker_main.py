@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -223,7 +222,7 @@ def _serve(control: Connection) -> None:
         except UserError as error:
             control.send(messages.refusal(error))
             return
-    control.send(time.process_time())
+    control.send(None)
     gc.freeze()  # collecting garbage would copy the pages that workers share
     with suppress(EOFError, ConnectionResetError):
         while True:

@@ -116,7 +116,7 @@ class TranslatorLoop:
             ]
             for each in (decoder, encoder)
         )
-        products = choose_fp32_products("auto", torch.device("cpu"), precision)
+        products = choose_fp32_products(torch.device("cpu"), precision)
         with torch.no_grad(), use_fp32_products(products):
             _multiply_all(of_step)
             _multiply_all(of_source)
