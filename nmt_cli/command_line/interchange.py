@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line import completion, options
-from nmt_cli.command_line.options import PATH
+from nmt_cli.command_line.options import PATH, TEXT
 
 
 @options.cli_command()
@@ -39,7 +39,7 @@ from nmt_cli.command_line.options import PATH
 )
 @click.option(
     "--sentences",
-    type=PATH,
+    type=TEXT,
     help="Text to take these sentences from.  [default: drawn from the vocabulary]",
 )
 @options.force

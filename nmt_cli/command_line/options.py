@@ -9,6 +9,7 @@ import click
 
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
+from nmt_cli.files.output_streams import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_duration
@@ -47,13 +48,26 @@ def number(allowed: Range) -> click.FloatRange:
 class _NamedPath(click.Path):
     """A path; the empty one, such as that of a variable without a value, is not the folder."""
 
+    def __init__(self, stream: Path | None = None) -> None:
+        """``stream`` is what - stands for; ./- is a file of that name."""
+        super().__init__(path_type=Path)
+        self._stream = stream
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("the path is empty; give a name.", param, ctx)
-        return super().convert(value, param, ctx)
+        if value != "-":
+            return super().convert(value, param, ctx)
+        if self._stream is None:
+            self.fail(
+                "- is standard input or output, which this cannot be; give a name.", param, ctx
+            )
+        return self._stream
 
 
-PATH = _NamedPath(path_type=Path)
+PATH = _NamedPath()  # of a folder or a model, or of a file that is read more than once
+TEXT = _NamedPath(STANDARD_INPUT)
+OUTPUT = _NamedPath(STANDARD_OUTPUT)
 POSITIVE = click.IntRange(min=1)
 flag = partial(click.option, is_flag=True)
 
@@ -105,6 +119,9 @@ decoding_precision = click.option(
 )
 threads = click.option(
     "--threads", type=click.IntRange(1, 4096), help="CPU threads; by default one for each core."
+)
+output_path = click.option(
+    "--output", "output_path", type=OUTPUT, help="File to write; - is stdout.  [default: -]"
 )
 run_dir = click.option("--run-dir", type=PATH, help="Directory of this run.  [default: runs/NAME]")
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import PATH, flag, number, repeated, together, whole_number
+from nmt_cli.command_line.options import PATH, TEXT, flag, number, repeated, together, whole_number
 from nmt_cli.documents.formats import ENDINGS, chosen_format
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe import search_ranges
 
@@ -98,14 +99,14 @@ output_options = together(
     repeated("--banned", metavar="TEXT", help="Never write the pieces of TEXT"),
     repeated(
         "--glossary",
-        type=PATH,
+        type=TEXT,
         metavar="FILE",
         help="Terms and their translations, with a tab between them: lines with a term are "
         "translated with its translation",
     ),
     repeated(
         "--soft-glossary",
-        type=PATH,
+        type=TEXT,
         metavar="FILE",
         help="Terms and translations; the translations are added to the source in tags, for "
         "models that were trained with augment: terms and may use them",
@@ -182,9 +183,9 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
     _refuse_without_effect(constraints, others)
     if others["choose"] == "score":
         others["choose"] = None  # as in records of before
-    constraints["glossary"] = _glossary("--glossary", constraints["glossary"])
-    soft = _glossary("--soft-glossary", constraints["soft_glossary"])
-    constraints["soft_glossary"] = _with_tags(soft, term_tags)
+    for name in ("glossary", "soft_glossary"):
+        constraints[name] = _glossary(name, constraints[name], others["input_path"])
+    constraints["soft_glossary"] = _with_tags(constraints["soft_glossary"], term_tags)
     constraints["memory"] = _memory(
         constraints["memory"], languages, similarity, others["output_format"]
     )
@@ -220,14 +221,20 @@ def _refuse_without_effect(constraints: dict[str, Any], others: dict[str, Any]) 
         raise WrongUsageError("--banned needs a text that is not blank.")
 
 
-def _glossary(option: str, paths: Sequence[Path]) -> Any:
-    """Return the terms of all files; None if there are none. Later files replace equal terms."""
+def _glossary(name: str, paths: Sequence[Path], text: Path | None) -> Any:
+    """Return the terms of all files; None if there are none. Later files replace equal terms.
+
+    Raises WrongUsageError if the ``text`` is stdin, as one of the files is.
+    """
     if not paths:
         return None
+    if text is None and STANDARD_INPUT in paths:
+        raise WrongUsageError(
+            f"--{name.replace('_', '-')} - is standard input, from which the text is read; give "
+            "the text with --input."
+        )
     from nmt_cli.corpus.text.glossary import Glossary  # imports sentencepiece
 
-    if not {"-", "."}.isdisjoint(map(str, paths)):
-        raise WrongUsageError(f"{option} needs the name of a file.")
     return reduce(Glossary.with_more, map(Glossary.read, paths))
 
 

@@ -6,15 +6,15 @@ from typing import Any, get_args
 import click
 
 from nmt_cli.command_line import options
-from nmt_cli.command_line.options import PATH, POSITIVE
+from nmt_cli.command_line.options import POSITIVE, TEXT
 from nmt_cli.command_line.usage import refuse_options_except
 from nmt_cli.metrics.scorer import METHOD, NUM_SAMPLES, SEED
 from nmt_cli.metrics.tokenization import Tokenization
 
 
 @options.cli_command()
-@click.argument("hypotheses", type=PATH)
-@click.argument("references", type=PATH, nargs=-1, required=True)
+@click.argument("hypotheses", type=TEXT)
+@click.argument("references", type=TEXT, nargs=-1, required=True)
 @click.option(
     "--metric",
     type=click.Choice(["bleu", "parseval", "aer"]),
@@ -23,7 +23,7 @@ from nmt_cli.metrics.tokenization import Tokenization
 )
 @click.option(
     "--parameters",
-    type=PATH,
+    type=TEXT,
     help="Rules of parseval in EVALB's format.  [default: see docs/how-to/compare-scores.md]",
 )
 @click.option(
@@ -48,11 +48,11 @@ from nmt_cli.metrics.tokenization import Tokenization
 @options.flag("--ter", help="Also print TER, the translation edit rate.")
 @click.option(
     "--terms",
-    type=PATH,
+    type=TEXT,
     metavar="FILE",
     help="Also print how many of the terms of a --glossary that occur in --source were rendered.",
 )
-@click.option("--source", type=PATH, help="The text that was translated; for --terms and --worst.")
+@click.option("--source", type=TEXT, help="The text that was translated; for --terms and --worst.")
 @click.option(
     "--num-refs",
     type=POSITIVE,
@@ -61,7 +61,7 @@ from nmt_cli.metrics.tokenization import Tokenization
 )
 @click.option(
     "--documents",
-    type=PATH,
+    type=TEXT,
     metavar="FILE",
     help="Score documents as one segment each: d-BLEU, d-chrF. FILE has the id of the document of "
     "each line.",
@@ -79,7 +79,7 @@ from nmt_cli.metrics.tokenization import Tokenization
 @options.repeated(
     "--compare",
     "compared",
-    type=PATH,
+    type=TEXT,
     metavar="SYSTEM",
     help="Another system's translations: test whether they score differently from HYPOTHESES, the "
     "baseline",

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line import completion, options
-from nmt_cli.command_line.options import PATH, POSITIVE
+from nmt_cli.command_line.options import POSITIVE, TEXT
 from nmt_cli.recipe.search_ranges import BEAM_SIZE
 
 
@@ -68,7 +68,7 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 )
 @click.option(
     "--api-keys",
-    type=PATH,
+    type=TEXT,
     metavar="FILE",
     help="Answer only requests with one of the keys in FILE, one a line.",
 )

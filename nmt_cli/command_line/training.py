@@ -7,7 +7,7 @@ import click
 
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.command_line import completion, options
-from nmt_cli.command_line.options import PATH, POSITIVE
+from nmt_cli.command_line.options import OUTPUT, PATH, POSITIVE, TEXT
 
 
 @options.cli_group()
@@ -63,8 +63,8 @@ def preprocess(**given: Any) -> None:
 
 
 @options.cli_command()
-@click.argument("source", type=PATH)
-@click.argument("target", type=PATH)
+@click.argument("source", type=TEXT)
+@click.argument("target", type=TEXT)
 @click.option(
     "--symmetrization",
     type=click.Choice(list(SYMMETRIZATIONS)),
@@ -76,7 +76,7 @@ def preprocess(**given: Any) -> None:
     "--iterations", type=click.IntRange(1, 100), default=5, help="How often the model is estimated."
 )
 @options.flag("--lowercase", help="Ignore case.")
-@click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
+@options.output_path
 @options.workers
 @options.force
 @options.quiet
@@ -156,8 +156,8 @@ def average_checkpoints(run: Path, **given: Any) -> None:
 )
 @click.option(
     "--output",
-    type=PATH,
-    help="Directory to write, or only the page if it ends in .html.  "
+    type=OUTPUT,
+    help="Directory to write, or only the page if it ends in .html or is -, stdout.  "
     "[default: RUN/report for one run, report for several]",
 )
 @options.force

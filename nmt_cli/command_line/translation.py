@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from nmt_cli.command_line import completion, options
-from nmt_cli.command_line.options import PATH
+from nmt_cli.command_line.options import OUTPUT, PATH, TEXT
 from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
@@ -21,7 +21,7 @@ from nmt_cli.recipe import search_ranges
 @click.option(
     "--input",
     "input_path",
-    type=PATH,
+    type=TEXT,
     help="Text or document to translate; - is stdin.  [default: -]",
 )
 @click.option(
@@ -29,7 +29,7 @@ from nmt_cli.recipe import search_ranges
     type=options.Parsed("I/N", parse_shard),
     help="Translate only the I-th of N parts of --input; cat joins the outputs.",
 )
-@click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
+@options.output_path
 @options.force
 @options.flag(
     "--retranslate",
@@ -153,10 +153,10 @@ def translate(model: Path, **given: Any) -> None:
 
 @options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
-@click.argument("source", type=PATH)
-@click.argument("target", type=PATH)
+@click.argument("source", type=TEXT)
+@click.argument("target", type=TEXT)
 @options.ensemble
-@click.option("--output", "output_path", type=PATH, help="File to write.  [default: stdout]")
+@options.output_path
 @options.force
 @click.option(
     "--format",
@@ -191,8 +191,8 @@ def rescore(model: Path, source: Path, target: Path, **given: Any) -> None:
 
 @options.cli_command()
 @click.argument("model", type=PATH, shell_complete=completion.runs)
-@click.argument("source", type=PATH)
-@click.argument("target", type=PATH)
+@click.argument("source", type=TEXT)
+@click.argument("target", type=TEXT)
 @click.option(
     "--frequent",
     "num_frequent",
@@ -231,7 +231,9 @@ def lexicon(model: Path, source: Path, target: Path, **given: Any) -> None:
 @click.argument("source")
 @click.argument("target", required=False)
 @click.option(
-    "--output", type=PATH, help="File to write: .html, .png or .json.  [default: attention.html]"
+    "--output",
+    type=OUTPUT,
+    help="File to write: .html, .png or .json; - is stdout.  [default: attention.html]",
 )
 @click.option(
     "--format",

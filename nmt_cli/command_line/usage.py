@@ -14,6 +14,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from nmt_cli.files.output_streams import STANDARD_INPUT
+from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.extras import naming_missing_package
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
@@ -45,6 +47,7 @@ class HelpfulCommand(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Raises UserError if it needs a package for training that is missing."""
+        _refuse_stdin_twice(ctx)
         trains = self.name in {"run", "compare"}  # they train after having imported what scores
         with naming_missing_package(ctx.command_path, trains=trains):
             return super().invoke(ctx)
@@ -92,6 +95,21 @@ def refuse_options_except(*allowed: str, choice: str) -> None:
         is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if isinstance(option, click.Option) and is_given and name not in allowed:
             raise click.UsageError(f"{option.opts[0]} has no meaning with {choice}.", ctx)
+
+
+def _refuse_stdin_twice(ctx: click.Context) -> None:
+    """Raise WrongUsageError if more than one input is stdin."""
+    names = list[str]()
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        values = value if isinstance(value, tuple) else (value,)
+        name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+        names += [name] * values.count(STANDARD_INPUT)
+    if len(names) > 1:
+        raise WrongUsageError(
+            f"- (standard input) is given for {any_of(list(dict.fromkeys(names)), 'and')}, but can "
+            "be read once only; give the name of the other file."
+        )
 
 
 class _Unknown:

@@ -41,7 +41,9 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
         TemporaryDirectory(prefix="nmt-cli-align-") as name,
         ChunkPool(Path(name), workers) as pool,
     ):
-        text = _WordText(ParallelText(ParallelFiles(source=source, target=target)), lowercase)
+        text = _WordText(
+            ParallelText(ParallelFiles(source=source, target=target), is_read_once=True), lowercase
+        )
         with logs.progress("Reading", "pairs") as counter:
             for number, pairs in enumerate(NumberedPairs.in_chunks(text, MOST_CELLS)):
                 write_pairs(Path(name), number, pairs)

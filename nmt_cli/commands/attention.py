@@ -9,6 +9,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
+from nmt_cli.files.output_streams import STANDARD_OUTPUT
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
@@ -50,6 +51,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     write = _writer(output_format)
     if output is None and output_format != "json":
         output = DEFAULT_OUTPUT.with_suffix(f".{output_format}")
+    elif output == STANDARD_OUTPUT:
+        output = None
     if output is not None:
         refuse_file(output, replace=True)  # a file in its place is refused behind wrong options
     set_num_threads(threads)
@@ -95,6 +98,8 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
 def _format_of(output: Path | None) -> str:
     if output is None:
         return "html"
+    if output == STANDARD_OUTPUT:
+        raise WrongUsageError("--output - needs --format, which no name shows.")
     if output.suffix.lower() not in FORMATS:
         raise WrongUsageError(
             f"--output {output} must end in {', '.join(FORMATS)}, unless --format is given."

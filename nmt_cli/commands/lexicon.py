@@ -40,7 +40,10 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     with claimed(found.path, "MODEL"):
         if LEXICON in found.manifest["files"] and not force:
             raise UserError(f"{found.path / LEXICON} already exists; add --force to replace it.")
-        text, tokenizer = ParallelText(ParallelFiles(source=source, target=target)), found.tokenizer
+        text, tokenizer = (
+            ParallelText(ParallelFiles(source=source, target=target), is_read_once=True),
+            found.tokenizer,
+        )
         source_size = tokenizer.size if tokenizer.source_size is None else tokenizer.source_size
         pairs = (
             (tokenizer.encode(one, "source"), tokenizer.encode(other, "target"))

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.opened_texts import opened_stream, opened_text, refuse_to_replace
-from nmt_cli.commands.lines.pipes import name_of_input, refuse_stdin_twice
+from nmt_cli.commands.lines.pipes import name_of_input
 from nmt_cli.commands.lines.translation_formats import shown_pieces
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.lines import Line, one_line
@@ -36,12 +36,11 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
 ) -> int:
     """Write the score of each line of ``target`` as a translation; return the exit status.
 
-    One of the texts may be ``-``, stdin. The ``options`` are those of ``Rescorer``. Raises
+    One of the texts may be stdin. The ``options`` are those of ``Rescorer``. Raises
     UserError if the model, a text or an option is wrong or, after the lines that both have, if one
     text has more lines; OutputError if the output cannot be written, and LinesFailedError for a
     bug.
     """
-    refuse_stdin_twice([source, target])
     refuse_to_replace((source, target), output_path)
     chosen_device = device_name(device)
     set_num_threads(threads)

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input
 from nmt_cli.commands.score_comparison import Comparison, NamedText, Segments, SegmentScores
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.figures import counted
@@ -61,7 +62,7 @@ class ScoreOptions:
 
 
 def run(hypotheses: Path, references: Sequence[Path], **keywords: Any) -> None:
-    """Write the scores of ``hypotheses`` against ``references`` to stdout; ``-`` is stdin.
+    """Write the scores of ``hypotheses`` against ``references`` to stdout.
 
     The keywords are the fields of ``ScoreOptions``. Raises UserError if options contradict each
     other, if a file cannot be read, is empty or has another number of lines, or if the tokenizer
@@ -252,14 +253,11 @@ def _columns(text: NamedText, number: int) -> list[NamedText]:
 
 
 def _read_texts(paths: Sequence[Path]) -> list[NamedText]:
-    """Return the lines of each file; ``-`` is stdin.
+    """Return the lines of each file, one of which may be stdin.
 
     Raises UserError if a file cannot be read, is empty or has another number of lines.
     """
-    texts = [
-        NamedText(name_of_input(path), lines)
-        for path, lines in zip(paths, read_inputs(paths), strict=True)
-    ]
+    texts = [NamedText(name_of_input(path), texts_of(path)) for path in paths]
     hypotheses, *others = texts
     num_lines = len(hypotheses.lines)
     for name, lines in others:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input, read_inputs
+from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input
 from nmt_cli.corpus.text.links import GoldLinks, read_links
-from nmt_cli.files.lines import LineTexts
+from nmt_cli.files.lines import LineTexts, texts_of
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -24,7 +24,7 @@ from nmt_cli.parsing.parseval_parameters import Parameters, default_parameters, 
 def score_alignments(alignments: Path, golds: Sequence[Path], output_format: str = "text") -> None:
     """Write the score of ``alignments`` against the only file of ``golds`` to stdout.
 
-    Line n of one is compared with line n of the other; one of them may be ``-``, stdin. Raises
+    Line n of one is compared with line n of the other; one of them may be stdin. Raises
     UserError if a file cannot be read or is empty, if they have another number of lines, or for
     a line that is not an alignment; OutputError if stdout cannot be written.
     """
@@ -84,7 +84,7 @@ def _read_compared(path: Path, golds: Sequence[Path], unit: str, what: str) -> l
             f"--metric aer and parseval compare with one file, not with {len(golds)}."
         )
     (gold,) = golds
-    lines, gold_lines = read_inputs([path, gold])
+    lines, gold_lines = texts_of(path), texts_of(gold)
     if len(lines) != len(gold_lines):
         raise UserError(
             f"{name_of_input(path)} has {counted(len(lines), unit)}, {name_of_input(gold)} has "
@@ -106,7 +106,7 @@ def score_trees(
 ) -> None:
     """Write the scores of the trees in ``predicted`` against the only file of ``golds`` to stdout.
 
-    Line n of one is compared with line n of the other; one of them may be ``-``, stdin.
+    Line n of one is compared with line n of the other; one of them may be stdin.
     ``parameters`` is a file in EVALB's format. A predicted line that is not a tree is an error of
     its own sentence only, as in EVALB.
 

@@ -12,14 +12,14 @@ from nmt_cli.commands.lines import translation_formats as formats
 from nmt_cli.commands.lines import translation_processes as processes
 from nmt_cli.commands.lines import translation_record as records
 from nmt_cli.commands.lines.document_text import DocumentText, read_document_text
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.tally import Tally
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
 from nmt_cli.documents.formats import BILINGUAL, ENDINGS, NEED_LANGUAGES, chosen_format
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
-from nmt_cli.files.output_streams import is_stream
+from nmt_cli.files.output_streams import STANDARD_INPUT, is_stream
+from nmt_cli.files.text_files import standard_input
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs

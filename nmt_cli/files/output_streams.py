@@ -1,4 +1,4 @@
-"""Outputs that are not files to create: devices, pipes, and descriptors that are open already."""
+"""Streams with names: stdin and stdout, and outputs that are devices, pipes or open descriptors."""
 
 import fcntl
 import os
@@ -9,7 +9,8 @@ from typing import BinaryIO, Literal
 
 from nmt_cli.messages.errors import UserError
 
-STANDARD_STREAMS = {Path("/dev/stdout"): 1, Path("/dev/stderr"): 2}
+STANDARD_INPUT, STANDARD_OUTPUT = Path("/dev/stdin"), Path("/dev/stdout")  # a user writes -
+STANDARD_STREAMS = {STANDARD_OUTPUT: 1, Path("/dev/stderr"): 2}
 DESCRIPTORS = Path("/proc/self/fd")  # /dev/fd is a link to it
 CLOSED_STDOUT = Path("/dev/full")  # the command opens it in place of a closed stdout
 

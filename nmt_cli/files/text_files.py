@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command, missing_hint, unused_name
 
@@ -114,7 +115,27 @@ def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
         yield packed
 
 
-def _open(path: Path) -> io.BufferedReader:
+def standard_input() -> BinaryIO:
+    """Return a stream of the bytes of stdin. Raises UserError if stdin is closed.
+
+    It is not ``sys.stdin.buffer``: Python cannot exit while another thread reads from that.
+    """
+    if sys.stdin is None:
+        raise UserError("standard input is closed; give the name of a file instead.")
+    try:
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    except OSError:  # a test replaced stdin by an object without descriptor
+        return sys.stdin.buffer
+
+
+def is_read_again(path: Path) -> bool:
+    """Return whether ``path`` is a file that can be read from its begin again; stdin is none."""
+    return path != STANDARD_INPUT and path.is_file()
+
+
+def _open(path: Path) -> BinaryIO:
+    if path == STANDARD_INPUT:
+        return standard_input()
     try:
         return path.open("rb")
     except FileNotFoundError:
@@ -125,12 +146,12 @@ def _open(path: Path) -> io.BufferedReader:
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
 
 
-def _refuse_other_compression(file: io.BufferedReader, path: Path, *, may_be_archive: bool) -> None:
+def _refuse_other_compression(file: BinaryIO, path: Path, *, may_be_archive: bool) -> None:
     """Raise UserError if the name of a compressed file is wrong, or we cannot decompress it."""
-    if not path.is_file():  # peeking into a pipe would wait for its writer
+    if not is_read_again(path):  # peeking into a pipe would wait for its writer
         return
     try:
-        start = file.peek(16)
+        start = cast(io.BufferedReader, file).peek(16)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {_reason(error)}.") from None
     if start.startswith(ZIP) and not may_be_archive:
@@ -311,7 +332,7 @@ def read_content(path: Path, question: str = "") -> bytes:
     with ``question``, such as "; is it a vocabulary?".
     """
     try:
-        with path.open("rb") as stream:
+        with standard_input() if path == STANDARD_INPUT else path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise UserError(f"{path} not found{missing_hint(path)}.") from None
@@ -335,10 +356,10 @@ def read_packed_text(path: Path) -> str:
 
     Raises UserError if it cannot be read, is too large or is no UTF-8.
     """
-    if (name := other_encoding(path)) is not None:
-        raise UserError(f"{path} is {name} text; convert it to UTF-8.")
     with open_text(path) as stream:
         content = stream.read(LARGEST_FILE + 1)
+    if (name := encoding_of(content[:SAMPLE])) is not None:
+        raise UserError(f"{path} is {name} text; convert it to UTF-8.")
     if len(content) > LARGEST_FILE:
         raise UserError(f"{path} has more than {LARGEST_FILE >> 20:,} MiB of text.")
     return decoded(content, path)

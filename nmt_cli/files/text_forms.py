@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.files.text_files import open_text, other_encoding
+from nmt_cli.files.text_files import is_read_again, open_text, other_encoding
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command, unused_name
 
@@ -28,7 +28,7 @@ def wrong_lines(path: Path) -> str | None:
 
     Returns None if nothing is wrong, and for pipes and files that cannot be read.
     """
-    encoding = other_encoding(path) if path.is_file() else None
+    encoding = other_encoding(path) if is_read_again(path) else None
     if encoding is not None:
         return why_not_utf8(path, encoding)
     sample = _sample(path)
@@ -74,7 +74,7 @@ def _piped(path: Path, convert: str) -> str:
 def _sample(path: Path) -> bytes:
     """Return the first bytes of the text of a plain file; none if it cannot be read."""
     try:
-        if path.is_file():
+        if is_read_again(path):
             with open_text(path) as stream:
                 return stream.read(SAMPLE)
     except UserError:

@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 
 from nmt_cli.commands import score
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
 LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
@@ -74,11 +74,6 @@ def test_standard_input(files, capsys, monkeypatch, stdin_is):
     paths[stdin_is == "reference"] = STANDARD_INPUT
     score.run(paths[0], [paths[1]])
     assert capsys.readouterr().out.startswith("BLEU 100.00")
-
-
-def test_standard_input_is_given_once(files):
-    with pytest.raises(UserError, match="can be given once only"):
-        score.run(STANDARD_INPUT, [files("ref", LINES), STANDARD_INPUT])
 
 
 def test_numbers_of_segments_must_agree(files):

@@ -2,13 +2,13 @@ import gzip
 import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands.score_gold import score_trees
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from tests.real_text import real_file
@@ -154,8 +154,6 @@ def test_other_refusals(files, tmp_path):
         score_trees(files("none", []), [files("empty", [])])
     with pytest.raises(UserError, match="compare with one file, not with 2"):
         score_trees(gold, [gold, gold])
-    with pytest.raises(UserError, match="can be given once only"):
-        score_trees(Path("-"), [Path("-")])
     with pytest.raises(UserError, match=r"no\.prm not found"):
         score_trees(gold, [gold], tmp_path / "no.prm")
     with pytest.raises(UserError, match=r"/p\.prm:1: LABELLED is not a parameter; did you"):
@@ -167,7 +165,7 @@ def test_standard_input_and_compressed_files(files, tmp_path, capsys, monkeypatc
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(data))
     packed = tmp_path / "gold.gz"
     packed.write_bytes(gzip.compress(("\r\n".join(GOLD)).encode()))
-    score_trees(Path("-"), [packed])
+    score_trees(STANDARD_INPUT, [packed])
     assert "Bracketing FMeasure       = 100.00\n" in capsys.readouterr().out
 
 

@@ -5,12 +5,21 @@ import shlex
 import shutil
 import subprocess
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from nmt_cli.files import text_files
-from nmt_cli.files.text_files import TextSize, bytes_read, open_text
+from nmt_cli.files.output_streams import STANDARD_INPUT
+from nmt_cli.files.text_files import (
+    TextSize,
+    bytes_read,
+    open_text,
+    read_content,
+    read_packed_text,
+)
+from nmt_cli.files.text_forms import wrong_lines
 from nmt_cli.messages.errors import UserError
 from tests.compressed import PACK, zstd
 
@@ -179,3 +188,26 @@ def test_an_archive_of_several_files_is_unpacked_into_a_folder_of_its_own(tmp_pa
     if shutil.which("unzip"):
         subprocess.run(command, check=True)
         assert Path("pair-2/folder/a.de").read_text() == "eins\n"
+
+
+@pytest.mark.parametrize("read", [read_packed_text, lambda path: read_content(path).decode()])
+def test_a_pipe_is_read_whole(tmp_path, read):
+    """It cannot be opened twice, to look at its begin first."""
+    pipe, text = tmp_path / "pipe", "a\u00e9\n" * 40_000
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pipe.write_text, text)
+        assert read(pipe) == text
+        written.result()
+
+
+def test_stdin_is_read_from_where_it_stands(tmp_path, monkeypatch):
+    path = tmp_path / "text"
+    path.write_bytes(b"first\rsecond\rthird")
+    with path.open("rb") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        file.seek(6)
+        assert wrong_lines(STANDARD_INPUT) is None  # nothing is read of it
+        with open_text(STANDARD_INPUT) as stream:
+            assert stream.read() == b"second\rthird"
+        assert not file.closed

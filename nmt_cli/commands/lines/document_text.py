@@ -9,11 +9,10 @@ import io
 import json
 from pathlib import Path
 
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT, standard_input
 from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
 from nmt_cli.documents.formats import most_bytes, read_document
 from nmt_cli.files.lines import Line
-from nmt_cli.files.text_files import open_text
+from nmt_cli.files.text_files import open_text, standard_input
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Alternative, Translation
@@ -39,13 +38,13 @@ class DocumentText(io.BytesIO):
 def read_document_text(
     path: Path | None, form: str, *, again: bool, languages: tuple[str, str] | None
 ) -> DocumentText:
-    """Return the segments of a document in the file ``path``; None and ``-`` are stdin.
+    """Return the segments of a document in the file ``path``; None is stdin.
 
     ``again`` is whether those with translations are segments, too, and ``languages`` are those of
     the model. Raises UserError if it cannot be read.
     """
     most = most_bytes(form)
-    if path is None or path == STANDARD_INPUT:
+    if path is None:
         name, data = "standard input", standard_input().read(most + 1)
     else:
         name = str(path)

@@ -6,14 +6,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines import translation_record as records
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT, StandardOutput, standard_input
+from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput, resumable_output
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
 from nmt_cli.files.lines import Line
 from nmt_cli.files.locks import claimed
-from nmt_cli.files.output_streams import OutputReader, is_stream, reader_of
-from nmt_cli.files.text_files import compressed, open_text, other_encoding
+from nmt_cli.files.output_streams import (
+    STANDARD_INPUT,
+    STANDARD_OUTPUT,
+    OutputReader,
+    is_stream,
+    reader_of,
+)
+from nmt_cli.files.text_files import compressed, open_text, other_encoding, standard_input
 from nmt_cli.files.text_forms import wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -21,7 +27,7 @@ from nmt_cli.messages.errors import UserError
 
 @contextmanager
 def opened_text(path: Path, shard: Shard | None = None) -> Iterator[BinaryIO | ShardText]:
-    """Yield the text of ``path``, or this part of it; ``-`` is stdin.
+    """Yield the text of ``path``, which may be stdin, or this part of it.
 
     Warns if its line ends are wrong. Raises UserError if it cannot be read, or is in another
     encoding of Unicode than UTF-8.
@@ -93,7 +99,7 @@ def opened_stream(path: Path | None, *, force: bool) -> Iterator[Stream]:
 
     Raises UserError if the file exists without ``force``, OutputError if it cannot be written.
     """
-    if path is None:
+    if path is None or path == STANDARD_OUTPUT:
         standard = StandardOutput()
         yield Stream(standard.write, standard.reader)
         return

@@ -1,30 +1,12 @@
-"""Standard input and output as bytes, without Python's own buffers."""
+"""Standard output as bytes, without Python's own buffers, and the name of standard input."""
 
 import os
 import select
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
-from nmt_cli.files.lines import LineTexts, texts_of
-from nmt_cli.files.output_streams import CLOSED_STDOUT, OutputReader, reader_of
-from nmt_cli.messages.errors import OutputError, UserError, WrongUsageError
-
-STANDARD_INPUT = Path("-")  # how users name stdin
-
-
-def standard_input() -> BinaryIO:
-    """Return a stream of the bytes of stdin. Raises UserError if stdin is closed.
-
-    It is not ``sys.stdin.buffer``: Python cannot exit while another thread reads from that.
-    """
-    if sys.stdin is None:
-        raise UserError("standard input is closed; give the name of a file instead.")
-    try:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    except OSError:  # a test replaced stdin by an object without descriptor
-        return sys.stdin.buffer
+from nmt_cli.files.output_streams import CLOSED_STDOUT, STANDARD_INPUT, OutputReader, reader_of
+from nmt_cli.messages.errors import OutputError
 
 
 class StandardOutput:
@@ -68,24 +50,6 @@ class StandardOutput:
                 ) from None
 
 
-def refuse_stdin_twice(paths: Sequence[Path]) -> None:
-    """Raise UserError if more than one of ``paths`` is stdin."""
-    if paths.count(STANDARD_INPUT) > 1:
-        raise WrongUsageError("- (standard input) can be given once only; name the other file.")
-
-
-def read_inputs(paths: Sequence[Path]) -> list[list[str]]:
-    """Return all lines of each file; ``-`` is stdin.
-
-    Raises UserError if a file cannot be read, or if stdin is given twice.
-    """
-    refuse_stdin_twice(paths)
-    return [
-        list(LineTexts(standard_input())) if path == STANDARD_INPUT else texts_of(path)
-        for path in paths
-    ]
-
-
 def name_of_input(path: Path) -> str:
-    """Return how messages name what ``read_inputs`` reads."""
+    """Return how messages name an input."""
     return "standard input" if path == STANDARD_INPUT else str(path)

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nmt_cli.commands.lines.pipes import STANDARD_INPUT
 from nmt_cli.files.atomic_files import file_appearing_whole, seal_of, sha256
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.files.temporary_names import shortened
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.system_facts import rounding_facts
@@ -255,7 +255,7 @@ def _redirection(arguments: Sequence[str]) -> str:
     """Return the redirection of stdin with which the command was started, or a reminder of it."""
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = argument.partition("=")
-        if name == "--input" and (value if equals else following) != str(STANDARD_INPUT):
+        if name == "--input" and (value if equals else following) not in {"-", str(STANDARD_INPUT)}:
             return ""
     with suppress(OSError):
         path = Path("/proc/self/fd/0").resolve()

@@ -199,8 +199,9 @@ class LineChunk(NamedTuple):
 class ParallelText:
     """The pairs of two files, in order, and the scores and links of a corpus that has them."""
 
-    def __init__(self, files: ParallelFiles) -> None:
-        self._files = files
+    def __init__(self, files: ParallelFiles, *, is_read_once: bool = False) -> None:
+        """Files that are only read once may be pipes."""
+        self._files, self._is_read_once = files, is_read_once
         self.num_invalid: dict[Side, int] = {"source": 0, "target": 0}  # lines with bad bytes
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -223,7 +224,7 @@ class ParallelText:
         damaged, empty or a pipe, or at the end if one file has more lines than another.
         """
         paths = self._paths()
-        for path in paths.values():
+        for path in () if self._is_read_once else paths.values():
             refuse_pipes(path)
         with ExitStack() as stack:
             streams = [stack.enter_context(self._open(path)) for path in paths.values()]
