@@ -12,6 +12,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
+from nmt_cli.corpus.text.language_codes import spelled
 from nmt_cli.corpus.text.memories import CODES, FAR, NOT_TRANSLATED, distance
 from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Part, has_text, joined, paired, text_part
@@ -171,7 +172,7 @@ class TmxDocument:
             if unit.target is not None:
                 fill(unit.target, unit.target.start.raw, text)
                 continue
-            start = f'<tuv xml:lang="{escape(self._languages[1])}" creationtool="nmt-cli">'
+            start = f'<tuv xml:lang="{escape(spelled(self._languages[1]))}" creationtool="nmt-cli">'
             space = space_before(unit.last, unit.element)
             unit.last.end += f"{space}{start}<seg>{text}</seg></tuv>"
         return self._xml.written()

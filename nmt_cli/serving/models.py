@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.checkpoints import CHECKPOINT_NAME
 from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.text.language_codes import spelled
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.model_directory import use_model
@@ -61,7 +62,8 @@ def _model_of(argument: str) -> Model:
     path, languages = _with_languages(argument)
     # What a run means is found, and logged, only here: the process that loads it gets the model.
     found, settings = use_model(path, lambda model: (model.path, model.settings))
-    source, target = languages or (settings.text.source_language, settings.text.target_language)
+    text = settings.text
+    source, target = map(spelled, languages or (text.source_language, text.target_language))
     if UNKNOWN_LANGUAGE in {source, target}:
         raise WrongUsageError(
             f"{path} does not name its languages; give them with it, such as {path}=en:de."
@@ -150,7 +152,7 @@ def memories_of(
 
 def _for_languages(argument: str, models: Sequence[Model]) -> tuple[Path, str, str]:
     path, languages = _with_languages(argument)
-    source, target = languages or (models[0].source, models[0].target)
+    source, target = map(spelled, languages or (models[0].source, models[0].target))
     if not any(model.translates(source, target) for model in models):
         raise WrongUsageError(f"no model translates from {source} to {target}, as {path} does.")
     return path, source, target

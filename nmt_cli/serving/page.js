@@ -10,7 +10,7 @@ const DETECT = "auto";
 const byId = (id) => document.getElementById(id);
 const [source, target, status] = ["source", "target", "status"].map(byId);
 const frame = document.querySelector("iframe");
-const languageName = new Intl.DisplayNames(["en"], { type: "language" });
+const languageNames = new Intl.DisplayNames(["en"], { type: "language" });
 
 let models = [];
 let shown = { model: null, sentences: [], gaps: [""], translations: [] };
@@ -60,7 +60,17 @@ function report(error) {
 
 // ---- languages and models
 
-const names = (codes) => codes.map((code) => [code, languageName.of(code) ?? code]);
+// A model may have any words as the codes of its languages.
+function languageName(code) {
+  try {
+    return languageNames.of(code);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return code;
+  }
+}
+
+const names = (codes) => codes.map((code) => [code, languageName(code)]);
 const unique = (values) => [...new Set(values)];
 
 function fill(select, choices) {
@@ -94,8 +104,8 @@ async function modelFor(text, signal) {
   const likely = found?.confidence < CERTAIN ? detected : [found];
   const model = likely.flatMap((each) => fitting(each?.language, to))[0];
   if (model) return model;
-  const language = found ? languageName.of(found.language) : "This language";
-  throw new Error(`${language} cannot be translated to ${languageName.of(to)} here.`);
+  const language = found ? languageName(found.language) : "This language";
+  throw new Error(`${language} cannot be translated to ${languageName(to)} here.`);
 }
 
 function swap() {
@@ -168,13 +178,13 @@ async function translate() {
       for (const [place, translation] of translations.entries()) {
         const key = keyOf(model, glossary, missing[place]);
         found.set(key, translation);
-        keep(key, translation);
+        if (!translation.error) keep(key, translation); // another attempt may succeed
       }
     }
     const translations = keys.map((key) => found.get(key));
     show({ model, glossary, sentences, gaps, translations });
     const [failed, ...others] = translations.filter((translation) => translation.error);
-    const detected = chosenSource() === DETECT ? ` from ${languageName.of(model.source)}` : "";
+    const detected = chosenSource() === DETECT ? ` from ${languageName(model.source)}` : "";
     if (others.length) say(`${1 + others.length} sentences were not translated.`, true);
     else if (failed) say(`A sentence was not translated: ${failed.error}.`, true);
     else say(`Translated${detected}.`);

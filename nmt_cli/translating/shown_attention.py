@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from nmt_cli.corpus.text.language_codes import spelled
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -104,7 +105,7 @@ def attention_between(
 
 def languages_of(source: str, target: str) -> dict[str, str]:
     """Return the language of each sequence, as HTML names languages; models name them by codes."""
-    source, target = source.replace("_", "-"), target.replace("_", "-")
+    source, target = spelled(source), spelled(target)
     return {"source": source, "target_input": target, "target_output": target}
 
 

@@ -66,6 +66,17 @@ def test_a_copy_differs_in_the_new_variants_alone():
     assert b'<seg>done</seg></tuv><tuv xml:lang="de-CH"><seg>done</seg>' in copy(source, again=True)
 
 
+@pytest.mark.parametrize(
+    ("code", "written"), [("pt_BR", "pt-BR"), ("zh_hant_tw", "zh-Hant-TW"), ("<a&b>", "<a&b>")]
+)
+def test_the_code_of_a_new_variant_is_written_as_bcp_47_has_it(code, written):
+    data = b"<tmx><body><tu><tuv xml:lang='en'><seg>A</seg></tuv></tu></body></tmx>"
+    document = read_document(data, "tmx", languages=("en", code))
+    variants = etree.fromstring(document.filled([Translation("B")])).findall(".//tuv")
+    name = "{http://www.w3.org/XML/1998/namespace}lang"
+    assert [each.get(name) for each in variants] == ["en", written]
+
+
 def test_a_unit_that_failed_has_no_new_variant():
     data = f"{HEAD}{UNITS[0][0]}{TAIL}".encode()
     document = read(data)

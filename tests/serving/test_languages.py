@@ -6,7 +6,13 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from nmt_cli.corpus.text.language_codes import NAMES, label_of, language_identifier
+from nmt_cli.corpus.text.language_codes import (
+    NAMES,
+    label_of,
+    language_identifier,
+    spelled,
+    standard_code,
+)
 from nmt_cli.serving.models import glossaries_of, models_of
 from tests.serving.conftest import REVERSING, Naming, running
 
@@ -51,10 +57,10 @@ def translated(service, texts, source, target):
         (["en:pt", "en:pt-BR"], "en:pb", "en:pt-BR"),
         (["en:pt-BR", "en:pt"], "en:pt-PT", "en:pt"),
         (["en:pt", "en-US:pt-BR"], "en-US:pt", "en:pt"),
-        (["en:pt_BR", "de:pt"], "en:pt", "en:pt_BR"),
+        (["en:pt_BR", "de:pt"], "en:pt", "en:pt-BR"),
         (["en:zh-Hant", "en:zh-Hans"], "en:zh", "en:zh-Hans"),
         (["en:zh", "en:zt"], "en:zh-TW", "en:zt"),
-        (["en:zh", "en:zh_TW"], "en:zt", "en:zh_TW"),
+        (["en:zh", "en:zh_TW"], "en:zt", "en:zh-TW"),
         (["en:zh-Hans", "en:zh-TW", "en:zh-HK"], "en:zh-HK", "en:zh-HK"),
         (["nn:en", "nb:en"], "no:en", "nb:en"),
         (["no:en", "nn:en"], "nb-NO:en", "no:en"),
@@ -172,6 +178,12 @@ def test_a_glossary_needs_the_language_of_the_texts(tmp_path, texts):
         assert answer["message"] == "glossary_id needs source_lang, the language of the glossary"
         post(service, "/v2/translate", 404, **wanted, source_lang="FR")
         post(service, "/v2/translate", **wanted, source_lang="EN")
+
+
+def test_the_same_code_is_written_in_one_way():
+    for code, written in {"EN": "en", "pt_br": "pt-BR", "zh-HANT_tw": "zh-Hant-TW"}.items():
+        assert (spelled(code), standard_code(code)) == (written, written)
+    assert (spelled("ZT"), standard_code("zt")) == ("zt", "zh-Hant")
 
 
 def test_languages_have_names_under_all_their_codes():

@@ -7,6 +7,7 @@ import pytest
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 from tests.browser import needs_chromium
+from tests.serving.conftest import REVERSING, running
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 FIRST, SECOND = "ant bee cat dog.", "eel fox gnu."
@@ -136,6 +137,28 @@ def test_languages_are_chosen_by_the_keyboard(page):
     type_text(page, FIRST, 1)
 
 
+def test_any_codes_of_languages_have_names(browser):
+    codes = ("pt_BR:en", "ZH_hans:x1", "toki_pona:zh_TW")
+    with running([f"{REVERSING}={each}" for each in codes]) as service:
+        browser.open(f"{service.url}/")
+        options = "[...document.querySelectorAll('#source-language option')]"
+        browser.wait_for(f"{options}.length")
+        assert browser.evaluate(f"{options}.map((option) => option.text)") == [
+            *("Brazilian Portuguese", "Simplified Chinese", "toki-Pona", "Detect language"),
+        ]
+        browser.evaluate("document.getElementById('source').focus()")
+        type_text(browser, FIRST, 1)
+        assert browser.evaluate("document.getElementById('target').lang") == "en"
+        for code in ("zh-Hans", "toki-Pona"):
+            browser.evaluate(f"document.getElementById('source-language').value = '{code}'")
+            browser.evaluate(
+                "document.getElementById('source-language').dispatchEvent(new Event('change'))"
+            )
+            browser.wait_for(f"shown.model?.source === '{code}'")
+        assert browser.evaluate("document.getElementById('target').lang") == "zh-TW"
+        assert browser.problems == []
+
+
 def test_a_text_of_no_certain_language_is_translated(page):
     page.evaluate("document.getElementById('source-language').focus()")
     page.press("End")  # Detect language
@@ -189,6 +212,10 @@ def test_sentences_that_fail_are_read_as_such(page, running_service, monkeypatch
     assert page.evaluate("document.getElementById('target').textContent").endswith(f"  {SECOND}")
     page.write(f"  {SECOND}")
     page.wait_for(f"{STATUS} === '2 sentences were not translated.'")
+    monkeypatch.setattr(running_service.here.translator, "submit", submit)
+    page.write(" ")
+    page.wait_for(f"{STATUS} === 'Translated.'")  # what failed was not kept
+    assert page.evaluate(f"{SENTENCES}.length") == 3
 
 
 def test_text_is_never_taken_for_html(page):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,16 @@ def subtags_of(language: str) -> list[str]:
 
 def standard_code(language: str) -> str:
     """Return a code as BCP 47 writes it, such as pt-BR and zh-Hant; aliases are replaced."""
-    base, *others = subtags_of(language)
+    return _written(subtags_of(language))
+
+
+def spelled(language: str) -> str:
+    """Return the same code as BCP 47 writes it, as pages and documents need it: pt-BR for pt_br."""
+    return _written(language.replace("_", "-").lower().split("-"))
+
+
+def _written(subtags: Sequence[str]) -> str:
+    base, *others = subtags
     return "-".join([base, *(each.upper() if len(each) == 2 else each.title() for each in others)])
 
 
