@@ -256,10 +256,11 @@ class DistillationConfig(Section):
     """Make a lexicon of the student's text, which ships with it; translate then computes only the
     pieces that a sentence may need."""
     int8_steps: Annotated[Count, Field(ge=0, le=10**9)] = 300
-    """Steps with training.quantization_aware: int8 after the training, in which the learning rate
-    falls to 0. Their result ships if its BLEU in int8 on the validation set is higher; 0: none."""
+    """Steps with training.quantization_aware: int8 after the training. The learning rate rises in
+    the first tenth of them, and then falls to 0. Their result ships if its BLEU in int8 on the
+    validation set is higher; 0: none."""
     int8_learning_rate: LearningRate = 1e-4
-    """Learning rate at the first of these steps."""
+    """Highest learning rate of these steps, at the end of their first tenth."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield more targets than there are translations."""

@@ -16,6 +16,7 @@ from nmt_cli.commands import distil as command
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments import measuring, teaching
+from nmt_cli.commands.experiments.distillation import Distillation
 from nmt_cli.commands.experiments.stages import STAGES_OF_DISTIL
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
@@ -25,10 +26,12 @@ from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import find_model
+from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.search.sentences import Sampling
+from nmt_cli.training.options import TrainOptions
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
@@ -281,6 +284,23 @@ def test_a_translation_that_was_interrupted_goes_on(folder, monkeypatch, caplog)
     assert any(text.startswith("Continuing after line") for text in caplog.messages)
     assert lines("chosen", "train.0.target") == expected
     assert not (RUN / "distillation/teacher-begun").exists()
+
+
+@pytest.mark.parametrize("num_steps", [1, 9, 10, 300])
+def test_the_learning_rate_in_int8_rises_for_a_tenth_of_the_steps(tmp_path, monkeypatch, num_steps):
+    write_experiment(tmp_path)
+    (tmp_path / "student.yaml").write_text(STUDENT)
+    monkeypatch.chdir(tmp_path)
+    settings = ["distillation.tokenizer=own", f"distillation.int8_steps={num_steps}"]
+    file = read_recipe("student.yaml", [*settings, "distillation.int8_learning_rate=0.002"])
+    training = Distillation((TEACHER,), None, file, TrainOptions()).rounded.recipe.training
+    steps = range(1, num_steps + 1)
+    rates = [learning_rate(step, training, d_model=10) for step in steps]
+    tenth = max(1, num_steps // 10)
+    assert training.max_steps == num_steps
+    assert rates[:tenth] == pytest.approx([0.002 * step / tenth for step in steps[:tenth]])
+    assert rates[tenth:] == sorted(rates[tenth:], reverse=True)
+    assert num_steps == 1 or rates[-1] == 0
 
 
 def test_the_better_one_in_int8_ships(folder, monkeypatch):
