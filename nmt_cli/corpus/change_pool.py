@@ -22,7 +22,6 @@ from nmt_cli.corpus.loader import PairChange, Planned, SentencePairs
 from nmt_cli.corpus.prepared import LINKS, PreparedCorpus
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.normalization import SIDES
-from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.schema import Recipe
 
@@ -98,9 +97,9 @@ class ChangePool:
             ) from None
 
 
-def num_useful_processes(processes_of_machine: int) -> int:
-    """Return how many processes one of so many trainings of this machine may use; 0: none."""
-    return max(0, min(MOST_PROCESSES, usable_cores() // processes_of_machine - 1))
+def num_useful_processes(cores: int) -> int:
+    """Return how many processes a training may use beside itself on so many cores; 0: none."""
+    return max(0, min(MOST_PROCESSES, cores - 1))
 
 
 _given = list[_Changing]()  # one, in a process of the pool

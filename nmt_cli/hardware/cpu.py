@@ -109,9 +109,14 @@ def usable_cores() -> int:
     return cores().worth_a_thread
 
 
-def threads_of_each(num_workers: int) -> int:
-    """Return how many threads each of ``num_workers`` uses when all share these cores equally."""
-    return max(1, usable_cores() // num_workers)
+def threads_of_each(num_workers: int, cores_together: int | None = None) -> int:
+    """Return how many threads each of ``num_workers`` uses when all share these cores equally.
+
+    ``cores_together`` is how many all of them may use, if that is known: a worker that is bound to
+    some of these must not share those.
+    """
+    usable = usable_cores()
+    return max(1, min(usable, (cores_together or usable) // num_workers))
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # a user's choice, as for torch
@@ -127,10 +132,15 @@ def num_threads() -> int:
     """
     global _num_threads
     if _num_threads is None:
-        chosen = [os.environ.get(variable, "") for variable in THREAD_VARIABLES]
-        numbers = [int(text) for text in chosen if text.isdecimal() and int(text)]
-        _num_threads = min(numbers[0], MOST_THREADS) if numbers else usable_cores()
+        _num_threads = threads_of_variables() or usable_cores()
     return _num_threads
+
+
+def threads_of_variables() -> int | None:
+    """Return how many threads a variable asks for, at most MOST_THREADS; None if none does."""
+    chosen = [os.environ.get(variable, "") for variable in THREAD_VARIABLES]
+    numbers = [int(text) for text in chosen if text.isdecimal() and int(text)]
+    return min(numbers[0], MOST_THREADS) if numbers else None
 
 
 def set_num_threads(threads: int | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from nmt_cli.hardware.choices import MachineOptions
-from nmt_cli.hardware.cpu import set_num_threads, threads_of_each
+from nmt_cli.hardware.cpu import set_num_threads, threads_of_each, threads_of_variables
 from nmt_cli.hardware.device import (
     Precision,
     choose_device,
@@ -99,20 +99,36 @@ def count_devices(devices: int | None, device: str) -> int:
 def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
     """Return the device called ``name``; each worker of a node gets a GPU of its own.
 
-    The GPU is the current one from then on. Raises UserError if there are not enough.
+    srun may show each of its tasks other GPUs (--gpus-per-task). The GPU is the current one from
+    then on. Raises UserError if there are not enough.
     """
     keep_freed_memory()
     device = choose_device(name)
     if worker is None or device.type == "cpu":
         return device
-    if device.index is not None and worker.local_size > 1:
-        raise UserError(f"--device {name} is one GPU, but {worker.local_size} workers need one.")
     visible = torch.cuda.device_count()
-    if worker.local_size > visible:
-        raise UserError(f"--devices {worker.local_size} asked for, {visible} are visible.")
-    device = torch.device("cuda", worker.local_rank if device.index is None else device.index)
+    sees_own = worker.is_of_srun and visible < worker.local_size
+    number, sharing = (0, 1) if sees_own else (worker.local_rank, worker.local_size)
+    if device.index is not None and sharing > 1:
+        raise UserError(f"--device {name} is one GPU, but {sharing} workers need one.")
+    if sharing > visible:
+        raise UserError(f"--devices {sharing} asked for, {visible} are visible.")
+    device = torch.device("cuda", number if device.index is None else device.index)
     torch.cuda.set_device(device)
     return device
+
+
+def _threads_of(worker: Worker) -> int | None:
+    """Return how many threads a worker uses; None stands for the usual number.
+
+    torchrun sets the variable of threads to 1, and so does enroot for tasks of srun. Another number
+    that a task of srun has was chosen by the user.
+    """
+    if worker.is_of_srun and threads_of_variables() not in {None, 1}:
+        return None
+    if worker.local_size == 1 and worker.outcome is None:
+        return None
+    return threads_of_each(worker.local_size, worker.cores)
 
 
 def choose_machine(device: torch.device, worker: Worker | None, options: MachineOptions) -> Machine:
@@ -131,10 +147,9 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
         # Nothing here reads what it has not written.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         torch.use_deterministic_algorithms(True)
-    local_size = worker.local_size if worker is not None else 1
     threads = options.threads
-    if threads is None and worker is not None and (local_size > 1 or worker.outcome is not None):
-        threads = threads_of_each(local_size)  # torchrun sets 1
+    if threads is None and worker is not None:
+        threads = _threads_of(worker)
     set_num_threads(threads)
     precision = choose_precision(options.precision, device)
     return Machine(

@@ -62,19 +62,24 @@ def status_of_this_launch(worker: Worker, run_dir: Path) -> RunStatus | None:
     if worker.outcome is not None:
         return read_status(worker.outcome)
     status = read_status(run_dir)
-    began = time.time() - (time.monotonic() - started_at())
-    if status is None or status.launch != worker.launch or status.at < began:
+    if status is None or status.launch != worker.launch:
         return None
-    return status
+    if worker.is_of_srun:  # no two steps have the same name, and some of its workers start later
+        return status
+    began = time.time() - (time.monotonic() - started_at())
+    return status if status.at >= began else None
 
 
 def started_at() -> float:
     """Return the monotonic time at which the command that the user typed began."""
     if LAUNCHED in os.environ:
         return float(os.environ[LAUNCHED])
-    # The parent of a worker is the user's torchrun.
-    process = os.getpid() if this_worker() is None else os.getppid()
-    ticks = int(_stat_fields(process)[19])
+    fields, worker = _stat_fields("self"), this_worker()
+    if worker is not None and not worker.is_of_srun:  # its parent is the user's torchrun
+        # It may be in another PID namespace, or /proc may hide it: then this process counts.
+        with suppress(OSError):
+            fields = _stat_fields(fields[1])
+    ticks = int(fields[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     return time.monotonic() - age
 
@@ -241,15 +246,18 @@ def _children(parent: int) -> Iterator[int]:
     """
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            fields = _stat_fields(int(path.name))
+            fields = _stat_fields(path.name)
         except OSError:
             continue  # the process has ended meanwhile
         if int(fields[1]) == parent:
             yield int(path.name)
 
 
-def _stat_fields(process: int) -> list[str]:
+def _stat_fields(process: str) -> list[str]:
     """Return the fields of /proc/PID/stat from the third, the state, on (man 5 proc).
+
+    The fourth is the parent's id. Of "self", it is an id in the namespace of /proc, as no system
+    call's is, and 0 if the parent is outside of it.
 
     The second field is the name of the program; it may hold spaces and parentheses.
     """

@@ -11,6 +11,7 @@ from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.change_pool import ChangePool, num_useful_processes
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.files.file_names import METRICS
+from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.device import Mark, Sender, mark_of_work, use_new_stream
 from nmt_cli.hardware.memory import FullMemoryError
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError
@@ -116,7 +117,8 @@ class Trainer:
         links = corpus.links if objective.guidance is not None else None
         texts = [corpus.source, corpus.target, *([links] if links is not None else [])]
         pool, worker = None, this_worker()
-        number = num_useful_processes(worker.local_size if worker is not None else 1)
+        sharing = (worker.local_size, worker.cores) if worker is not None else (1, None)
+        number = num_useful_processes(threads_of_each(*sharing))
         if change is not None and device.type == "cuda" and number > 0:  # a CPU needs its cores
             has_links = links is not None
             of_training = training.recipe, corpus, training.glossaries

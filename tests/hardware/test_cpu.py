@@ -79,6 +79,23 @@ def test_workers_share_the_cores_and_each_has_a_thread(monkeypatch, num_workers,
     assert threads_of_each(num_workers) == threads
 
 
+@pytest.mark.parametrize(
+    ("usable", "together", "threads"),
+    [
+        (64, 64, 8),  # none is bound
+        (8, 64, 8),  # each is bound to cores of its own
+        (32, 64, 8),  # four share a socket
+        (4, 64, 4),  # --cpus-per-task=4 of a whole node
+        (64, 16, 2),  # others use the rest of the node
+        (2, 4, 1),
+    ],
+)
+def test_workers_may_be_bound_to_a_part_of_their_cores(monkeypatch, usable, together, threads):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(usable)))
+    monkeypatch.setattr(cpu, "cpu_limit", lambda _: None)
+    assert threads_of_each(8, together) == threads
+
+
 @pytest.mark.parametrize("quota", [2.0, 1.5])
 def test_workers_share_what_a_quota_leaves(monkeypatch, quota):
     monkeypatch.setattr(cpu, "cores", lambda: Cores(64, quota))

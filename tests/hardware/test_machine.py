@@ -92,6 +92,52 @@ def test_a_worker_sets_up_the_allocator_before_torch_initializes_its_gpu(monkeyp
     assert found == [(torch.device("cuda", 1), "expandable_segments:True")]
 
 
+@pytest.mark.parametrize(
+    ("name", "visible", "chosen"),
+    [
+        ("auto", 8, 5),
+        ("auto", 1, 0),  # --gpus-per-task=1
+        ("auto", 2, 0),
+        ("cuda:1", 2, 1),
+        ("cuda:5", 8, "--device cuda:5 is one GPU, but 8 workers need one."),
+    ],
+)
+def test_a_task_of_srun_sees_all_gpus_of_its_node_or_its_own(monkeypatch, name, visible, chosen):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    worker = Worker(5, 8, 5, 8, "7.0.0", 0, None, is_of_srun=True)
+    if isinstance(chosen, str):
+        with pytest.raises(UserError, match=chosen):
+            choose_rank_device(name, worker)
+        return
+    assert choose_rank_device(name, worker) == torch.device("cuda", chosen)
+    if visible < 8:
+        with pytest.raises(UserError, match=r"visible|one GPU"):
+            choose_rank_device(name, worker._replace(is_of_srun=False))
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_of_srun", "threads"),
+    [(None, True, 2), ("1", True, 2), ("3", True, 3), ("3", False, 2), ("1", False, 2)],
+)
+def test_the_workers_of_a_machine_share_its_threads(monkeypatch, variable, is_of_srun, threads):
+    """torchrun sets the variable to 1 if it is not set, and enroot does so for tasks of srun."""
+    monkeypatch.setattr(cpu, "cores", lambda: Cores(16))
+    for name in THREAD_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    worker = Worker(0, 8, 0, 8, "", 0, None, is_of_srun=is_of_srun, cores=16)
+    torch.set_num_threads(int(variable or 16))  # as torch does when it is imported
+    try:
+        found = choose_machine(torch.device("cpu"), worker, MachineOptions())
+        assert found.facts()["threads"] == threads
+    finally:
+        set_num_threads(1)
+
+
 @pytest.mark.parametrize("is_asked_for", [True, False])
 def test_a_gpu_is_deterministic_where_that_is_asked_for(monkeypatch, is_asked_for):
     calls: list[bool] = []

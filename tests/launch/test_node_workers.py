@@ -1,19 +1,23 @@
 """The errors that the launcher raises; torchrun is replaced by a process that ignores signals."""
 
 import os
+import random
 import signal
 import subprocess
 import threading
 import time
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nmt_cli.launch.node_workers import Rendezvous, run_workers
+from nmt_cli.launch import node_workers, python_process
+from nmt_cli.launch.node_workers import Rendezvous, run_workers, status_of_this_launch
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
-from nmt_cli.launch.worker import OUTCOME, this_worker
+from nmt_cli.launch.worker import OUTCOME, Worker, tasks_of_this_node, this_worker
 from nmt_cli.messages.errors import EndedAtOnceError, InterruptedTrainingError, UserError
+from tests.srun_variables import STEPS, variables_of
 
 LAUNCH = "a launch"
 STUBBORN = ["sh", "-c", "trap '' USR2; exec sleep 60"]
@@ -40,6 +44,114 @@ def test_a_worker_is_what_torchrun_or_srun_started(monkeypatch, others, is_worke
     assert (worker is not None) == is_worker
     if worker is not None:
         assert (worker.rank, worker.size, worker.local_rank) == (1, 2, 0)
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Variables that replace those of this process."""
+    variables: dict[str, str] = {}
+    monkeypatch.setattr(os, "environ", variables)
+    return variables
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.command)
+@pytest.mark.parametrize("without", [(), ("LOCAL_RANK",), ("SLURM_STEP_TASKS_PER_NODE",)])
+def test_a_task_of_srun_counts_those_of_its_node(environment, step, without):
+    environment |= variables_of(step)
+    for name in without:
+        del environment[name]
+    worker = this_worker()
+    assert worker is not None
+    assert worker[:4] == (step.rank, step.size, step.local_rank, step.tasks)
+    assert (worker.cores, worker.launch, worker.is_of_srun) == (step.cores, "7.0.0", True)
+
+
+def test_what_is_known_of_the_tasks_of_a_node_is_taken(environment):
+    environment |= variables_of(STEPS[0])
+    del environment["SLURM_STEP_TASKS_PER_NODE"], environment["SLURM_TASKS_PER_NODE"]
+    for name, number in (("SLURM_NTASKS_PER_NODE", 8), ("SLURM_CPUS_ON_NODE", 3)):
+        worker = this_worker()
+        assert worker is not None
+        assert worker.local_size == number  # at last, LOCAL_RANK is 2, so there are three
+        del environment[name]
+    worker = this_worker()
+    assert worker is not None
+    assert worker.cores is None
+    environment["LOCAL_WORLD_SIZE"] = "5"
+    assert this_worker() == worker._replace(local_size=5)
+
+
+def test_torchrun_within_a_job_counts_its_own_workers(environment):
+    environment |= variables_of(STEPS[0])
+    environment |= {"LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "a launch"}
+    assert this_worker() == Worker(10, 16, 2, 4, "a launch", 0, None)
+
+
+def test_tasks_of_nodes_are_counted_as_srun_writes_them():
+    rng = random.Random(1)
+    for _ in range(200):
+        counts = rng.choices([1, 2, 2, 8, 16], k=rng.randrange(1, 9))
+        groups = [(count, len(list(equal))) for count, equal in groupby(counts)]
+        text = ",".join(
+            f"{count}(x{times})" if times > 1 else f"{count}" for count, times in groups
+        )
+        for node, count in enumerate(counts):
+            variables = {"SLURM_NODEID": str(node), "SLURM_STEP_TASKS_PER_NODE": text}
+            assert tasks_of_this_node(variables) == count, text
+    assert tasks_of_this_node({"SLURM_TASKS_PER_NODE": "(null)", "SLURM_NODEID": "x"}) == 1
+
+
+def test_a_status_of_another_step_is_not_that_of_this_launch(environment, tmp_path):
+    environment |= variables_of(STEPS[0])
+    worker = this_worker()
+    assert worker is not None
+    write_status(tmp_path, RunStatus("failed", worker.launch))
+    assert status_of_this_launch(worker, tmp_path) is not None
+    for name in ("SLURM_STEP_ID", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"):
+        environment[name] = "9"
+        worker = this_worker()
+        assert worker is not None
+        assert status_of_this_launch(worker, tmp_path) is None
+
+
+STARTED = """
+import sys, time
+from nmt_cli.launch.node_workers import started_at
+print(time.monotonic() - started_at())
+"""
+IN_A_NAMESPACE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+
+
+def test_a_worker_whose_parent_is_in_another_namespace_counts_from_its_own_start():
+    if subprocess.run([*IN_A_NAMESPACE, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system makes no PID namespaces for users")
+    variables = {name: str(value) for name, value in PLACE.items()}
+    variables |= {**os.environ, **variables, "TORCHELASTIC_RUN_ID": "a launch"}
+    command = python_process.python_command(STARTED)
+    found = subprocess.run(
+        [*IN_A_NAMESPACE, *command], env=variables, check=True, capture_output=True, text=True
+    )
+    assert 0 <= float(found.stdout) < 30
+
+
+def test_a_parent_that_is_hidden_does_not_matter(environment, monkeypatch):
+    """As /proc with hidepid hides the processes of others; of this process, it shows 0."""
+    fields = node_workers._stat_fields
+    read = []
+
+    def hidden(process):
+        read.append(process)
+        if process != "self":
+            raise FileNotFoundError(process)
+        return fields(process)
+
+    environment |= {name: str(value) for name, value in PLACE.items()}
+    environment["TORCHELASTIC_RUN_ID"] = "a launch"
+    of_parent = node_workers.started_at()
+    monkeypatch.setattr(node_workers, "_stat_fields", hidden)
+    of_this = node_workers.started_at()
+    assert read == ["self", str(os.getppid())]
+    assert of_parent <= of_this <= time.monotonic()
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.commands import preprocess
-from nmt_cli.corpus import change_pool
 from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.change_pool import ChangePool
 from nmt_cli.corpus.loader import Planned, load_batches
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
+from nmt_cli.hardware import cpu
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
@@ -32,6 +32,7 @@ from nmt_cli.training.starting import plan_batches, prepare_training
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
+from tests.srun_variables import srun_of
 from tests.trainers import CPU, changed, new_trainer, weights_of
 
 MAX_TOKENS = 70  # of a micro-batch
@@ -291,17 +292,24 @@ def test_processes_raise_their_errors_here(augmented, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("device", "cores", "number"), [("cuda", 9, 8), ("cuda", 99, 16), ("cuda", 1, 0), ("cpu", 9, 0)]
+    ("device", "cores", "tasks", "number"),
+    [
+        *(("cuda", 9, 1, 8), ("cuda", 99, 1, 16), ("cuda", 1, 1, 0), ("cpu", 9, 1, 0)),
+        *(("cuda", 64, 8, 7), ("cuda", 8, 8, 0)),
+    ],
 )
 def test_a_gpu_has_processes_if_cores_are_left(
-    device, cores, number, augmented, tmp_path, monkeypatch
+    device, cores, tasks, number, augmented, tmp_path, monkeypatch
 ):
+    if tasks > 1:
+        for name, value in srun_of(tasks).items():
+            monkeypatch.setenv(name, value)
     trainer = new_trainer(augmented, tmp_path / "run")
     machine = trainer.training.machine._replace(device=torch.device(device))
     monkeypatch.setattr(type(trainer.training), "machine", machine)
     monkeypatch.setattr(trainer_module, "Sender", lambda _: None)
     monkeypatch.setattr(trainer_module, "load_batches", lambda *given: given[-1])
-    monkeypatch.setattr(change_pool, "usable_cores", lambda: cores)
+    monkeypatch.setattr(cpu, "usable_cores", lambda: cores)
     pool = trainer._batches()
     assert (pool.number if pool is not None else 0) == number
 
