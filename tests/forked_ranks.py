@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import socket
 import traceback
 import warnings
 from datetime import timedelta
@@ -35,6 +36,13 @@ def run_ranks(num_ranks, folder, work):
         if error is not None:
             raise error
     return [result for _, result in outcomes]
+
+
+def free_port():
+    """Return a port that no program listens on."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return listener.getsockname()[1]
 
 
 def _be_rank(rank, num_ranks, store: Path, folder, work):

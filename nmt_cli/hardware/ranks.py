@@ -6,7 +6,7 @@ process is a group of one, whose exchanges change nothing.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -15,18 +15,26 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.messages.proposals import any_of
 
 TIMEOUT_SECONDS = 600.0  # how long a rank waits for another, which may still save or validate
 POLL_SECONDS = 0.0001
+# Of the differences of two ranks, and of the characters of a value: hashes have 64.
+MOST_NAMED, LONGEST_SHOWN = 3, 60
 
 Item = TypeVar("Item")
 
 
 class PeerLostError(UserError):
     """Another rank has ended or does not answer; the log of that rank has the reason."""
+
+
+class RanksDifferError(UserError):
+    """The ranks differ in what must be the same; all of them raise this, with the same text."""
 
 
 class Ranks:
@@ -112,12 +120,37 @@ class Ranks:
         self._exchange(lambda: dist.all_gather_object(values, value))
         return values
 
+    def require_same(self, values: Mapping[str, str]) -> None:
+        """Raise RanksDifferError if one of the named ``values`` is not the same on all ranks."""
+        _refuse_differences(self.gather(values))
+
     def _exchange(self, collective: Callable[[], Any]) -> Any:
         try:
             return collective()
         except RuntimeError as error:  # gloo and NCCL name no narrower one
             reason = str(error).partition("\n")[0]
             raise PeerLostError(f"rank {self.rank} lost another rank and ends: {reason}") from error
+
+
+def _refuse_differences(of_ranks: Sequence[Mapping[str, str]]) -> None:
+    """Raise RanksDifferError, which names what differs, if a rank has other values than rank 0."""
+    main = of_ranks[0]
+    for rank, other in enumerate(of_ranks):
+        names = [name for name in {**main, **other} if main.get(name) != other.get(name)]
+        if names:
+            named = [f"{name}{_shown(main, other, name)}" for name in names[:MOST_NAMED]]
+            if len(names) > MOST_NAMED:
+                named.append(f"{len(names) - MOST_NAMED} more")
+            raise RanksDifferError(
+                f"rank 0 and rank {rank} differ in {any_of(named, 'and')}; make them the same on "
+                "all nodes, and start again."
+            )
+
+
+def _shown(main: Mapping[str, str], other: Mapping[str, str], name: str) -> str:
+    shown = [values.get(name, "not given") for values in (main, other)]
+    is_short = max(map(len, shown)) <= LONGEST_SHOWN
+    return f" ({shown[0]} and {shown[1]})" if is_short else ""
 
 
 ALONE = Ranks()
@@ -132,7 +165,8 @@ def connected_ranks(
 
     A process that torchrun did not start trains alone. Tensors on a GPU are exchanged by NCCL,
     everything else by gloo, which waits at most ``timeout_seconds`` for another rank. Raises
-    PeerLostError if the ranks cannot connect.
+    RanksDifferError if some are on GPUs and others are not, and PeerLostError if the ranks cannot
+    connect.
     """
     if worker is None:
         yield
@@ -140,10 +174,20 @@ def connected_ranks(
     backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
     # torch would end the process, unsaved, when an exchange has failed: ``wait_for`` notices that.
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    timeout = timedelta(seconds=timeout_seconds)
     try:
+        store, *_ = next(rendezvous("env://", worker.rank, worker.size, timeout=timeout))
+        store.set_timeout(timeout)
+        # NCCL would wait for a rank without it.
+        store.set(f"device/{worker.rank}", device.type)
+        of_ranks = [store.get(f"device/{rank}").decode() for rank in range(worker.size)]
+        _refuse_differences([{"--device": each} for each in of_ranks])
         dist.init_process_group(
             backend,
-            timeout=timedelta(seconds=timeout_seconds),
+            store=store,
+            rank=worker.rank,
+            world_size=worker.size,
+            timeout=timeout,
             device_id=device if device.type == "cuda" else None,
         )
     except RuntimeError as error:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args
 
 from pydantic import TypeAdapter, ValidationError
@@ -213,6 +214,24 @@ def keys_of_text(recipe: Recipe) -> dict[str, Any]:
     wanted = Effect.TEXT | Effect.HELD_OUT if recipe.data.filters.remove_held_out else Effect.TEXT
     sections = recipe.model_dump(mode="json", include={"data", "tokenizer"})
     return {key: value for key, value in leaves(sections) if effect_of(key) & wanted}
+
+
+def values_beside_paths(recipe: Recipe) -> dict[str, str]:
+    """Return every key with its value as it is written, except those of files and folders.
+
+    Machines that train together may have these at different places.
+    """
+    values = leaves(recipe.model_dump(mode="json"))
+    return {key: as_written(value) for key, value in values if not _is_path(key)}
+
+
+def _is_path(key: str) -> bool:
+    found = key_at(key)
+    return found is not None and _holds_path(found.field.annotation)
+
+
+def _holds_path(annotation: Any) -> bool:
+    return annotation is Path or any(map(_holds_path, get_args(annotation)))
 
 
 def recorded_keys_of_text(data: dict[str, Any], tokenizer: dict[str, Any]) -> dict[str, Any]:

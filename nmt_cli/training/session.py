@@ -26,7 +26,7 @@ from nmt_cli.files.locks import read_lock
 from nmt_cli.hardware.device import tf32_allowed
 from nmt_cli.hardware.fp32_products import use_fp32_products
 from nmt_cli.hardware.machine import choose_machine, choose_rank_device
-from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, connected_ranks
+from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, RanksDifferError, connected_ranks
 from nmt_cli.launch.node_workers import started_at, status_of_this_launch
 from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.launch.run_status import RunStatus, State, write_status
@@ -104,7 +104,8 @@ def report_failure(run_dir: Path, worker: Worker, error: UserError) -> None:
     run that another launch has begun is not changed.
     """
     time.sleep(min(worker.rank, MAX_LOWER_RANKS) * SECONDS_FOR_A_LOWER_RANK)
-    if has_failed(run_dir, worker):
+    is_logged_by_main = isinstance(error, RanksDifferError) and worker.outcome is None
+    if has_failed(run_dir, worker) or (is_logged_by_main and worker.rank > 0):
         return
     is_our_run = status_of_this_launch(worker, run_dir) is not None
     status = RunStatus("failed", worker.launch, error.exit_status, str(error))

@@ -20,6 +20,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import RECIPE, validation_part
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
@@ -27,7 +28,7 @@ from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer, round_to_int8
 from nmt_cli.optimization import MovingAverage, new_optimizer
-from nmt_cli.recipe.keys import changes_of_quality
+from nmt_cli.recipe.keys import as_written, changes_of_quality, values_beside_paths
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -60,6 +61,7 @@ def prepare_training(
     pair does not fit the memory.
     """
     ranks = machine.ranks
+    _require_same_training(recipe, corpus, machine, cut, init_from)
     plan = plan_batches(recipe, corpus)
     state = _new_state(recipe, corpus, machine)
     facts = None
@@ -71,7 +73,6 @@ def prepare_training(
         state.origin = start_from(parent, state.model, corpus.tokenizer)
         state.average = _new_average(recipe, state.model)
     if ranks.size > 1:
-        _require_same_training(recipe, corpus, machine)
         _join_main_rank(ranks, recipe, corpus, plan, state)
         facts = ranks.from_main(facts)
     if facts is not None and facts.get("launches") == "rooms":
@@ -88,8 +89,8 @@ def prepare_training(
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut, {})
     if not training.is_complete():
         training.glossaries = read_glossaries(recipe)
-        terms = list(map(str, training.glossaries.values()))
-        _require_same(ranks, "terms of the glossaries", terms)
+        terms = ", ".join(map(str, training.glossaries.values()))
+        ranks.require_same({"the terms of the glossaries": terms})
         first = state.progress.batch_index
         machine = choose_ways(objective, corpus, plan, first, cut, facts)
         training.objective = objective._replace(machine=machine).with_graphs()
@@ -205,26 +206,30 @@ def _begin_anew_after(changes: Sequence[str], progress: Progress, now: Recipe) -
     )
 
 
-def _require_same_training(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> None:
-    """Raise UserError if the ranks' text, recipe or options differ."""
-    augments = [each.augment.model_dump(exclude={"glossary"}) for each in recipe.data.train]
-    files = {n: f["sha256"] for n, f in corpus.manifest["files"].items()}
-    ranks = machine.ranks
-    _require_same(ranks, "augmentation", augments)
-    _require_same(ranks, f"prepared text in {corpus.directory}", files)
-    # The text is compared by its files.
-    _require_same(ranks, "recipe", recipe.model_dump_json(exclude={"data"}))
-    _require_same(ranks, "--precision", machine.precision)
-    _require_same(ranks, "--deterministic", machine.is_deterministic)
+def _require_same_training(
+    recipe: Recipe, corpus: PreparedCorpus, machine: Machine, cut: BatchCut, init_from: Path | None
+) -> None:
+    """Raise RanksDifferError if the ranks would train something else, or in another way.
 
-
-def _require_same(ranks: Ranks, what: str, value: object) -> None:
-    for rank, other in enumerate(ranks.gather(value)):
-        if other != value:
-            raise UserError(
-                f"the {what} of rank {ranks.rank} and of rank {rank} differ; "
-                "make them the same on all nodes, and start again with --resume."
-            )
+    The text is compared by its files. The number of threads, the compiler and the library of fp32
+    products are not compared: they change only rounding.
+    """
+    files = corpus.manifest["files"].items()
+    max_tokens = f"{cut.max_tokens:,}" if cut.is_limit_chosen else "not given"
+    machine.ranks.require_same(
+        {
+            "the version of nmt-cli": str(version_of("nmt-cli")),
+            **values_beside_paths(recipe),
+            "the pairs of each corpus": as_written(corpus.corpus_sizes),
+            # It names the paths of one machine.
+            **{f"the prepared {name}": each["sha256"] for name, each in files if name != RECIPE},
+            "--precision": machine.precision,
+            "--deterministic": as_written(machine.is_deterministic),
+            "--exchange": machine.exchange,
+            "--max-tokens-per-device": max_tokens,
+            "--init-from": "not given" if init_from is None else "given",
+        }
+    )
 
 
 def _join_main_rank(

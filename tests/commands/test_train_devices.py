@@ -20,7 +20,7 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from tests.commands.conftest import FP32
-from tests.forked_ranks import run_ranks
+from tests.forked_ranks import free_port, run_ranks
 from tests.saved_weights import read_weights
 from tests.trainers import new_trainer
 
@@ -253,11 +253,3 @@ def test_a_killed_worker_is_replaced_at_the_first_restart_20_of_20(start):
         assert time.monotonic() - killed_at < 15
         training.process.terminate()
         assert training.end() == 75
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return listener.getsockname()[1]

@@ -5,16 +5,25 @@ import math
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
+from nmt_cli.hardware.ranks import (
+    ALONE,
+    PeerLostError,
+    Ranks,
+    RanksDifferError,
+    connected_ranks,
+)
 from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.launch.worker import Worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import update_weights
-from tests.forked_ranks import run_ranks
+from tests.forked_ranks import free_port, run_ranks
 from tests.trainers import changed, new_trainer, weights_of
 
 STEPS = 12
@@ -246,6 +255,29 @@ def test_a_lost_rank_is_an_error_of_the_others(folder):
             ranks.sum([1.0])
 
     run_ranks(2, path, work)
+
+
+@pytest.mark.parametrize("types", [("cpu", "cuda"), ("cuda", "cpu")])
+def test_ranks_with_and_without_a_gpu_end_before_they_connect(folder, monkeypatch, types):
+    """NCCL would wait for the rank without a GPU."""
+    path = folder("devices")
+    for name, value in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", free_port())):
+        monkeypatch.setenv(name, str(value))
+
+    def work(ranks):
+        dist.destroy_process_group()
+        worker = Worker(ranks.rank, ranks.size, ranks.rank, ranks.size, "launch", 0, None)
+        with (
+            pytest.raises(RanksDifferError) as raised,
+            connected_ranks(worker, torch.device(types[ranks.rank]), 30),
+        ):
+            pass
+        store = FileStore(str(path / f"of-rank-{ranks.rank}"), 1)  # run_ranks expects a group
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+        return str(raised.value)
+
+    text = f"rank 0 and rank 1 differ in --device ({types[0]} and {types[1]}); make "
+    assert [each.startswith(text) for each in run_ranks(2, path, work)] == [True, True]
 
 
 def test_an_exchange_is_waited_for_until_its_time_is_over():

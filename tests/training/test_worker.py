@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import warnings
 from pathlib import Path
 
@@ -16,12 +15,7 @@ from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.session import TrainingJob
 from tests.faults.zygote import be_the_command
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return listener.getsockname()[1]
+from tests.forked_ranks import free_port
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ def train(toy, tmp_path, monkeypatch):
     }.items():
         monkeypatch.setenv(name, str(value))
 
-    def call(*options, restarts=0):
+    def call(*options, restarts=0, of_rank=((), ())):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(restarts))
         monkeypatch.setenv("MASTER_PORT", str(free_port()))
         arguments = ["train", str(toy.recipe_path), f"--prepared={toy.prepared}", "--threads=1"]
@@ -51,7 +45,7 @@ def train(toy, tmp_path, monkeypatch):
                 warnings.simplefilter("ignore", DeprecationWarning)  # pytest has other threads
                 process = os.fork()
             if process == 0:
-                be_the_command([*arguments, *options], str(stderr), [])
+                be_the_command([*arguments, *options, *of_rank[rank]], str(stderr), [])
             workers.append((process, stderr))
         ended = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process, _ in workers]
         return ended, [stderr.read_text() for _, stderr in workers]
@@ -70,6 +64,22 @@ def test_an_error_of_all_workers_is_reported_once_and_not_repeated(train, tmp_pa
     ended, stderr = train(restarts=1)  # which would train now
     assert (ended, stderr) == ([1, 1], ["", ""])
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_ranks_that_differ_end_with_one_line_also_by_another_launcher(train, tmp_path, monkeypatch):
+    different = {"of_rank": ((), ("--exchange=bf16", "--set=data.train.0.weight=3"))}
+    ended, stderr = train(**different)
+    assert (ended, stderr) == ([1, 1], ["", ""])  # our launcher logs it
+    status = read_status(tmp_path / "outcome")
+    assert status is not None
+    assert status.message == (
+        "rank 0 and rank 1 differ in data.train.0.weight (1.0 and 3.0) and --exchange (fp32 and "
+        "bf16); make them the same on all nodes, and start again."
+    )
+    monkeypatch.delenv(OUTCOME)
+    ended, stderr = train(**different)
+    assert (ended, stderr) == ([1, 1], [f"Error: {status.message}\n", ""])
+    assert not (tmp_path / "run").exists()
 
 
 OUR_LAUNCHER, SIDES = Path("outcome"), ("source", "target")
