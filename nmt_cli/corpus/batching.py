@@ -147,6 +147,14 @@ class BatchPlan:
         place = bisect.bisect_right(self._first_batches, batch_index) - 1
         return self._first_epoch + place, batch_index - self._first_batches[place]
 
+    def is_before(self, batch_index: int, epoch: int) -> bool:
+        """Return whether the batch is one of the epochs before ``epoch``, which is not planned."""
+        with self._lock:
+            place = max(0, epoch - self._first_epoch)
+            while batch_index >= self._first_batches[-1] and len(self._first_batches) <= place:
+                self._count_another_epoch()
+            return len(self._first_batches) <= place or batch_index < self._first_batches[place]
+
     def epoch_of(self, batch_index: int) -> tuple[int, int]:
         """Return the epoch of the batch and the first batch of that epoch."""
         epoch, index = self.locate(batch_index)

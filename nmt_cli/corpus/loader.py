@@ -135,13 +135,13 @@ def read_whole(batch: Batch) -> Batch:
 def load_batches(
     plan: BatchPlan,
     texts: Sequence[BinarizedText],
-    first_index: int,
+    numbers: Iterable[int],
     change: PairChange | None = None,
     prepare: Callable[[Batch], Batch] = read_whole,
     own: Callable[[Batch], Iterable[SentencePairs]] = lambda batch: batch.micro_batches,
     pool: PairChanges | None = None,
 ) -> Generator[Batch, None, None]:
-    """Yield the batches of the plan without end, uncut, from ``first_index`` on.
+    """Yield the batches of the plan with these ``numbers``, uncut.
 
     ``texts`` are the source, the target, and perhaps the links of their words.
 
@@ -150,32 +150,35 @@ def load_batches(
     returns other pairs in place of a batch's, and needs all of them. If there is a ``pool``, it
     does that, ahead of the thread.
     """
-    begun = deque[Callable[[], SentencePairs]]()
+    to_begin = iter(numbers)  # taken in the thread, because an epoch may be planned for that
+    begun = deque[tuple[int, Callable[[], SentencePairs]]]()
     num_begun = BATCHES_BEGUN if pool is None else 1 + pool.number
 
-    def begin(index: int) -> Callable[[], SentencePairs]:
-        planned = Planned(index, plan.locate(index)[0], plan.batch(index))
+    def begin(number: int) -> Callable[[], SentencePairs]:
+        planned = Planned(number, plan.locate(number)[0], plan.batch(number))
         if pool is not None:
             return pool.begin(planned)
         pairs = SentencePairs(*(text.gather(planned.pairs) for text in texts))
-        for some in [pairs] if change is not None else own(Batch(index, (pairs,))):
+        for some in [pairs] if change is not None else own(Batch(number, (pairs,))):
             for column in some.columns:
                 column.expect()
         return partial(change, pairs, planned) if change is not None else lambda: pairs
 
-    def load(index: int) -> Batch:
-        while len(begun) < num_begun:
-            begun.append(begin(index + len(begun)))
-        return prepare(Batch(index, (begun.popleft()(),)))
+    def load() -> Batch | None:
+        for number in itertools.islice(to_begin, num_begun - len(begun)):
+            begun.append((number, begin(number)))
+        if not begun:
+            return None
+        number, read = begun.popleft()
+        return prepare(Batch(number, (read(),)))
 
     with (
         nullcontext() if pool is None else pool,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader") as thread,
     ):
-        upcoming = deque(thread.submit(load, first_index + n) for n in range(BATCHES_AHEAD))
-        for index in itertools.count(first_index + BATCHES_AHEAD):
-            batch = upcoming.popleft().result()
-            upcoming.append(thread.submit(load, index))
+        upcoming = deque(thread.submit(load) for _ in range(BATCHES_AHEAD))
+        while (batch := upcoming.popleft().result()) is not None:
+            upcoming.append(thread.submit(load))
             yield batch
 
 

@@ -102,6 +102,11 @@ class Trainer:
             logs.warning(missed)
 
     def _batches(self) -> Generator[Batch, None, None]:
+        """Yield the batches of a stage; for one that is skipped, one more is read at the end."""
+        while True:
+            yield from self._batches_to_come()
+
+    def _batches_to_come(self) -> Generator[Batch, None, None]:
         training, corpus, objective = self.training, self.training.corpus, self.training.objective
         device = training.machine.device
         sender = Sender(device) if device.type == "cuda" else None
@@ -112,7 +117,7 @@ class Trainer:
         def own(batch: Batch) -> Iterator[SentencePairs]:
             return own_pairs(training.cut.of(batch), training.machine.ranks)
 
-        first = self.state.progress.batch_index
+        numbers = training.batches_to_come()
         change = changes_of(training.recipe, corpus, training.glossaries)
         links = corpus.links if objective.guidance is not None else None
         texts = [corpus.source, corpus.target, *([links] if links is not None else [])]
@@ -123,7 +128,7 @@ class Trainer:
             has_links = links is not None
             of_training = training.recipe, corpus, training.glossaries
             pool = ChangePool(*of_training, number, with_links=has_links)
-        return load_batches(training.plan, texts, first, change, prepare, own, pool)
+        return load_batches(training.plan, texts, numbers, change, prepare, own, pool)
 
     def _step(self, batches: Iterator[Batch], *, reads_late: bool) -> list[StepReport]:
         """Take a step with the next batch; return the reports of the steps that were read.

@@ -1,9 +1,9 @@
 """A training: its recipe, its data, its model, its progress, and what is due at a step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, count, pairwise, takewhile
 from operator import mul
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted, short_number
+from nmt_cli.recipe.mixing_config import Until
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.runs.checkpoint import Progress, TrainingState
@@ -73,8 +74,7 @@ class Training:
 
     def is_stage_over(self) -> bool:
         """Return whether the stage of data.stages that is trained ends at this step."""
-        progress, stages = self.state.progress, self.recipe.data.stages
-        until = stages[progress.stage].until if stages else None
+        progress, until = self.state.progress, self._until()
         if until is None:
             return False
         if until.steps is not None:
@@ -83,6 +83,28 @@ class Training:
             epoch, _ = self.plan.locate(progress.batch_index)
             return epoch - progress.stage_epoch >= until.epochs
         return progress.validations_without_improvement >= (until.patience or 0)
+
+    def batches_to_come(self) -> Iterator[int]:
+        """Return the numbers of the batches up to the end of the stage, if none of them is skipped.
+
+        So no epoch is planned that is not trained. Patience may end the stage earlier.
+        """
+        progress, training = self.state.progress, self.recipe.training
+        first, num_steps, end_epoch = progress.batch_index, math.inf, training.max_epochs
+        if training.max_steps is not None:
+            num_steps = training.max_steps - progress.step
+        until = self._until()
+        if until is not None and until.steps is not None:
+            num_steps = min(num_steps, progress.stage_step + until.steps - progress.step)
+        if until is not None and until.epochs is not None:
+            end_of_stage = progress.stage_epoch + until.epochs
+            end_epoch = end_of_stage if end_epoch is None else min(end_epoch, end_of_stage)
+
+        def is_wanted(number: int) -> bool:
+            is_in_time = number - first < num_steps
+            return is_in_time and (end_epoch is None or self.plan.is_before(number, end_epoch))
+
+        return takewhile(is_wanted, count(first))
 
     def begin_stage_if_due(self) -> None:
         """Begin the next stage if the present one is over; what is left of its epoch is not used.
@@ -216,16 +238,23 @@ class Training:
                 "--resume --allow-change KEY."
             )
 
+    def _until(self) -> Until | None:
+        """Return the end of the present stage; None if it ends with the training."""
+        stages = self.recipe.data.stages
+        return stages[self.state.progress.stage].until if stages else None
+
     def _reasons_to_end(self) -> list[str]:
         """Return the reasons why training ends, one for each key; an empty list if it goes on."""
         training, patience = self.recipe.training, self.recipe.validation.patience
         progress = self.state.progress
-        epoch, _ = self.plan.locate(progress.batch_index)
         unimproved = progress.validations_without_improvement
         reasons = []
         if training.max_steps is not None and progress.step >= training.max_steps:
             reasons.append(f"training.max_steps {training.max_steps:,} was reached")
-        if training.max_epochs is not None and epoch >= training.max_epochs:
+        # To locate the batch, its epoch may have to be planned.
+        if training.max_epochs is not None and (
+            self.plan.locate(progress.batch_index)[0] >= training.max_epochs
+        ):
             reasons.append(f"training.max_epochs {training.max_epochs:,} was reached")
         if patience is not None and unimproved >= patience:
             reasons.append(

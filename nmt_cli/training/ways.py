@@ -244,7 +244,9 @@ def computing(objective: Objective, choice: Choice, way: str) -> Objective:
 
 
 def _first_batches(corpus: PreparedCorpus, plan: BatchPlan, first_index: int) -> Iterator[Batch]:
-    for index in range(first_index, first_index + NUM_BATCHES):
+    # Not those of the next epoch: this one would have to be planned again.
+    of_epoch = plan.batches_of(plan.locate(first_index)[0])
+    for index in range(first_index, min(first_index + NUM_BATCHES, of_epoch.stop)):
         numbers = plan.batch(index)
         sides = (side.gather(numbers) for side in (corpus.source, corpus.target))
         yield Batch(index, (SentencePairs(*sides),))

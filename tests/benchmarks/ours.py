@@ -6,6 +6,7 @@ the setup computes fp32 products, unless the variant names one.
 
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -158,7 +159,7 @@ class OurLoop:
     def _next_batch(self, variant: str, index: int) -> Batch:
         if variant not in self._batches:
             plan = cast(BatchPlan, self._plan)
-            self._batches[variant] = load_batches(plan, [self._source, self._target], index)
+            self._batches[variant] = load_batches(plan, [self._source, self._target], count(index))
         batch = next(self._batches[variant]).cut(self._tokens)
         assert batch.number == index, "turns of a variant follow one another"
         return batch

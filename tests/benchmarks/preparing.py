@@ -7,7 +7,7 @@ each rank change it before that (``corpus/change_pool.py``); here the thread doe
 import sys
 import time
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 import torch
@@ -45,7 +45,7 @@ def milliseconds(recipe: Recipe, corpus: PreparedCorpus, num_ranks: int) -> floa
         return batch
 
     plan, texts = plan_batches(recipe, corpus), [corpus.source, corpus.target]
-    batches = load_batches(plan, texts, 0, changes_of(recipe, corpus, {}), prepare, own)
+    batches = load_batches(plan, texts, count(), changes_of(recipe, corpus, {}), prepare, own)
     list(islice(batches, WARM_UP))
     started = time.process_time()
     list(islice(batches, COUNTED))

@@ -176,6 +176,27 @@ def test_a_batch_is_found_without_reading_of_every_epoch_before(lengths, monkeyp
     assert of_epochs.reads <= 20
 
 
+def test_a_batch_is_before_an_epoch_that_is_not_planned(lengths, monkeypatch):
+    plan = BatchPlan(lengths[0], lengths[1], tokens_per_step=500, seed=1)
+    firsts = [0, *(plan.batches_of(epoch).stop for epoch in range(2))]
+    plan_epoch, planned = BatchPlan._plan_epoch, set()
+
+    def noted(plan, number, *new_order):
+        planned.add(number)
+        return plan_epoch(plan, number, *new_order)
+
+    monkeypatch.setattr(BatchPlan, "_plan_epoch", noted)
+    for first_epoch, epoch in ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2)):
+        first = firsts[first_epoch]
+        near = {each + by for each in firsts for by in (-1, 0, 1)}
+        for index in (each for each in near if each >= first):
+            plan = BatchPlan(lengths[0], lengths[1], tokens_per_step=500, seed=1)
+            plan.begin_at(first_epoch, first)
+            planned.clear()
+            assert plan.is_before(index, epoch) == (index < firsts[epoch])
+            assert all(number < epoch and firsts[number] <= index for number in planned)
+
+
 @pytest.mark.parametrize(
     ("corpora", "most"),
     [(None, 4 + 4 / 11), ([(1 / 2, 1.0), (1 / 4, 0.5), (1 / 4, 2.5)], 4 + 4 / 5)],

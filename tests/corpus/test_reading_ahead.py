@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_the_next_batch_is_expected_before_this_one_is_read(tmp_path, monkeypatc
             return method(text, starts, lengths)
 
         monkeypatch.setattr(BinarizedText, name, noted)
-    batches = load_batches(plan, [text, text], 0)
+    batches = load_batches(plan, [text, text], count())
     assert [next(batches).number for _ in range(3)] == [0, 1, 2]
     order = [("expect", 0), ("expect", 1), ("read", 0), ("expect", 2), ("read", 1), ("expect", 3)]
     # The thread of the loader may go on meanwhile.
@@ -134,7 +135,7 @@ def little_memory(num_bytes):
 
 LOADING = """
 import json, os, resource, sys
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 Path(sys.argv[2]).write_text(str(os.getpid()))
@@ -150,7 +151,7 @@ if sys.argv[3] == "late":
     BinarizedText.expect = lambda text, starts, lengths: None
 source, target = (BinarizedText.open(Path(sys.argv[1]), f"train.{s}") for s in ("source", "target"))
 plan = BatchPlan(source.lengths, target.lengths, 5_000, seed=1)
-batches = load_batches(plan, [source, target], 0)
+batches = load_batches(plan, [source, target], count())
 next(batches)
 before, faults = bytes_read(), resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 sizes = [len(batch.micro_batches[0].source.lengths) for batch in islice(batches, int(sys.argv[4]))]

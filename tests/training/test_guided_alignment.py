@@ -71,7 +71,7 @@ def sampled_batch(guided):
     recipe = changed(guided.recipe, tokenizer={"sampling": 0.5})
     plan = plan_batches(recipe, guided.corpus)
     change = changes_of(recipe, guided.corpus, {})
-    return next(load_batches(plan, texts_of(guided), 3, change))
+    return next(load_batches(plan, texts_of(guided), [3], change))
 
 
 def objective_of(guided, options, machine=CPU):

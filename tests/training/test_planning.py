@@ -109,6 +109,42 @@ def epochs_planned_by(work):
         return work(), set(numbers)
 
 
+@pytest.mark.parametrize(
+    ("end", "planned"),
+    [
+        ({"max_epochs": 2}, {0, 1}),
+        ({"max_steps": "border"}, {0}),
+        ({"max_epochs": 2, "max_steps": "border"}, {0}),
+        ({"max_epochs": 1, "max_steps": 99}, {0}),
+    ],
+)
+@pytest.mark.parametrize("reads_late", [False, True])
+def test_no_epoch_is_planned_after_the_end(toy, tmp_path, end, planned, reads_late):
+    tokens = {"tokens_per_step": 240, "max_steps": None}
+    num_batches = len(plan_batches(changed(toy.recipe, training=tokens), toy.corpus).batches_of(0))
+    end = {key: num_batches if value == "border" else value for key, value in end.items()}
+    recipe = changed(toy.recipe, validation={"bleu": "off"}, training={**tokens, **end})
+
+    def work():
+        trainer = new_trainer(toy, tmp_path, recipe)
+        trainer.reads_late = reads_late
+        trainer.train(StopRequest())
+        return trainer.state.progress.step
+
+    steps, found = epochs_planned_by(work)
+    assert (steps, found) == (num_batches * len(planned), planned)
+
+
+def test_no_epoch_is_planned_to_find_a_run_finished(toy, tmp_path):
+    recipe = changed(toy.recipe, validation={"bleu": "off"}, training={"max_steps": 3})
+    trained(toy, tmp_path, recipe)
+
+    def work():
+        return new_trainer(toy, tmp_path, recipe, resume=True).training.is_complete()
+
+    assert epochs_planned_by(work) == (True, set())
+
+
 def forget_epochs(run_dir):
     """Make the checkpoints of a run those of a version that did not store their epoch."""
     for checkpoint in list_checkpoints(run_dir):

@@ -3,7 +3,7 @@
 import json
 import multiprocessing
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def plan(sampled):
 def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
     corpus = sampled.corpus
     change = changes_of(recipe or sampled.recipe, corpus, {})
-    batches = load_batches(plan, [corpus.source, corpus.target], first, change)
+    batches = load_batches(plan, [corpus.source, corpus.target], count(first), change)
     return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, count)]
 
 
@@ -250,10 +250,10 @@ def test_processes_change_batches_as_a_thread_does(augmented):
     texts, change = [corpus.source, corpus.target, corpus.links], changes_of(recipe, corpus, {})
     plan = plan_batches(recipe, corpus)
     first = len(plan.batches_of(0)) - 2  # they go on into the next epoch
-    expected = columns_of(load_batches(plan, texts, first, change), 6)
-    assert expected != columns_of(load_batches(plan, texts, first), 6)
+    expected = columns_of(load_batches(plan, texts, count(first), change), 6)
+    assert expected != columns_of(load_batches(plan, texts, count(first)), 6)
     pool = ChangePool(recipe, corpus, {}, 2, with_links=True)
-    assert columns_of(load_batches(plan, texts, first, change, pool=pool), 6) == expected
+    assert columns_of(load_batches(plan, texts, count(first), change, pool=pool), 6) == expected
     assert not multiprocessing.active_children()
 
 
@@ -276,7 +276,7 @@ def test_processes_raise_their_errors_here(augmented, tmp_path):
     corpus = augmented.corpus._replace(directory=tmp_path)
     plan = plan_batches(augmented.recipe, corpus)
     pool = ChangePool(augmented.recipe, corpus, {}, 1, with_links=False)
-    batches = load_batches(plan, [corpus.source, corpus.target], 0, pool=pool)
+    batches = load_batches(plan, [corpus.source, corpus.target], count(), pool=pool)
     with pytest.raises(DamagedError, match=r"train\.source.* cannot be read: No such file"):
         next(batches)
 
@@ -300,7 +300,7 @@ def test_a_gpu_has_processes_if_cores_are_left(
     monkeypatch.setattr(trainer_module, "Sender", lambda _: None)
     monkeypatch.setattr(trainer_module, "load_batches", lambda *given: given[-1])
     monkeypatch.setattr(cpu, "usable_cores", lambda: cores)
-    pool = trainer._batches()
+    pool = trainer._batches_to_come()
     assert (pool.number if pool is not None else 0) == number
 
 

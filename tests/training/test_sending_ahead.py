@@ -1,5 +1,6 @@
 """Batches that are cut, packed and sent ahead of their use; the CPU stands in for the GPU."""
 
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,7 +110,9 @@ def test_batches_are_prepared_ahead_in_their_order(toy):
     plan: Any = SimpleNamespace(
         batch=lambda index: np.arange(index, index + 3), locate=lambda index: (0, index)
     )
-    batches: Any = load_batches(plan, [toy.corpus.source, toy.corpus.target], 5, prepare=prepare)
+    texts = [toy.corpus.source, toy.corpus.target]
+    batches: Any = load_batches(plan, texts, count(5), prepare=prepare)
     assert [next(batches).number for _ in range(3)] == [5, 6, 7]
     batches.close()  # waits for the thread
     assert prepared == [5, 6, 7, 8, 9]  # two ahead
+    assert [batch.number for batch in load_batches(plan, texts, [3, 4])] == [3, 4]

@@ -13,6 +13,7 @@ import torch
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import train as command
+from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
@@ -132,6 +133,24 @@ def test_each_stage_trains_on_its_shares_and_the_learning_rate_goes_on(mixed, us
     rates = [r["learning_rate"] for r in steps]
     warm_up = [5e-3 * min(step / 4, math.sqrt(4 / step)) for step in range(1, 31)]
     assert rates == pytest.approx(warm_up)
+
+
+def test_no_epoch_of_a_mixture_is_planned_after_its_stage(mixed, tmp_path, monkeypatch):
+    recipe, planned, plan_epoch = mixed.recipe(), [], BatchPlan._plan_epoch
+    corpus = mixed.toy(recipe).corpus
+    plan = plan_batches(recipe, corpus)
+    plan.begin_stage(1, corpora_in(recipe, corpus, 1), 2, 0)
+    of_epoch = len(plan.batches_of(2))
+
+    def noted(plan, number, *new_order):
+        planned.append((plan._stage, number))
+        return plan_epoch(plan, number, *new_order)
+
+    monkeypatch.setattr(BatchPlan, "_plan_epoch", noted)
+    stages = STAGES.replace("{steps: 3}", f"{{steps: {of_epoch}}}")
+    mixed.trainer(tmp_path / "run", mixed.recipe(stages=stages)).train(StopRequest())
+    assert planned[:3] == [(0, 0), (0, 1), (1, 2)]
+    assert set(planned[3:]) == {(2, 3), (2, 4)}
 
 
 def test_the_first_stage_is_logged_and_one_that_never_began_warned_of(mixed, tmp_path, capsys):

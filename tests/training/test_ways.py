@@ -15,6 +15,7 @@ from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training import ways
 from nmt_cli.training.gradient import Objective
+from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.ways import CHOICES, working_ways
 
 (RESIDUALS,) = (each for each in CHOICES if each.name == "residuals")
@@ -70,3 +71,11 @@ def test_a_kernel_that_fails_or_computes_something_else_is_named(
     assert all(weight.grad is None for weight in model.parameters())
     assert model.kernel_seed is None
     assert not any(isinstance(each, Residual) and each.kernel for each in model.modules())
+
+
+def test_the_batches_that_are_timed_are_of_one_epoch(toy):
+    plan = plan_batches(toy.recipe, toy.corpus)
+    end = plan.batches_of(0).stop
+    for first, number in ((0, 3), (end - 3, 3), (end - 2, 2), (end - 1, 1), (end, 3)):
+        found = [batch.number for batch in ways._first_batches(toy.corpus, plan, first)]
+        assert found == list(range(first, first + number))
