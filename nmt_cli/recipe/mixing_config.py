@@ -60,14 +60,6 @@ class Until(Section):
         """Return how many epochs, whole or not, a stage with this end has at least."""
         return self.epochs or max(1, (self.patience or 0) * (validation.every_epochs or 1))
 
-    def about_steps(self, batches: int, validation: ValidationConfig) -> int:
-        """Return how many steps a stage with this end has, of an epoch of so many ``batches``.
-
-        With patience it may have more.
-        """
-        epochs = self.epochs or (self.patience or 0) * (validation.every_epochs or 0)
-        return epochs * batches or self.least_steps(validation)
-
     def problems(self) -> Iterator[Problem]:
         """Yield an end that is given twice or not at all."""
         yield from not_one_of(self, "steps", "epochs", "patience")

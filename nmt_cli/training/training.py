@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, count, pairwise, takewhile
 from operator import mul
 from pathlib import Path
@@ -137,18 +137,20 @@ class Training:
         The number of batches of this epoch is counted; those of later stages are estimated from
         their tokens, because planning an epoch takes long for a large text.
         """
-        recipe, progress = self.recipe, self.state.progress
-        stages, training = recipe.data.stages, recipe.training
-        now, step, epoch = progress.stage, progress.stage_step, progress.stage_epoch
+        recipe, progress = self.recipe, replace(self.state.progress)
+        stages, training, now = recipe.data.stages, recipe.training, progress.stage
         if now + 1 >= len(stages):
             return None
-        num_batches = len(self.plan.batches_of(self.plan.locate(progress.batch_index)[0]))
+        epoch, used = self.plan.locate(progress.batch_index)
+        num_batches = len(self.plan.batches_of(epoch))
         tokens = tokens_of_epochs(recipe, self.corpus)
         for place, stage in enumerate(stages[now:-1], start=now):
             assert stage.until is not None  # only the last stage has no end
             batches = max(1, round(num_batches * tokens[place] / tokens[now]))
-            steps = stage.until.about_steps(batches, recipe.validation)
-            step, epoch = step + steps, epoch + -(-steps // batches)
+            left = about_steps_left(stage.until, recipe.validation, progress, epoch, used, batches)
+            step, epoch, used = progress.step + left, epoch - -(used + left) // batches, 0
+            progress.step = progress.stage_step = step
+            progress.stage_epoch, progress.validations_without_improvement = epoch, 0
             for key, limit, begin, unit in (
                 ("max_steps", training.max_steps, step, "step"),
                 ("max_epochs", training.max_epochs, epoch, "epoch"),
@@ -283,6 +285,33 @@ def corpora_of(recipe: Recipe, corpus: PreparedCorpus, stage: int = 0) -> list[t
     """Return the pairs and the weight of each corpus in a stage."""
     weights = recipe.data.weights(corpus.corpus_sizes, stage)
     return list(zip(corpus.corpus_sizes, weights, strict=True))
+
+
+def about_steps_left(
+    until: Until,
+    validation: ValidationConfig,
+    progress: Progress,
+    epoch: int,
+    used: int,
+    num_batches: int,
+) -> int:
+    """Return how many steps a stage that ends at ``until`` still has; with patience maybe more.
+
+    ``used`` of the ``num_batches`` of this ``epoch`` are behind it. Earlier epochs may have had
+    more or fewer batches, if the recipe has changed.
+    """
+    if until.steps is not None:
+        return max(0, progress.stage_step + until.steps - progress.step)
+    if until.epochs is not None:
+        epochs = progress.stage_epoch + until.epochs - epoch
+    else:
+        validations = (until.patience or 0) - progress.validations_without_improvement
+        if validation.every_steps is not None:
+            every = validation.every_steps
+            return max(0, validations * every - progress.step % every)
+        every = validation.every_epochs or 1
+        epochs = validations * every - epoch % every
+    return max(0, epochs * num_batches - used)
 
 
 def tokens_of_epochs(recipe: Recipe, corpus: PreparedCorpus) -> list[float]:

@@ -212,11 +212,35 @@ def test_the_epochs_of_later_stages_are_estimated_and_those_that_began_are_not(m
         training = mixed.trainer(tmp_path / "run", late).training
         message = training.stage_that_begins_too_late()
         assert (message is not None and message.startswith("data.stages.2 ")) == is_late
-    training.state.progress.stage, training.state.progress.stage_step = 1, 9**9
+    progress = training.state.progress
+    progress.stage, progress.stage_step, progress.step = 1, 9**9, 9**9
     late = training.stage_that_begins_too_late()
     assert str(late).startswith("data.stages.2 would begin after about ")
-    training.state.progress.stage = 2
+    progress.stage = 2
     assert training.stage_that_begins_too_late() is None
+
+
+@pytest.mark.parametrize("until", ["{epochs: 2}", "{patience: 2}"])
+def test_the_step_is_right_after_a_change_of_the_plan(mixed, tmp_path, until):
+    """Epochs before the change had more batches than those after it."""
+
+    def trainer_of(*overrides, resume):
+        keys = ["validation.every_steps=null", "validation.every_epochs=1", *overrides]
+        recipe = mixed.recipe(*keys, stages=STAGES.replace("{epochs: 2}", until))
+        trainer = mixed.trainer(tmp_path / "run", recipe, resume=resume)
+        trainer.state.progress.best_quality = math.inf  # no validation is better
+        return trainer
+
+    trainer = trainer_of("training.tokens_per_step=40", "training.max_steps=99", resume=False)
+    now = len(trainer.training.plan.batches_of(0)) + 5
+    with pytest.raises(InterruptedTrainingError):
+        trainer.train(StopAfter(trainer, now))
+    late = trainer_of(f"training.max_steps={now + 1}", resume=True)
+    message = late.training.stage_that_begins_too_late()
+    trainer_of("training.max_steps=70", resume=True).train(StopRequest())
+    steps = [r["step"] for r in records(tmp_path / "run") if r.get("stage") == 2]
+    assert steps[0] > now + 1
+    assert str(message).startswith(f"data.stages.1 would begin after about {steps[0] - 1} steps, ")
 
 
 def test_train_warns_of_such_a_stage_first(mixed, tmp_path, capsys):
