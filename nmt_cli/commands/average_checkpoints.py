@@ -14,6 +14,7 @@ from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.model_directory import Model, find_model, keep_common_lexicon, save_model, verified
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.checkpoint import mean_weights
@@ -44,7 +45,9 @@ def run(
     with claimed(output, "--output"):
         refuse_output(output, AVERAGED, "an average", force=force)
         if given:
-            _write_average(given, output, precision, replace=force)
+            models = [verified(path) for path in given]
+            _refuse_repeated(models)
+            _write_average(models, output, precision, replace=force)
         else:
             _write_average_of_last(run_dir, last, output, precision, replace=force)
 
@@ -57,7 +60,9 @@ def _write_average_of_last(
     for _ in range(2):
         chosen = _last(run_dir, last)
         try:
-            _write_average(chosen, output, precision, replace=replace)
+            models = [verified(path) for path in chosen]
+            _write_average(models, output, precision, replace=replace)
+            _warn_of_equal(models)
             return
         except (DamagedError, FileNotFoundError):
             removed = [path for path in chosen if not path.exists()]
@@ -69,10 +74,9 @@ def _write_average_of_last(
     )
 
 
-def _write_average(chosen: Sequence[Path], output: Path, precision: str, *, replace: bool) -> None:
-    models = [verified(path) for path in chosen]
+def _write_average(models: Sequence[Model], output: Path, precision: str, *, replace: bool) -> None:
     _refuse_unfit(models)
-    newest = models[-1]
+    newest, chosen = models[-1], [model.path for model in models]
     recipe = (newest.path / RECIPE).read_bytes()
     with directory_appearing_whole(output, replace=replace) as partial:
         save_model(
@@ -114,13 +118,36 @@ def _last(run_dir: Path, count: int | None) -> list[Path]:
     return [checkpoint.path for checkpoint in available[-count:]]
 
 
-def _refuse_unfit(models: Sequence[Model]) -> None:
-    """Raise UserError for a model that is given twice, or differs from the first."""
-    first, seen = models[0], set[str]()
+def _refuse_repeated(models: Sequence[Model]) -> None:
+    """Raise UserError for a checkpoint that the user gives twice, or the weights of another one."""
+    seen: dict[str, Path] = {}
     for model in models:
-        if model.weights_sha256 in seen:
-            raise UserError(f"{model.path} is given twice; give each checkpoint once.")
-        seen.add(model.weights_sha256)
+        first = seen.get(model.weights_sha256)
+        if first is not None:
+            problem = f"has the same weights as {first}; leave one of them out"
+            if first.resolve() == model.path.resolve():
+                problem = "is given twice; give each checkpoint once"
+            raise UserError(f"{model.path} {problem}.")
+        seen[model.weights_sha256] = model.path
+
+
+def _warn_of_equal(models: Sequence[Model]) -> None:
+    """Warn if training has changed no weight between some of the checkpoints of a run."""
+    steps: dict[str, list[str]] = {}
+    for model in models:
+        steps.setdefault(model.weights_sha256, []).append(f"{model.manifest['step']:,}")
+    for equal in (each for each in steps.values() if len(each) > 1):
+        logs.warning(
+            f"the checkpoints of steps {any_of(equal, 'and')} have the same weights, as with a "
+            "learning rate of 0, so averaging them gains nothing. Train with more "
+            "training.decay_steps to average different ones."
+        )
+
+
+def _refuse_unfit(models: Sequence[Model]) -> None:
+    """Raise UserError for a model that differs from the first."""
+    first = models[0]
+    for model in models:
         is_alike = model.settings.architecture == first.settings.architecture
         if not is_alike or model.tokenizer_sha256 != first.tokenizer_sha256:
             what = "tokenizer" if is_alike else "model"

@@ -219,7 +219,7 @@ def planned_training(
     None if its end is given in epochs and the number of sentence pairs is not known.
     """
     pairs_per_step = training.tokens_per_step / max(lengths.mean_source, lengths.mean_target)
-    ends = [] if training.max_steps is None else [training.max_steps]
+    ends = [] if training.last_step is None else [training.last_step]
     if training.max_epochs is not None and lengths.pairs_per_epoch is not None:
         ends.append(math.ceil(training.max_epochs * lengths.pairs_per_epoch / pairs_per_step))
     if not ends:

@@ -160,11 +160,13 @@ def problems_of_ends(
         epochs += until.least_epochs(validation)
         limits = {
             "training.max_steps": (steps, training.max_steps),
+            "training.decay_steps": (steps, training.last_step),
             "training.max_epochs": (epochs, training.max_epochs),
             "validation.patience": (until.patience or 0, validation.patience),
         }
         for key, (least, limit) in limits.items():
             if limit is not None and least >= limit:
-                text = f"is never reached, because {key} {limit:,} ends training before"
+                what = "a learning rate of 0 at step" if key == "training.decay_steps" else key
+                text = f"is never reached, because {what} {limit:,} ends training before"
                 yield Problem(f"data.stages.{place}.until", text, key)
                 return

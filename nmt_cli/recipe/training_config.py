@@ -82,7 +82,7 @@ class TrainingConfig(Section):
     """Schedules cosine and wsd: steps in which the learning rate falls, after those of warm-up and
     stable_steps."""
     final_learning_rate: Annotated[Number, Field(ge=0, le=100), Effect.STEPS] = 0.0
-    """Schedules cosine and wsd: learning rate at the end of the decay."""
+    """Schedules cosine and wsd: learning rate at the end of the decay; training ends if it is 0."""
     label_smoothing: Annotated[Rate, Effect.STEPS | Effect.LOSS] = 0.1
     """Label smoothing (section 5.4)."""
     adam_betas: Annotated[tuple[Rate, Rate], Effect.STEPS] = (0.9, 0.98)
@@ -105,6 +105,27 @@ class TrainingConfig(Section):
     --alignments uses it."""
     seed: Annotated[Count, Field(ge=0, lt=2**63), Effect.STEPS] = 1
     """Decides initial weights, order of the data and dropout."""
+
+    @property
+    def step_without_rate(self) -> int | None:
+        """The step at which the learning rate becomes 0, and stays so; None if it never does."""
+        steps = [getattr(self, key) for key in self._keys_of_parts]
+        is_endless = self.schedule not in STEPS_OF_SCHEDULE or None in steps
+        return None if is_endless or self.final_learning_rate > 0 else sum(steps)
+
+    @property
+    def last_step(self) -> int | None:
+        """The step that ends training, unless epochs or patience do; None if only they can."""
+        return self.step_without_rate if self.max_steps is None else self.max_steps
+
+    @property
+    def parts_of_schedule(self) -> str:
+        """The keys whose steps follow each other: warmup_steps + decay_steps."""
+        return " + ".join(self._keys_of_parts)
+
+    @property
+    def _keys_of_parts(self) -> tuple[str, ...]:
+        return ("warmup_steps", *STEPS_OF_SCHEDULE.get(self.schedule, ()))
 
     def problems(self) -> Iterator[Problem]:
         """Yield a training without an end, and learning rates that contradict each other."""
@@ -143,13 +164,10 @@ class TrainingConfig(Section):
         if peak is not None and final > peak:
             text = f"must be at most peak_learning_rate {peak:g}, but is {final:g}"
             yield Problem("final_learning_rate", text, "peak_learning_rate")
-        keys = ("warmup_steps", *needed)
-        steps = [getattr(self, key) for key in keys]
-        if not needed or None in steps or final > 0 or self.max_steps is None:
-            return
-        if self.max_steps > sum(steps):
+        end = self.step_without_rate
+        if end is not None and self.max_steps is not None and self.max_steps > end:
             text = (
-                f"must be at most {sum(steps):,} ({' + '.join(keys)}), where the learning rate "
+                f"must be at most {end:,} ({self.parts_of_schedule}), where the learning rate "
                 f"becomes 0, but is {self.max_steps:,}"
             )
             yield Problem("max_steps", text, "schedule")

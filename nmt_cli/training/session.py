@@ -46,6 +46,7 @@ from nmt_cli.recipe.values import HELD_OUT, TEXT
 from nmt_cli.runs import run_directory
 from nmt_cli.training.batch_cut import choose_cut
 from nmt_cli.training.options import TrainOptions
+from nmt_cli.training.stages import stage_that_begins_too_late
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training import Training
@@ -304,7 +305,7 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         reporting_full_memory(),  # in the status too
     ):
         # This plans an epoch, so signals are handled.
-        if machine.ranks.is_main and (late := training.stage_that_begins_too_late()):
+        if machine.ranks.is_main and (late := stage_that_begins_too_late(training)):
             logs.warning(late)
         Trainer(training).train(stop)
     is_usable = training.divergence() is None

@@ -37,6 +37,7 @@ from nmt_cli.runs.warm_start import start_from
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of
+from nmt_cli.training.stages import refuse_rate_of_zero
 from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
 from nmt_cli.training.ways import choose_ways
 
@@ -56,9 +57,9 @@ def prepare_training(
     The main rank reads its state: from the newest undamaged checkpoint in ``run_dir`` if
     ``is_resumed``, else the weights from the model at ``init_from``, or that of the recipe's
     ``model.from``, if one is given. The other ranks receive it. Raises UserError if no checkpoint
-    can be resumed from, if the text is another one than before, if that model does not fit, if
-    text, recipe or precision of the ranks differ, if a glossary cannot be read, or if a sentence
-    pair does not fit the memory.
+    can be resumed from, if the text is another one than before, if that model does not fit, if the
+    ranks would not train the same, if the learning rate becomes 0 too early, if a glossary cannot
+    be read, or if a sentence pair does not fit the memory.
     """
     ranks = machine.ranks
     _require_same_training(recipe, corpus, machine, cut, init_from)
@@ -88,6 +89,7 @@ def prepare_training(
     ).with_buffers()
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut, {})
     if not training.is_complete():
+        refuse_rate_of_zero(training)
         training.glossaries = read_glossaries(recipe)
         terms = ", ".join(map(str, training.glossaries.values()))
         ranks.require_same({"the terms of the glossaries": terms})

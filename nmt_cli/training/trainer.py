@@ -78,7 +78,7 @@ class Trainer:
         self.state.optimizer.make_moments()
         if stop.has_deadline:
             stop.note_seconds("save", self._saver.estimated_seconds())
-        with logs.progress("train", "steps", training.recipe.training.max_steps, step) as bar:
+        with logs.progress("train", "steps", training.recipe.training.last_step, step) as bar:
             if step == 0 and training.recipe.data.stages:
                 training.log_stage()
             self._validate_and_save_if_due(stop)  # what a stop of the last session left undone

@@ -2,15 +2,11 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import accumulate, count, pairwise, takewhile
-from operator import mul
+from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
-import numpy as np
-
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import leave_memory
 from nmt_cli.corpus.loader import Batch
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.glossary import Glossary
@@ -91,8 +87,8 @@ class Training:
         """
         progress, training = self.state.progress, self.recipe.training
         first, num_steps, end_epoch = progress.batch_index, math.inf, training.max_epochs
-        if training.max_steps is not None:
-            num_steps = training.max_steps - progress.step
+        if training.last_step is not None:
+            num_steps = training.last_step - progress.step
         until = self._until()
         if until is not None and until.steps is not None:
             num_steps = min(num_steps, progress.stage_step + until.steps - progress.step)
@@ -130,38 +126,6 @@ class Training:
             f"step {progress.step:,}: stage {progress.stage + 1} of "
             f"{len(self.recipe.data.stages)} begins with {mixture}."
         )
-
-    def stage_that_begins_too_late(self) -> str | None:
-        """Return which stage begins too late for this training; None if it reaches all of them.
-
-        The number of batches of this epoch is counted; those of later stages are estimated from
-        their tokens, because planning an epoch takes long for a large text.
-        """
-        recipe, progress = self.recipe, replace(self.state.progress)
-        stages, training, now = recipe.data.stages, recipe.training, progress.stage
-        if now + 1 >= len(stages):
-            return None
-        epoch, used = self.plan.locate(progress.batch_index)
-        num_batches = len(self.plan.batches_of(epoch))
-        tokens = tokens_of_epochs(recipe, self.corpus)
-        for place, stage in enumerate(stages[now:-1], start=now):
-            assert stage.until is not None  # only the last stage has no end
-            batches = max(1, round(num_batches * tokens[place] / tokens[now]))
-            left = about_steps_left(stage.until, recipe.validation, progress, epoch, used, batches)
-            step, epoch, used = progress.step + left, epoch - -(used + left) // batches, 0
-            progress.step = progress.stage_step = step
-            progress.stage_epoch, progress.validations_without_improvement = epoch, 0
-            for key, limit, begin, unit in (
-                ("max_steps", training.max_steps, step, "step"),
-                ("max_epochs", training.max_epochs, epoch, "epoch"),
-            ):
-                if limit is not None and begin >= limit:
-                    return (
-                        f"data.stages.{place + 1} would begin after about {counted(begin, unit)}, "
-                        f"but training.{key} {limit:,} ends training before; shorten the stages "
-                        "before it, or train longer."
-                    )
-        return None
 
     def stages_that_never_began(self) -> str | None:
         """Return which stages of data.stages never began; None if the last one did."""
@@ -251,8 +215,10 @@ class Training:
         progress = self.state.progress
         unimproved = progress.validations_without_improvement
         reasons = []
-        if training.max_steps is not None and progress.step >= training.max_steps:
-            reasons.append(f"training.max_steps {training.max_steps:,} was reached")
+        if training.last_step is not None and progress.step >= training.last_step:
+            by_rate = f"the learning rate became 0 (training.{training.parts_of_schedule})"
+            by_key = f"training.max_steps {training.last_step:,} was reached"
+            reasons.append(by_rate if training.max_steps is None else by_key)
         # To locate the batch, its epoch may have to be planned.
         if training.max_epochs is not None and (
             self.plan.locate(progress.batch_index)[0] >= training.max_epochs
@@ -285,46 +251,6 @@ def corpora_of(recipe: Recipe, corpus: PreparedCorpus, stage: int = 0) -> list[t
     """Return the pairs and the weight of each corpus in a stage."""
     weights = recipe.data.weights(corpus.corpus_sizes, stage)
     return list(zip(corpus.corpus_sizes, weights, strict=True))
-
-
-def about_steps_left(
-    until: Until,
-    validation: ValidationConfig,
-    progress: Progress,
-    epoch: int,
-    used: int,
-    num_batches: int,
-) -> int:
-    """Return how many steps a stage that ends at ``until`` still has; with patience maybe more.
-
-    ``used`` of the ``num_batches`` of this ``epoch`` are behind it. Earlier epochs may have had
-    more or fewer batches, if the recipe has changed.
-    """
-    if until.steps is not None:
-        return max(0, progress.stage_step + until.steps - progress.step)
-    if until.epochs is not None:
-        epochs = progress.stage_epoch + until.epochs - epoch
-    else:
-        validations = (until.patience or 0) - progress.validations_without_improvement
-        if validation.every_steps is not None:
-            every = validation.every_steps
-            return max(0, validations * every - progress.step % every)
-        every = validation.every_epochs or 1
-        epochs = validations * every - epoch % every
-    return max(0, epochs * num_batches - used)
-
-
-def tokens_of_epochs(recipe: Recipe, corpus: PreparedCorpus) -> list[float]:
-    """Return about how many tokens an epoch of each stage has, on the side that has more."""
-    bounds = [*pairwise(accumulate(corpus.corpus_sizes, initial=0))]
-    sides = [
-        [int(side.lengths[start:end].sum(dtype=np.int64)) for start, end in bounds]
-        for side in (corpus.source, corpus.target)
-    ]
-    leave_memory(corpus.source.lengths, corpus.target.lengths)
-    stages = range(len(recipe.data.stages))
-    weights = [recipe.data.weights(corpus.corpus_sizes, stage) for stage in stages]
-    return [max(sum(map(mul, of_stage, side)) for side in sides) for of_stage in weights]
 
 
 def mixture_in_words(recipe: Recipe, corpus: PreparedCorpus, stage: int) -> str:

@@ -98,6 +98,22 @@ def test_the_end_that_comes_first_counts(max_steps, max_epochs, pairs, steps):
     assert (training.steps if training else None) == steps
 
 
+def test_a_learning_rate_of_0_ends_training_too():
+    config = TrainingConfig(
+        tokens_per_step=2_700,
+        max_steps=None,
+        max_epochs=3,
+        schedule="cosine",
+        peak_learning_rate=1e-3,
+        warmup_steps=4,
+        decay_steps=8,
+    )
+    lengths = SentenceLengths(SENTENCES.sums, 1, "a text", 500)
+    training = planned_training(PAPER_BASE, 900, config, lengths)
+    assert training is not None
+    assert training.steps == 12
+
+
 def test_a_text_is_summed_in_parts(monkeypatch):
     monkeypatch.setattr(flops, "PAIRS_AT_ONCE", 7)
     rng = np.random.default_rng(1)

@@ -135,6 +135,14 @@ WRONG = [
         "data.stages.1.until: is never reached, because training.max_steps 10 ends training",
     ),
     (
+        [
+            TWICE % ("steps: 5", "steps: 5"),
+            "training={max_steps: null, max_epochs: 9, schedule: cosine, peak_learning_rate: 1e-3, "
+            "warmup_steps: 4, decay_steps: 6}",
+        ],
+        "data.stages.1.until: is never reached, because a learning rate of 0 at step 10 ends",
+    ),
+    (
         [TWICE % ("epochs: 1", "epochs: 2"), "training.max_epochs=3"],
         "data.stages.1.until: is never reached, because training.max_epochs 3 ends training",
     ),

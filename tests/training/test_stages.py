@@ -22,12 +22,13 @@ from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.run_directory import check_run_directory, describe_session
 from nmt_cli.training.gradient import Objective
+from nmt_cli.training.stages import least_steps, stage_that_begins_too_late
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.training import corpora_of as corpora_in
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
-from tests.trainers import StopAfter, new_trainer, weights_of
+from tests.trainers import StopAfter, changed, new_trainer, weights_of
 
 SIZES = {"a": 90, "b": 50, "c": 60}
 STAGES = (
@@ -189,13 +190,29 @@ def test_a_stage_that_begins_too_late_is_found_before_the_first_step(
         f"training.{overrides}",
     ]
     recipe = mixed.recipe(*every, stages=f"data.stages=[{stages}, {{weights: {{c: 1}}}}]")
-    message = mixed.trainer(tmp_path / "run", recipe).training.stage_that_begins_too_late()
+    message = stage_that_begins_too_late(mixed.trainer(tmp_path / "run", recipe).training)
     if found is None:
         assert message is None
     else:
         number = first if found == "steps" else 3
         assert message is not None
         assert message.startswith(f"data.stages.1 would begin after about {number} {found}, but ")
+
+
+def test_a_stage_that_would_begin_at_a_rate_of_0_is_found(mixed, tmp_path):
+    first = first_epochs(mixed)
+    keys = ["schedule=cosine", f"decay_steps={first - 4}", "max_steps=null", "max_epochs=9"]
+    stages = "data.stages=[{shares: {a: 70, b: 30}, until: {epochs: 2}}, {weights: {c: 1}}]"
+    recipe = mixed.recipe(*(f"training.{key}" for key in keys), stages=stages)
+    with pytest.raises(UserError, match="the learning rate becomes 0 at step"):
+        mixed.trainer(tmp_path / "run", recipe)
+    late = changed(recipe, training={"max_epochs": 2})
+    message = stage_that_begins_too_late(mixed.trainer(tmp_path / "run", late).training)
+    assert message == (
+        f"data.stages.1 would begin after about {first} steps, but the learning rate, which "
+        f"becomes 0 at step {first}, ends training before; shorten the stages before it, or train "
+        "longer."
+    )
 
 
 def test_the_epochs_of_later_stages_are_estimated_and_those_that_began_are_not(mixed, tmp_path):
@@ -210,14 +227,14 @@ def test_the_epochs_of_later_stages_are_estimated_and_those_that_began_are_not(m
     for max_steps, is_late in ((begin - 2, True), (begin + 3, False)):
         late = mixed.recipe(f"training.max_steps={max_steps}", stages=stages)
         training = mixed.trainer(tmp_path / "run", late).training
-        message = training.stage_that_begins_too_late()
+        message = stage_that_begins_too_late(training)
         assert (message is not None and message.startswith("data.stages.2 ")) == is_late
     progress = training.state.progress
     progress.stage, progress.stage_step, progress.step = 1, 9**9, 9**9
-    late = training.stage_that_begins_too_late()
+    late = stage_that_begins_too_late(training)
     assert str(late).startswith("data.stages.2 would begin after about ")
     progress.stage = 2
-    assert training.stage_that_begins_too_late() is None
+    assert stage_that_begins_too_late(training) is None
 
 
 @pytest.mark.parametrize("until", ["{epochs: 2}", "{patience: 2}"])
@@ -236,11 +253,31 @@ def test_the_step_is_right_after_a_change_of_the_plan(mixed, tmp_path, until):
     with pytest.raises(InterruptedTrainingError):
         trainer.train(StopAfter(trainer, now))
     late = trainer_of(f"training.max_steps={now + 1}", resume=True)
-    message = late.training.stage_that_begins_too_late()
+    message = stage_that_begins_too_late(late.training)
     trainer_of("training.max_steps=70", resume=True).train(StopRequest())
     steps = [r["step"] for r in records(tmp_path / "run") if r.get("stage") == 2]
     assert steps[0] > now + 1
     assert str(message).startswith(f"data.stages.1 would begin after about {steps[0] - 1} steps, ")
+
+
+@pytest.mark.parametrize(
+    ("stages", "counted"),
+    [
+        (NONE, [0] * 5),
+        (STAGES, [0] * 2),
+        (STAGES.replace("{steps: 3}", "{epochs: 1}"), [0, 0, 1, 2, 2]),
+        (STAGES.replace("{epochs: 2}", "{patience: 1}"), []),
+    ],
+)
+def test_the_steps_of_epochs_are_at_least_what_their_tokens_show(mixed, tmp_path, stages, counted):
+    keys = ["training.max_epochs=5", "training.max_steps=999", "data.train.1.weight=2"]
+    recipe = mixed.recipe(*keys[: 3 if stages == NONE else 2], stages=stages)
+    training = mixed.trainer(tmp_path / "run", recipe).training
+    corpus, plan, end = mixed.toy(recipe).corpus, plan_batches(recipe, mixed.toy(recipe).corpus), 0
+    for epoch, stage in enumerate(counted):
+        plan.begin_stage(stage, corpora_in(recipe, corpus, stage), epoch, end)
+        end = plan.batches_of(epoch).stop
+    assert 0.85 * end <= least_steps(training) <= end
 
 
 def test_train_warns_of_such_a_stage_first(mixed, tmp_path, capsys):
@@ -408,10 +445,10 @@ def test_a_resumed_run_stays_in_its_epoch_when_its_stage_changes(mixed, used, tm
         trainer.train(StopAfter(trainer, stop_at))
     used.clear()
     fewer = "data.stages=[{weights: {a: 1}, until: {steps: 1}}, {weights: {b: 0.5, c: 1}}]"
-    changed = mixed.trainer(tmp_path / "run", mixed.recipe(stages=fewer), resume=True)
-    changed.train(StopRequest())
-    assert changed.state.progress.stage == 1
-    plan = changed.training.plan
+    resumed = mixed.trainer(tmp_path / "run", mixed.recipe(stages=fewer), resume=True)
+    resumed.train(StopRequest())
+    assert resumed.state.progress.stage == 1
+    plan = resumed.training.plan
     of_epochs = Counter(plan.locate(number)[0] for number, _ in used)
     assert 0 < of_epochs[3] < len(plan.batches_of(3))
     assert set(corpora_of(used, mixed.recipe(), mixed)) == {"b", "c"}
