@@ -1,7 +1,7 @@
 """Optimizers, the learning rate (section 5.3 and others), and the moving average of the weights."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import unwrap
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nmt_cli.model.attention import Projection
 from nmt_cli.recipe.training_config import TrainingConfig
 
 
@@ -53,9 +54,11 @@ class Muon(Adam):
     """Muon for matrices, and Adam for all other parameters; both have the same learning rate.
 
     A matrix moves by its momentum after a Newton-Schulz iteration, which makes its singular values
-    about equal. The update is scaled to the size of Adam's ("Muon is Scalable for LLM Training",
-    2025), so one learning rate suits both. Unlike torch's Muon, this one changes nothing if
-    ``found_inf`` holds 1, and updates all matrices of one shape together.
+    about equal. Projections that are one layer, such as those of queries, keys and values, are
+    matrices of their own, with which Muon works better (https://kellerjordan.github.io/posts/muon).
+    The update is scaled to the size of Adam's ("Muon is Scalable for LLM Training", 2025), so one
+    learning rate suits both. Unlike torch's Muon, this one changes nothing if ``found_inf`` holds
+    1, and updates all matrices of one shape together.
     """
 
     MOMENTUM = 0.95  # this and the next are those of torch.optim.Muon
@@ -65,37 +68,35 @@ class Muon(Adam):
     def __init__(
         self,
         others: list[dict[str, Any]],
-        matrices: Iterable[nn.Parameter],
+        matrices: Mapping[nn.Parameter, Sequence[int]],
         *,
         weight_decay: float = 0.0,
         **settings: Any,
     ) -> None:
-        """Take the groups of other parameters, the matrices, and the ``settings`` of Adam."""
+        """Take the groups of other parameters, the matrices, and the ``settings`` of Adam.
+
+        A parameter may hold several matrices, one below the other, of so many rows each.
+        """
         super().__init__(others, **settings)
         self._weight_decay = weight_decay
-        self._matrices: dict[torch.Size, list[nn.Parameter]] = {}
-        for matrix in matrices:
-            self._matrices.setdefault(matrix.shape, []).append(matrix)
+        self._matrices = dict(matrices)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Yield the parameters that a step changes."""
         yield from super().parameters()
-        yield from self._all_matrices()
+        yield from self._matrices
 
     def moments_of(self, parameter: nn.Parameter) -> tuple[str, ...]:
         """Return the names of the moments of ``parameter``, tensors of its shape."""
-        is_matrix = any(parameter is matrix for matrix in self._all_matrices())
-        return ("momentum_buffer",) if is_matrix else super().moments_of(parameter)
-
-    def _all_matrices(self) -> Iterator[nn.Parameter]:
-        for matrices in self._matrices.values():
-            yield from matrices
+        return (
+            ("momentum_buffer",) if parameter in self._matrices else super().moments_of(parameter)
+        )
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]  # it takes no closure
         """Change all weights; none is changed if there is no memory for the matrices' updates."""
         self.make_moments()
-        matrices: list[Tensor] = list(self._all_matrices())
+        matrices: list[Tensor] = list(self._matrices)
         buffers = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
         gradients = [_gradient_of(matrix) for matrix in matrices]
         counted = torch.ones((), device=buffers[0].device)  # 0 if this step changes nothing
@@ -104,28 +105,42 @@ class Muon(Adam):
             for buffer, gradient in zip(buffers, gradients, strict=True):
                 torch.where(counted > 0, gradient, buffer, out=gradient)
         rate = self.param_groups[0]["lr"] * counted
-        updates: list[Tensor] = []
-        for of_shape in self._matrices.values():
-            updates += self._updates(of_shape, rate)
+        updates = self._updates(self._cut(buffers), self._cut(gradients), rate)
         super().step()
         torch._foreach_lerp_(buffers, gradients, 1 - self.MOMENTUM)
         if self._weight_decay > 0:
             torch._foreach_mul_(matrices, 1 - rate * self._weight_decay)
-        torch._foreach_add_(matrices, updates)
+        torch._foreach_add_(self._cut(matrices), updates)
         steps = [self.state[matrix]["step"] for matrix in matrices]
         torch._foreach_add_(steps, [counted] * len(steps))
 
-    def _updates(self, matrices: list[nn.Parameter], rate: Tensor) -> Iterable[Tensor]:
-        """Return what is added to ``matrices``, which have one shape."""
-        buffers = torch.stack([self.state[matrix]["momentum_buffer"] for matrix in matrices])
-        gradients = torch.stack([_gradient_of(matrix) for matrix in matrices])
-        # Nesterov's momentum: the gradient, moved towards the buffer as it is after this step.
-        directions = orthogonalized(
-            torch.lerp(gradients, buffers, self.MOMENTUM**2), self.COEFFICIENTS, self.ITERATIONS
-        )
-        # The root mean square of an update becomes 0.2 times the rate, about that of Adam's.
-        scale = -0.2 * math.sqrt(max(matrices[0].shape))
-        return (directions.float() * (scale * rate)).unbind()
+    def _cut(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """Return views of the matrices in ``tensors``, which have the shapes of the parameters."""
+        of_each = zip(tensors, self._matrices.values(), strict=True)
+        return [part for tensor, rows in of_each for part in tensor.split(list(rows))]
+
+    def _updates(
+        self, buffers: Sequence[Tensor], gradients: Sequence[Tensor], rate: Tensor
+    ) -> list[Tensor]:
+        """Return what is added to each matrix."""
+        of_shapes: dict[torch.Size, list[int]] = {}
+        for number, gradient in enumerate(gradients):
+            of_shapes.setdefault(gradient.shape, []).append(number)
+        updates = list(gradients)
+        for shape, numbers in of_shapes.items():
+            momenta, moved = (
+                torch.stack([each[number] for number in numbers]) for each in (buffers, gradients)
+            )
+            # Nesterov's momentum: the gradient, moved towards the buffer as it is after this step.
+            directions = orthogonalized(
+                torch.lerp(moved, momenta, self.MOMENTUM**2), self.COEFFICIENTS, self.ITERATIONS
+            )
+            # The root mean square of an update becomes 0.2 times the rate, about that of Adam's.
+            scale = -0.2 * math.sqrt(max(shape))
+            of_shape = (directions.float() * (scale * rate)).unbind()
+            for number, update in zip(numbers, of_shape, strict=True):
+                updates[number] = update
+        return updates
 
 
 def _gradient_of(parameter: Tensor) -> Tensor:
@@ -163,10 +178,13 @@ def new_optimizer(model: nn.Module, training: TrainingConfig) -> Adam:
         "fused": True,
         "decoupled_weight_decay": training.optimizer != "adam",
     }
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    of_layers = {id(layer.weight) for layer in layers} if training.optimizer == "muon" else set()
-    matrices = [each for each in model.parameters() if id(each) in of_layers]
-    others = [each for each in model.parameters() if id(each) not in of_layers]
+    matrices: dict[nn.Parameter, Sequence[int]] = {}
+    for layer in model.modules() if training.optimizer == "muon" else ():
+        if isinstance(layer, nn.Linear):
+            assert isinstance(layer.weight, nn.Parameter)
+            rows = layer.parts if isinstance(layer, Projection) else (layer.out_features,)
+            matrices[layer.weight] = rows
+    others = [each for each in model.parameters() if each not in matrices]
     decay = training.weight_decay
     groups: list[dict[str, Any]] = [{"params": others}]
     if decay > 0:

@@ -53,7 +53,7 @@ load_model(Path({int8!r}))
 import torch
 from nmt_cli.optimization import Muon
 vector, matrix = torch.ones(3, requires_grad=True), torch.ones(3, 3, requires_grad=True)
-optimizer = Muon([{{"params": [vector]}}], [matrix], fused=True)
+optimizer = Muon([{{"params": [vector]}}], {{matrix: [len(matrix)]}}, fused=True)
 (vector.sum() + matrix.sum()).backward()
 optimizer.step()
 of_training = imported()

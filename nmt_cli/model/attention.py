@@ -70,15 +70,17 @@ def flash_operator() -> Callable[..., tuple[Tensor, ...]] | None:
     return operator.default if is_known else None
 
 
-def _projection(width: int, parts: tuple[int, ...], *, bias: bool) -> nn.Linear:
-    """Return a linear layer whose output consists of ``parts``, each initialized by itself."""
-    with NoDraws():
-        linear = nn.Linear(width, sum(parts), bias=bias)
-    for part in linear.weight.split(parts):
-        nn.init.xavier_uniform_(part)
-    if bias:
-        nn.init.zeros_(linear.bias)
-    return linear
+class Projection(nn.Linear):
+    """A linear layer whose output consists of ``parts``, each initialized by itself."""
+
+    def __init__(self, width: int, parts: tuple[int, ...], *, bias: bool) -> None:
+        with NoDraws():
+            super().__init__(width, sum(parts), bias=bias)
+        self.parts = parts  # their widths
+        for part in self.weight.split(parts):
+            nn.init.xavier_uniform_(part)
+        if bias:
+            nn.init.zeros_(self.bias)
 
 
 class MultiHeadAttention(nn.Module, ABC):
@@ -104,7 +106,7 @@ class MultiHeadAttention(nn.Module, ABC):
         self.num_heads, self.d_k, self.d_v = num_heads, d_k, d_v
         self.dropout = dropout
         self._make_input_projections(d_model, bias=bias)
-        self.output = _projection(num_heads * d_v, (d_model,), bias=bias)
+        self.output = Projection(num_heads * d_v, (d_model,), bias=bias)
 
     @abstractmethod
     def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
@@ -236,7 +238,7 @@ class SelfAttention(MultiHeadAttention):
     window: int | None = None  # how far away they may be; None: as far as they are
 
     def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
-        self.queries_keys_values = _projection(d_model, self.widths, bias=bias)
+        self.queries_keys_values = Projection(d_model, self.widths, bias=bias)
 
     def forward(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> Tensor:
         """Return [T, D]: each row of ``rows`` [T, D] attends to its sentence.
@@ -265,8 +267,8 @@ class MemoryAttention(MultiHeadAttention):
     """Attention of the decoder's rows to the encoder's output."""
 
     def _make_input_projections(self, d_model: int, *, bias: bool) -> None:
-        self.queries = _projection(d_model, self.widths[:1], bias=bias)
-        self.keys_values = _projection(d_model, self.widths[1:], bias=bias)
+        self.queries = Projection(d_model, self.widths[:1], bias=bias)
+        self.keys_values = Projection(d_model, self.widths[1:], bias=bias)
 
     def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor:
         """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""

@@ -58,7 +58,8 @@ class TrainingConfig(Section):
     """Stop after this many epochs, if that comes first."""
     optimizer: Annotated[Literal["adam", "adamw", "muon"], Effect.STATE] = "adam"
     """adamw is adam with weight decay that does not enter the moments. muon makes the update of
-    each matrix of the layers orthogonal, and uses adamw for other weights."""
+    each matrix of the layers orthogonal, those of queries, keys and values apart, and uses adamw
+    for other weights."""
     weight_decay: Annotated[Number, Field(ge=0, le=1), Effect.STEPS] = 0.0
     """A step reduces each weight by this share times the learning rate; with adam, this share of
     the weight is added to its gradient instead. Not for norms and biases."""

@@ -11,6 +11,7 @@ from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.training_config import TrainingConfig
 
 CONFIG = ModelConfig(num_layers=2, d_model=20, d_ff=36, num_heads=5)
+NARROW_KEYS = ModelConfig(num_layers=2, d_model=20, d_ff=36, num_heads=5, d_k=3, d_v=6)
 RATE, DECAY = 0.02, 0.1
 
 
@@ -26,9 +27,9 @@ def by_svd(matrix):
     return u @ torch.diag(polynomial(s / s.square().sum().sqrt())) @ vh
 
 
-def new_model():
+def new_model(config=CONFIG):
     torch.manual_seed(3)
-    return Transformer(CONFIG, 31)
+    return Transformer(config, 31)
 
 
 def take_steps(model, optimizer, numbers):
@@ -49,6 +50,15 @@ def matrices_of(model):
     return {name: p for name, p in model.named_parameters() if "_layers." in name and p.ndim == 2}
 
 
+def split(name, tensor, config=CONFIG):
+    """Return the matrices in a parameter: those of queries, keys and values, each of all heads."""
+    d_k, d_v = (config.num_heads * (each or 4) for each in (config.d_k, config.d_v))
+    for fused, rows in (("queries_keys_values", (d_k, d_k, d_v)), (".keys_values", (d_k, d_v))):
+        if fused in name:
+            return tensor.split(rows)
+    return (tensor,)
+
+
 @pytest.mark.parametrize("shape", [(7, 12), (12, 7), (6, 6)])
 def test_iterations_change_nothing_but_singular_values(shape):
     torch.manual_seed(1)
@@ -59,8 +69,9 @@ def test_iterations_change_nothing_but_singular_values(shape):
         assert all(0.5 < s < 1.5 for s in torch.linalg.svdvals(each))
 
 
-def test_a_step_moves_matrices_by_their_orthogonalized_momentum():
-    model = new_model()
+@pytest.mark.parametrize("config", [CONFIG, NARROW_KEYS], ids=["equal", "narrow keys"])
+def test_a_step_moves_matrices_by_their_orthogonalized_momentum(config):
+    model = new_model(config)
     before = {name: matrix.detach().double() for name, matrix in matrices_of(model).items()}
     before = {name: matrix.clone() for name, matrix in before.items()}
     optimizer = new_optimizer(model, TrainingConfig(optimizer="muon", weight_decay=DECAY))
@@ -72,9 +83,11 @@ def test_a_step_moves_matrices_by_their_orthogonalized_momentum():
         expected, buffer = before[name], torch.zeros_like(first[name])
         for gradient in (first[name], matrix.grad.double()):
             buffer = 0.95 * buffer + 0.05 * gradient
-            update = by_svd(0.95 * buffer + 0.05 * gradient)
-            expected = expected * (1 - RATE * DECAY)
-            expected = expected - RATE * 0.2 * math.sqrt(max(matrix.shape)) * update
+            updates = [
+                0.2 * math.sqrt(max(part.shape)) * by_svd(part)
+                for part in split(name, 0.95 * buffer + 0.05 * gradient, config)
+            ]
+            expected = expected * (1 - RATE * DECAY) - RATE * torch.cat(updates)
         assert torch.allclose(matrix.double(), expected, atol=1e-5), name
 
 
@@ -91,19 +104,34 @@ def test_everything_else_moves_by_adamw():
         assert torch.equal(parameter, expected.get_parameter(name)) == (name in others)
 
 
-def test_torchs_muon_takes_about_the_same_steps():
+def test_torchs_muon_takes_about_the_same_steps_where_projections_are_separate():
     """It computes in bf16, also on a CPU."""
-    model, expected = new_model(), new_model()
+    model = new_model()
     ours = new_optimizer(model, TrainingConfig(optimizer="muon", weight_decay=DECAY))
+    before = {
+        name: [part.clone() for part in split(name, matrix.detach())]
+        for name, matrix in matrices_of(model).items()
+    }
+    assert sum(map(len, before.values())) == 2 * (6 + 10)
+    separate = {n: [torch.nn.Parameter(part.clone()) for part in p] for n, p in before.items()}
     theirs = torch.optim.Muon(
-        matrices_of(expected).values(), weight_decay=DECAY, adjust_lr_fn="match_rms_adamw"
+        [part for parts in separate.values() for part in parts],
+        lr=RATE,
+        weight_decay=DECAY,
+        adjust_lr_fn="match_rms_adamw",
     )
-    before = {name: matrix.detach().clone() for name, matrix in matrices_of(model).items()}
-    for optimizer, of_model in ((ours, model), (theirs, expected)):
-        take_steps(of_model, optimizer, [1, 2, 3])
+    for number in (1, 2, 3):
+        take_steps(model, ours, [number])
+        for name, matrix in matrices_of(model).items():
+            for part, gradient in zip(separate[name], split(name, matrix.grad), strict=True):
+                part.grad = gradient.clone()
+        theirs.step()
     for name, matrix in matrices_of(model).items():
-        moved = expected.get_parameter(name) - before[name]
-        assert (matrix - before[name] - moved).norm() < 0.02 * moved.norm(), name
+        for found, was, expected in zip(
+            split(name, matrix), before[name], separate[name], strict=True
+        ):
+            moved = expected - was
+            assert (found - was - moved).norm() < 0.02 * moved.norm(), name
 
 
 def test_a_step_that_is_not_finite_changes_nothing():
