@@ -28,7 +28,7 @@ test: setup
 # With the programs that models are exported to, those of the how-tos, the rules of OpenAPI, and the
 # interpreter of our kernels for GPUs.
 test-all: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface]" "ray[data]" openapi-spec-validator translate-toolkit triton
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface,ja,ko]" "ray[data]" openapi-spec-validator translate-toolkit triton
 	-npm install --silent --prefix build/npm libretranslate@1.0.1
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m ""
 

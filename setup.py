@@ -18,13 +18,11 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
 CTRANSLATE2 = ["ctranslate2>=4.8,<5"]
-DATA = ["requests>=2.31"]
 DIST = ["auditwheel>=6.2", "build>=1.2", "click-man>=0.5", "ziglang>=0.14"]
-DOCUMENTS = ["markdown-it-py>=3,<5"]
 DOCS = ["mkdocs-material>=9.6,<10"]
 HUGGINGFACE = ["transformers>=5,<6"]
-MEMORY = ["rapidfuzz>=3.9"]
-PARSING = ["nltk>=3.8"]
+# sacreBLEU cuts words of Japanese and Korean with MeCab and these dictionaries.
+JA, KO = ["sacrebleu[ja]>=2.4"], ["sacrebleu[ko]>=2.4"]
 REPORT = ["matplotlib>=3.10"]
 TENSORBOARD = ["tensorboard>=2.18"]
 
@@ -33,13 +31,7 @@ TENSORBOARD = ["tensorboard>=2.18"]
 (VERSION,) = re.findall(
     '^__version__ = "(.+)"', Path("nmt_cli/__init__.py").read_text("utf-8"), re.M
 )
-
-
-def listed(name: str, package: str = "") -> list[str]:
-    """Return the requirements in the list ``name``, or that of ``package`` alone."""
-    lines = Path(f"requirements-{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [each for each in lines if not each.startswith(("#", "-")) and package in each]
-
+WITHOUT_TORCH = re.findall("^[^#].*", Path("requirements-translate.txt").read_text("utf-8"), re.M)
 
 SOURCES = Path("nmt_cli/model/compiled")
 COMPILERS = ("cc", "gcc", "clang")  # unless CC names another
@@ -190,32 +182,24 @@ setup(
     # `make dist` writes the man pages; `man` finds them beside the bin/ of an environment.
     data_files=[("share/man/man1", sorted(map(str, Path("docs/man").glob("*.1"))))],
     install_requires=[
-        *listed("translate"),
-        "torch>=2.11",
+        *WITHOUT_TORCH,
+        "nltk>=3.8",
+        "requests>=2.31",
         "sacrebleu>=2.4",
         "sacremoses>=0.1",
+        "torch>=2.11",
     ],
     extras_require={
         "ctranslate2": CTRANSLATE2,
-        "data": DATA,
         "dist": DIST,
         "docs": DOCS,
-        "documents": DOCUMENTS,
         "huggingface": HUGGINGFACE,
-        "langid": listed("serve", "py3langid"),
-        "memory": MEMORY,
-        "parsing": PARSING,
+        "ja": JA,
+        "ko": KO,
         "report": REPORT,
-        "serve": listed("serve"),
         "tensorboard": TENSORBOARD,
-        "text": listed("serve", "sentencex"),
         "dev": [
-            *DATA,
-            *DOCUMENTS,
-            *MEMORY,
-            *PARSING,
             *REPORT,
-            *listed("serve"),
             *TENSORBOARD,
             "deep-translator>=1.11",
             "deepl>=1.32",

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.messages.extras import naming_missing_package
+from nmt_cli.messages.extras import LEFT_OUT, naming_missing_package
 from nmt_cli.messages.other_toolkits import Renamed, missing_here, names_of_keys, renamed, renames
 from nmt_cli.messages.proposals import MOST_PROPOSED, any_of, as_argument, nearest, plain, slips
 
@@ -27,6 +27,8 @@ LIST_SEPARATOR = re.compile(r"[\s,:]+")
 RATE, FACTOR, LEAST_FACTOR = "training.peak_learning_rate", "training.learning_rate_factor", 0.1
 # With weight decay, the adam of fairseq is our adamw.
 DECAYED, DECAYED_ADAM = ("training.optimizer", "training.weight_decay"), "adamw"
+# Packages that these commands need, but do not import first: run and compare score and train.
+NEEDED_LATER = {"run": LEFT_OUT, "compare": LEFT_OUT, "get": ("requests",)}
 
 
 class HelpfulCommand(click.Command):
@@ -46,10 +48,9 @@ class HelpfulCommand(click.Command):
         return rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Raises UserError if it needs a package for training that is missing."""
+        """Run the command. Raises UserError if it needs a package that is missing."""
         _refuse_stdin_twice(ctx)
-        trains = self.name in {"run", "compare"}  # they train after having imported what scores
-        with naming_missing_package(ctx.command_path, trains=trains):
+        with naming_missing_package(ctx.command_path, *NEEDED_LATER.get(self.name or "", ())):
             return super().invoke(ctx)
 
 

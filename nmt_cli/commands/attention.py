@@ -113,7 +113,8 @@ def _writer(output_format: str) -> Callable[[Attention], bytes]:
         return lambda attention: as_json(attention).encode()
     if output_format == "html":
         return lambda attention: as_html(attention).encode()
-    with importing("report", "PNG files are drawn", ", or write a page with --output FILE.html."):
+    otherwise = ", or write a page with --output FILE.html."
+    with importing("matplotlib", "PNG files are drawn", otherwise):
         from nmt_cli.pictures.figure import as_png
     return as_png
 

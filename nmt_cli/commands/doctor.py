@@ -11,7 +11,7 @@ from nmt_cli.hardware.cpu import Cores, set_num_threads
 from nmt_cli.hardware.system_facts import system_facts, version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.extras import FOR_TRAINING, install_command
+from nmt_cli.messages.extras import LEFT_OUT, install_command
 from nmt_cli.messages.figures import counted
 
 Facts = Mapping[str, Any]
@@ -93,7 +93,7 @@ def _on_builds(facts: Facts) -> Iterator[str]:
         does = "cannot train" if facts.get("translating.problem") else "only translates on a CPU"
         yield (
             f"torch is not installed, so this installation {does}; to train, run: "
-            f"{install_command(*FOR_TRAINING)}"
+            f"{install_command(*LEFT_OUT)}"
         )
     for name in ("python", "torch"):
         if facts.get(f"{name}.debug_build"):

@@ -22,7 +22,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     Raises UserError if a run cannot be read, if matplotlib is missing, or if ``output`` exists
     without ``force`` or is not a report.
     """
-    with importing("report", "report draws"):
+    with importing("matplotlib", "report draws"):
         from nmt_cli.report.charts import draw_charts
         from nmt_cli.report.page import as_html
     runs = read_runs(run_dirs)

@@ -12,7 +12,10 @@ from nmt_cli.files.text_files import read_text
 from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.messages.extras import importing
+from nmt_cli.serving import models as served
+from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.server import listening_socket, serve
+from nmt_cli.serving.service import Options
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.workers.messages import WorkerModel
@@ -48,11 +51,6 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
             f"--host {host} can be reached from other machines; give --api-keys FILE, or --open if "
             "everybody may use this service."
         )
-    with importing("serve", "serve answers HTTP"):
-        from nmt_cli.serving import models as served
-        from nmt_cli.serving.requests import Limits
-        from nmt_cli.serving.server import listening_socket, serve
-        from nmt_cli.serving.service import Options
     found = served.models_of(models)
     if beam_size is not None:
         found = [model._replace(beam_size=beam_size) for model in found]

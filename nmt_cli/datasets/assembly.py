@@ -48,8 +48,8 @@ def download(
 ) -> tuple[dict[Archive, Path], dict[EvaluationSet, DownloadedSet]]:
     """Return the archives, kept in ``folder``, and the test sets, kept by sacreBLEU.
 
-    What is there already is checked and not downloaded again. Raises UserError if requests is
-    missing or something cannot be downloaded, OutputError if the disk is full.
+    What is there already is checked and not downloaded again. Raises UserError if something cannot
+    be downloaded, OutputError if the disk is full.
     """
     from nmt_cli.datasets.download import fetch, refuse_small_disk  # imports requests
 

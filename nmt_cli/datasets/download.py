@@ -11,15 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import requests
+
 from nmt_cli.datasets.catalogue import Archive
 from nmt_cli.files.atomic_files import is_failed_write, make_folders, sha256
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
-from nmt_cli.messages.extras import importing
-
-with importing("data", "data get downloads"):
-    import requests
 
 ATTEMPTS = 5
 FIRST_PAUSE = 2.0  # seconds before the second attempt; each further pause is twice as long

@@ -50,7 +50,7 @@ def parse_name(name: str) -> OpusName:
 def find_corpus(name: str) -> tuple[str, ParallelDataset]:
     """Return ``name`` with a version, and the data set, after asking OPUS for both.
 
-    Raises UserError if requests is missing, if OPUS has no such corpus or cannot be asked.
+    Raises UserError if OPUS has no such corpus or cannot be asked.
     """
     from nmt_cli.datasets.download import num_bytes_at  # imports requests
 

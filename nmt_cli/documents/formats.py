@@ -84,8 +84,7 @@ def read_document(
     """Return the document of the format ``form`` in ``data``.
 
     With ``again``, also what it has translations of is translated. ``languages`` are those of the
-    model; only formats of ``NEED_LANGUAGES`` need them. Raises DocumentError if it is
-    damaged, and UserError if a package is missing.
+    model; only formats of ``NEED_LANGUAGES`` need them. Raises DocumentError if it is damaged.
     """
     # These imports take time; help texts and lines of text do not need them.
     from nmt_cli.documents import markdown, markup, office, po, subtitles, translators

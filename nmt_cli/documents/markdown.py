@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.documents.inline import InlineText, Kind, Part, has_text, joined, paired, text_part
-from nmt_cli.messages.extras import importing
 from nmt_cli.translating.markup.blocks import VOID
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
@@ -66,7 +65,6 @@ class MarkdownDocument:
     """A document of Markdown."""
 
     def __init__(self, data: bytes) -> None:
-        """Raise UserError if markdown-it-py is not installed."""
         self._decoded = found = decoded(data)
         front = FRONT_MATTER.match(found.text)
         start = front.end() if front else 0
@@ -91,8 +89,7 @@ class MarkdownDocument:
 
 def _parser() -> MarkdownIt:
     """Return a parser that notes in ``meta`` of each inline token where it begins and ends."""
-    with importing("documents", "Markdown is read"):
-        from markdown_it import MarkdownIt
+    from markdown_it import MarkdownIt  # takes 0.1 s, and other documents do not need it
 
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     # The text of blocks is parsed here. Joined tokens would have no place.

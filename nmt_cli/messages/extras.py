@@ -1,6 +1,6 @@
-"""Packages that may be missing: those of an extra, such as "report", and those for training.
+"""Packages that may be missing: those of extras, such as matplotlib, and those ``LEFT_OUT``.
 
-setup.py has the extras. An installation that only translates lacks the packages for training.
+setup.py has both. An installation without torch has only what requirements-translate.txt lists.
 """
 
 import sys
@@ -11,66 +11,49 @@ from importlib.util import find_spec
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 
-# The modules of each extra that are imported here; messages name the package of the first.
-PACKAGES: dict[str, tuple[str, ...]] = {
-    "ctranslate2": ("ctranslate2",),
-    "data": ("requests",),
-    "documents": ("markdown_it",),
-    "huggingface": ("transformers",),
-    "langid": ("py3langid",),
-    "memory": ("rapidfuzz",),
-    "parsing": ("nltk",),
-    "report": ("matplotlib",),
-    "serve": ("starlette", "uvicorn", "py3langid", "prometheus_client"),
-    "text": ("sentencex",),
-}
-OTHER_NAMES = {"markdown_it": "markdown-it-py"}  # of packages unlike those of their modules
-
-
 # What setup.py requires, and requirements-translate.txt lacks.
-FOR_TRAINING = ("torch", "sacrebleu", "sacremoses")
+LEFT_OUT = ("torch", "sacrebleu", "sacremoses", "nltk", "requests")
 
 
 @contextmanager
-def importing(extra: str, purpose: str, otherwise: str = "") -> Iterator[None]:
-    """Raise UserError if the block imports a package of ``extra`` that is not installed.
+def importing(package: str, purpose: str, otherwise: str = "") -> Iterator[None]:
+    """Raise UserError if the block imports ``package``, of an extra, and it is not installed.
 
     The message begins with ``purpose``, such as "report draws", and ends with ``otherwise``.
     """
-    packages = PACKAGES[extra]
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in packages:
+        if (error.name or "").partition(".")[0] != package:
             raise
-        raise UserError(f"{purpose} with {not_installed(extra)}{otherwise}") from None
+        raise UserError(f"{purpose} with {not_installed(package)}{otherwise}") from None
 
 
 @contextmanager
-def naming_missing_package(purpose: str, *, trains: bool = False) -> Iterator[None]:
-    """Raise UserError if the block imports a package that an installation for translating lacks.
+def naming_missing_package(purpose: str, *needed_later: str) -> Iterator[None]:
+    """Raise UserError if the block imports a package that an installation without torch lacks.
 
-    The command that installs it has all that are missing, if the block ``trains`` or needs torch.
+    The command that installs it also has those of ``needed_later`` that are missing. With torch it
+    has all that are missing, so that the installation is whole.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in FOR_TRAINING:
+        if package not in LEFT_OUT:
             raise
-        packages = [package]
-        if trains or package == "torch":  # what uses torch scores, too
-            packages = [n for n in FOR_TRAINING if n == package or find_spec(n) is None]
+        needed = LEFT_OUT if package == "torch" else {package, *needed_later}
+        packages = [n for n in LEFT_OUT if n in needed and (n == package or find_spec(n) is None)]
+        why = "" if find_spec("torch") else ", as this installation only translates on a CPU"
         raise UserError(
-            f"{purpose} needs {package}, which is not installed, as this installation only "
-            f"translates on a CPU; run: {install_command(*packages)}"
+            f"{purpose} needs {package}, which is not installed{why}; "
+            f"run: {install_command(*packages)}"
         ) from None
 
 
-def not_installed(extra: str) -> str:
-    """Return "PACKAGE, which is not installed; run: ..." for the first package of ``extra``."""
-    packages = [OTHER_NAMES.get(module, module) for module in PACKAGES[extra]]
-    return f"{packages[0]}, which is not installed; run: {install_command(*packages)}"
+def not_installed(package: str) -> str:
+    """Return "PACKAGE, which is not installed; run: ..."."""
+    return f"{package}, which is not installed; run: {install_command(package)}"
 
 
 def install_command(*packages: str) -> str:

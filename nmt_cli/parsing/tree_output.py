@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.extras import importing
+from nmt_cli.messages.extras import naming_missing_package
 from nmt_cli.messages.figures import counted
 from nmt_cli.parsing.labels import (
     PENN_TREEBANK,
@@ -219,8 +219,8 @@ def splitter(tokenize: Tokenize, form: Linearization | None) -> Callable[[str], 
             f"--tokenize {tokenize} is for models that parse; this one translates, and its own "
             "tokenizer takes raw text."
         )
-    with importing("parsing", "--tokenize penn cuts text"):
-        from nltk.tokenize.treebank import TreebankWordTokenizer
+    with naming_missing_package("--tokenize penn"):
+        from nltk.tokenize.treebank import TreebankWordTokenizer  # takes half a second
     cut = partial(TreebankWordTokenizer().tokenize, convert_parentheses=True)
     return lambda line: words_of(" ".join(cut(one_line(line))))
 

@@ -19,7 +19,6 @@ from nmt_cli.documents.archive import markup_bytes
 from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of, read_document
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.models import Model, ServedGlossary
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError, Upload
 from nmt_cli.serving.service import Service
@@ -224,8 +223,6 @@ def _read(
         document = read_document(upload.data, form, languages=languages)
     except DocumentError as error:
         raise RefusedError(400, f"the file cannot be read as {form}: {error}") from None
-    except UserError as error:
-        raise RefusedError(501, str(error)) from None
     service.limits.refuse_large([segment.text for segment in document.segments])
     return document, num_bytes
 

@@ -36,7 +36,6 @@ ERRORS = {
     408: "the body did not come in time",
     413: "the body, the texts, or the number of texts or fields is larger than the service allows",
     500: "a bug; the log of the service has its traceback",
-    501: "the service lacks a package that cuts sentences",
     503: "the service is starting, draining or full, or a translation took too long; after as many "
     "seconds as the header `Retry-After` has, try again",
 }

@@ -8,7 +8,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nmt_cli.messages.errors import UserError
 from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, is_large, refuse_many_phrases, refuse_wrong_keys
@@ -73,10 +72,7 @@ def _cut(service: Service, record: dict[str, Any]) -> Response:
     known = service.models.sources
     if not any(fits(source, code) for code in known):
         raise RefusedError(400, f"no model has the source {source!r}; known: {', '.join(known)}")
-    try:
-        segments = sentences(text, source)
-    except UserError as error:
-        raise RefusedError(501, str(error)) from None
+    segments = sentences(text, source)
     return JSONResponse({"sentences": segments.texts, "gaps": segments.gaps})
 
 

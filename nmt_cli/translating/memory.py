@@ -13,7 +13,6 @@ from nmt_cli.corpus.text.memories import pairs_in
 from nmt_cli.files.atomic_files import sha256
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.translation import EQUAL, MemoryMatch
 
@@ -36,15 +35,12 @@ class TranslationMemory:
         """``languages`` are those of the pairs; None: those of the model.
 
         Pairs that are not equal are only found with a similarity ``similar_from`` so many per cent.
-        Raises UserError if a file cannot be read, or if rapidfuzz is needed and missing.
+        Raises UserError if a file cannot be read.
         """
         self._paths, self._languages, self._similar_from = paths, languages, similar_from
         self._hashes = [_sha256(path) for path in paths]
         self._pairs = dict[str, tuple[str, str]]()  # by what is compared of the source
         self._by_length, self._lengths = list[str](), list[int]()
-        if similar_from is not None:
-            with importing("memory", "similar segments of a memory are found"):
-                import rapidfuzz  # noqa: F401
 
     def __str__(self) -> str:
         """Return checksums and options, which show whether the memory has changed."""

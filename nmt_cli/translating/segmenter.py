@@ -63,7 +63,7 @@ class Segmenter:
             try:
                 if is_given:
                     is_markup = option == "--markup"
-                    self._cutter(is_split=not is_markup, is_markup=is_markup)("a")
+                    self._cutter(is_split=not is_markup, is_markup=is_markup)
             except LineError as error:
                 is_by_option = str(error) == self._markup_refused
                 kind = WrongUsageError if is_by_option else UserError
@@ -86,20 +86,17 @@ class Segmenter:
         is_unseen = is_blank(request.text) and not request.text.isspace()
         if markup is None and (is_unseen or not (split or has_mark)):
             return uncut(request.text)
-        try:
-            cut = self._cutter(
-                is_split=split, is_markup=markup is not None, protection=wanted.protection
-            )
-            if keeps_marks:
-                cut = partial(with_marks, cut=cut, language=self._language, wanted=wanted)
-            if markup is None:
-                return cut(request.text)
-            # This import takes time; lines without markup do not need it.
-            from nmt_cli.translating.markup.placement import MarkupSegments
+        cut = self._cutter(
+            is_split=split, is_markup=markup is not None, protection=wanted.protection
+        )
+        if keeps_marks:
+            cut = partial(with_marks, cut=cut, language=self._language, wanted=wanted)
+        if markup is None:
+            return cut(request.text)
+        # This import takes time; lines without markup do not need it.
+        from nmt_cli.translating.markup.placement import MarkupSegments
 
-            return MarkupSegments(request.text, markup, cut)
-        except UserError as error:
-            raise LineError(str(error)) from None
+        return MarkupSegments(request.text, markup, cut)
 
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import sentencex
+
 from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.files.lines import INVISIBLE, is_blank
-from nmt_cli.messages.extras import importing
 from nmt_cli.translating.protection import Protection
 
 if TYPE_CHECKING:
@@ -100,11 +101,8 @@ def sentences(text: str, language: str, protection: Protection | None = None) ->
     """Return the sentences of ``text``, by the rules of ``language`` or those of English.
 
     No sentence ends within what ``protection`` finds. White space and invisible characters between
-    sentences belong to none of them. Raises UserError if sentencex is not installed.
+    sentences belong to none of them.
     """
-    with importing("text", "sentences are cut"):
-        import sentencex
-
     cut = partial(sentencex.segment, base_of(language))
     # Version 1.0.32 loses breaks between paragraphs of a text of more than 10,240 bytes.
     paragraphs = PARAGRAPH_BREAK.split(text)  # and the breaks

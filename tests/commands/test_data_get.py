@@ -2,7 +2,6 @@ import gzip
 import hashlib
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -261,13 +260,6 @@ def test_options_that_do_not_fit_are_refused(treebank, name, options, message):
     with pytest.raises(UserError, match=message):
         data_get.run(name, **options)
     assert names_in(".") == ["ptb"]
-
-
-def test_without_requests_the_extra_is_named(toy, monkeypatch):
-    monkeypatch.setitem(sys.modules, "requests", None)
-    monkeypatch.delitem(sys.modules, "nmt_cli.datasets.download")
-    with pytest.raises(UserError, match="pip install requests"):
-        data_get.run("toy-en-de")
 
 
 @pytest.mark.parametrize(

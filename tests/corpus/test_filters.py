@@ -1,7 +1,6 @@
 """Each filter against a statement of the same rule for one pair, character by character."""
 
 import random
-import sys
 import unicodedata
 from collections import Counter
 
@@ -213,17 +212,6 @@ def test_a_language_that_is_not_known_is_named():
     with pytest.raises(UserError, match=r"min_script: the script of language tlh .* tlh-Latn, or"):
         dropped([], "de", "tlh", min_script=0.5)
     assert dropped([("a", "b")], "tlh-Latn", "de", min_script=0.5) == [False]
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    from nmt_cli.corpus.text.language_codes import language_identifier
-
-    language_identifier.cache_clear()
-    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    with pytest.raises(
-        UserError, match=r"min_language .* with py3langid, which is not installed; "
-    ):
-        dropped([], "en", "de", min_language=0.5)
 
 
 def test_a_pair_is_counted_for_the_first_filter_that_it_breaks():

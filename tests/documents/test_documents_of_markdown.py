@@ -1,14 +1,12 @@
 """Documents of Markdown: the texts of blocks are translated, and their marks stay."""
 
 import re
-import sys
 
 import pytest
 
 from nmt_cli.documents import markdown
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
 from tests.documents.filling import copied, shouted, texts_of
 
@@ -188,9 +186,3 @@ def test_cells_that_are_not_written_are_limited(monkeypatch):
     table = "|a" * 20 + "|\n" + "|-" * 20 + "|\n" + "|b\n" * 20
     with pytest.raises(DocumentError, match="its tables have too many cells; divide it"):
         read_document(table.encode(), "markdown")
-
-
-def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(UserError, match="Markdown is read with markdown-it-py, which is not inst"):
-        read_document(b"text", "markdown")

@@ -68,6 +68,19 @@ def test_a_tokenizer_names_the_package_that_it_needs(monkeypatch, tokenize, need
     )
 
 
+@pytest.mark.parametrize(
+    ("tokenize", "sentence"),
+    [("ja-mecab", "犬 が 公園 を 走る 。"), ("ko-mecab", "개 가 공원 에서 달린다 .")],
+)
+def test_the_packages_of_the_extras_cut_japanese_and_korean_into_words(tokenize, sentence):
+    for module in PACKAGES[tokenize][0]:
+        pytest.importorskip(module, reason=f"the extra {tokenize[:2]} is not installed")
+    written = sentence.replace(" ", "")
+    score = bleu_scorer(tokenize).score([written], [[written]])
+    found = round(score.score), score.details["hypothesis_length"]
+    assert found == (100, len(sentence.split()))
+
+
 @pytest.mark.parametrize("failure", [OSError("no network"), SystemExit(1)])
 @pytest.mark.parametrize("tokenize", ["flores101", "flores200"])
 def test_a_tokenizer_names_the_model_that_it_cannot_download(

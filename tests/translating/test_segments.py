@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -315,19 +314,6 @@ def test_the_language_is_the_models_or_the_one_given(monkeypatch):
     translator, model = copying(monkeypatch, data=unknown, source_language="de")
     assert next(translator.translate([text])).text == text
     assert model.num_sentences == 2
-
-
-def test_what_is_missing_is_named(monkeypatch):
-    translator, _ = copying(monkeypatch, split_sentences=False)
-    monkeypatch.setitem(sys.modules, "sentencex", None)
-    with pytest.raises(
-        UserError, match=r"with sentencex, which is not installed; run: .*sentencex"
-    ):
-        copying(monkeypatch)
-    plain, asked = translator.translate(["One. Two.", Request("One. Two.", split=True)])
-    assert plain.text == "One. Two."
-    assert asked.error is not None
-    assert "sentencex, which is not installed" in asked.error
 
 
 def test_a_model_that_parses_takes_a_sentence_a_line():

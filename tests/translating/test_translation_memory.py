@@ -2,7 +2,6 @@
 
 import pickle
 import random
-import sys
 
 import pytest
 
@@ -155,15 +154,6 @@ def test_similar_segments_are_shown_beside_the_output(monkeypatch, memory_of):
     assert found[0].memory == (MemoryMatch("A dog runs.", "Ein Hund läuft.", 81),)
     assert [each.memory for each in found[1:4]] == [()] * 3
     assert found[4].memory[0].similarity == 100
-
-
-def test_similar_segments_need_rapidfuzz(monkeypatch, memory_of):
-    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    with pytest.raises(
-        UserError, match=r"^similar segments of a memory are found with rapidfuzz, "
-    ):
-        memory_of(PAIRS, similar_from=75)
-    memory_of(PAIRS)
 
 
 def test_a_record_of_it_changes_with_its_files_and_options(memory_of):

@@ -239,7 +239,7 @@ def _without_test(experiment: Experiment) -> str | None:
 def _without_matplotlib(_: Experiment) -> str | None:
     if importlib.util.find_spec("matplotlib") is not None:
         return None
-    return f"report draws with {not_installed('report')}"
+    return f"report draws with {not_installed('matplotlib')}"
 
 
 STAGES: dict[str, Stage[Experiment]] = {

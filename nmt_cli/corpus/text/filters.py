@@ -23,7 +23,6 @@ from nmt_cli.corpus.text.characters import (
 )
 from nmt_cli.corpus.text.language_codes import base_of, label_of, language_identifier
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.data_config import DataConfig
 
 Broken: TypeAlias = npt.NDArray[np.bool_]
@@ -194,7 +193,7 @@ class TextFilters:
     """The filters of a recipe that look at the text of a pair."""
 
     def __init__(self, data: DataConfig) -> None:
-        """Raises UserError if a filter lacks a language, or if the package of one is missing."""
+        """Raises UserError if a filter lacks a language."""
         self._limits = {
             name: limit
             for name in TEXT_FILTERS
@@ -223,8 +222,7 @@ class TextFilters:
 
 
 def _refuse_unknown_languages(languages: Iterable[str]) -> None:
-    with importing("langid", "data.filters.min_language identifies languages"):
-        known = language_identifier().labels
+    known = language_identifier().labels
     for language in languages:
         if label_of(language) not in known:
             raise UserError(

@@ -104,7 +104,7 @@ class Cleaner:
     """Applies the filters of a recipe to its training text."""
 
     def __init__(self, data: DataConfig) -> None:
-        """Raises UserError if a filter lacks a language, or if the package of one is missing."""
+        """Raises UserError if a filter lacks a language."""
         self._data, self._filters = data, TextFilters(data)
         # The rules by which repeated pairs are left out, and those that compare pairs with others:
         # equal pairs of memories are counted even if they stay; then that rule is the last.

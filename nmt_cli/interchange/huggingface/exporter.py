@@ -234,7 +234,7 @@ class HuggingFaceEngine:
 
     def __init__(self, folder: Path, model: ExportedModel) -> None:
         otherwise = ", or leave the check out with --verify 0."
-        with importing("huggingface", "exports to Hugging Face are verified", otherwise):
+        with importing("transformers", "exports to Hugging Face are verified", otherwise):
             import transformers
         transformers.utils.logging.disable_progress_bar()
         self.name = f"transformers {transformers.__version__}"
