@@ -88,7 +88,7 @@ def average_command(run_dir: Path, checkpoints: Sequence[Checkpoint]) -> str:
 def list_checkpoints(run_dir: Path) -> list[Checkpoint]:
     """Return the checkpoints of ``run_dir`` by step; warn about damaged ones and leave them out.
 
-    Raises NewerFormatError if a newer version wrote one of them.
+    Raises OtherFormatError if one has a format that this program does not read.
     """
     checkpoints = []
     for path in (run_dir / CHECKPOINTS).iterdir() if (run_dir / CHECKPOINTS).is_dir() else ():

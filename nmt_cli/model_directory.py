@@ -74,11 +74,7 @@ class Model:
     @cached_property
     def settings(self) -> ModelSettings:
         """The content of ``config.json``."""
-        settings = read_settings(self.path, self.manifest)
-        if settings.vocabulary_size:
-            return settings
-        tokenizer = load_tokenizer(self.path, settings.text)  # format 1 has no other record of it
-        return settings._replace(vocabulary_size=tokenizer.size)
+        return read_settings(self.path)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -220,8 +216,7 @@ def verified(directory: Path, unneeded: Collection[str] = ()) -> Model:
     """
     with _advising(directory):
         model = Model(directory, verify(directory, unneeded={TRAINING_STATE, *unneeded}))
-        described_by = RECIPE if model.manifest["format_version"] == 1 else CONFIG
-        for names in ((described_by,), (WEIGHTS,), TOKENIZER_FILES):
+        for names in ((CONFIG,), (WEIGHTS,), TOKENIZER_FILES):
             if not any(name in model.manifest["files"] for name in names):
                 raise DamagedError(f"{directory} is damaged: its manifest names no {names[0]}.")
         settings, tokenizer = model.settings, model.tokenizer

@@ -2,7 +2,6 @@ import json
 import math
 import resource
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,8 +20,6 @@ from nmt_cli.recipe.model_settings import AlignmentHead, as_json, read_config, s
 from nmt_cli.recipe.schema import with_fold
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
 from tests.fake_models import save_as_model, tiny_recipe
-
-FORMAT_1 = Path(__file__).parent / "formats/format_1"
 
 
 def write_model(toy, directory, *, kind="regular", step=None, quality=None, since=None, seed=1):
@@ -74,7 +71,7 @@ def test_the_head_that_aligns_words_is_named_only_in_models_that_have_one(toy, t
 
 
 def test_whether_its_text_was_folded_is_named_only_if_it_was(toy, tmp_path):
-    """Without the key a model is one of an earlier version, whose text stays as it is."""
+    """Without the key, text stays as it is."""
     for fold, version in ((False, 2), (True, 4)):
         folder = tmp_path / str(fold)
         write_model(toy._replace(recipe=with_fold(toy.recipe, fold=fold)), folder)
@@ -286,19 +283,6 @@ def test_the_recipe_of_a_model_is_a_record_that_loading_never_reads(toy, tmp_pat
     (tmp_path / "model" / RECIPE).write_text("no recipe at all: [")
     rewrite_config(tmp_path / "model", lambda config: None)
     load_model(tmp_path / "model")
-
-
-def test_a_recipe_of_format_1_names_no_other_file(toy, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(FORMAT_1 / "whitespace/run/average", folder)
-    load_model(folder)
-    parent = tmp_path / "parent.yaml"
-    shutil.copy(folder / RECIPE, parent)
-    (folder / RECIPE).write_text(f"extends: {parent}\n")
-    (folder / MANIFEST).unlink()
-    write_manifest(folder, {"kind": "average", "format_version": 1})
-    with pytest.raises(DamagedError, match=r"extends: is not allowed here"):
-        load_model(folder)
 
 
 def test_the_sources_own_vocabulary_is_saved_and_its_size_is_checked(tmp_path):

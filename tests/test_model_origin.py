@@ -284,17 +284,16 @@ def test_an_imported_model_learns_from_the_first_step_on(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["sentencepiece", "whitespace"])
 @pytest.mark.parametrize("model", ["average", "checkpoints/step-00001200"])
-def test_a_model_of_format_1_is_trained_further(tmp_path, monkeypatch, kind, model):
-    """It has no config.json; its recipe has its settings."""
-    run_of_format_1 = FORMATS / "format_1" / kind / "run"
+def test_a_model_that_a_release_wrote_is_trained_further(tmp_path, monkeypatch, kind, model):
+    run_of_release = FORMATS / "format_2" / kind / "run"
     monkeypatch.chdir(tmp_path)
     for side in ("en", "de"):
         shutil.copy(FORMATS / f"text/train.{side}", f"train.{side}")
-    recipe = RECIPE.replace("from: parent", f"from: {run_of_format_1 / model}")
+    recipe = RECIPE.replace("from: parent", f"from: {run_of_release / model}")
     Path("tune.yaml").write_text(recipe.replace("max_length: 60", "max_length: 30"))
     preprocess.run(recipe="./tune.yaml")
     train.run("./tune.yaml", **OPTIONS)
-    parent = load_model(run_of_format_1 / model)
+    parent = load_model(run_of_release / model)
     child = load_model(Path("runs/tune"))
     assert child.settings.architecture == parent.settings.architecture
     assert child.settings.text.type == kind
@@ -303,13 +302,13 @@ def test_a_model_of_format_1_is_trained_further(tmp_path, monkeypatch, kind, mod
     assert all(torch.allclose(*pair, atol=1e-9) for pair in pairs)
 
 
-def test_a_run_of_format_1_and_a_damaged_model_are_named(tmp_path, monkeypatch):
+def test_a_run_and_a_damaged_model_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("tune.yaml").write_text(RECIPE)
-    old = FORMATS / "format_1/whitespace/run"
+    run = FORMATS / "format_2/whitespace/run"
     with pytest.raises(RecipeError, match=r"is a run, not a model directory; give .*/average"):
-        read_recipe("./tune.yaml", [f"model.from={old}"])
-    shutil.copytree(old / "average", "broken")
-    Path("broken/recipe.yaml").write_text("description: 1\nmodel: [")
-    with pytest.raises(RecipeError, match=r"model\.from: broken/recipe\.yaml:2: .*; name another"):
+        read_recipe("./tune.yaml", [f"model.from={run}"])
+    shutil.copytree(run / "average", "broken")
+    Path("broken/config.json").write_text("{")
+    with pytest.raises(RecipeError, match=r"model\.from: broken/config\.json .*; name another"):
         read_recipe("./tune.yaml", ["model.from=broken"])

@@ -176,8 +176,8 @@ def write_manifest(directory: Path, facts: Mapping[str, Any], threads: int = 1) 
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Return the manifest of ``directory`` after checking it, but not the files it names.
 
-    Raises DamagedError if the manifest is missing or damaged, NewerFormatError if a newer version
-    wrote it.
+    Raises DamagedError if the manifest is missing or damaged, OtherFormatError if its format is not
+    read.
     """
     path = directory / MANIFEST
     try:
@@ -206,7 +206,7 @@ def verify(
 
     Files that are ``unneeded`` are not read, and may be missing. Of files whose names begin with
     ``unread_prefix`` only the size is checked. Raises DamagedError if the manifest or a file is
-    missing or damaged, NewerFormatError if a newer version wrote it.
+    missing or damaged, OtherFormatError if its format is not read.
     """
     manifest = read_manifest(directory)
     files = {name: facts for name, facts in manifest["files"].items() if name not in unneeded}

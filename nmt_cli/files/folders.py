@@ -1,6 +1,6 @@
 """Recognizes runs, models and prepared corpora, and proposes one if a path is wrong.
 
-Functions that read manifests raise NewerFormatError if a newer version of nmt-cli wrote one.
+Functions that read manifests raise OtherFormatError for a format that this program does not read.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from typing import Literal
 
 from nmt_cli.files.atomic_files import read_manifest, refuse_directory
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS, METRICS, SESSIONS
-from nmt_cli.files.formats import NewerFormatError
+from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import as_argument, command, missing_hint, unused_name
 
@@ -143,7 +143,7 @@ def _holds_checkpoints(path: Path) -> bool:
 def _is_checkpoint(folder: Path) -> bool:
     try:
         return is_model(folder)
-    except NewerFormatError:  # this program cannot read it, but its name is that of a checkpoint
+    except OtherFormatError:  # this program cannot read it, but its name is that of a checkpoint
         return True
 
 
@@ -160,10 +160,10 @@ def _below(path: Path, fits: Callable[[Path], bool]) -> list[Path]:
 
 
 def _fits(folder: Path, fits: Callable[[Path], bool]) -> bool:
-    """Return ``fits(folder)``; False for a folder that a newer version of nmt-cli wrote."""
+    """Return ``fits(folder)``; False for a folder of a format that is not read."""
     try:
         return fits(folder)
-    except NewerFormatError:
+    except OtherFormatError:
         return False
 
 

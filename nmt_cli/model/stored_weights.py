@@ -20,7 +20,6 @@ from safetensors import SafetensorError
 from nmt_cli.costs.parameters import Shapes
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.model.format_1 import places_of_today
 
 # All that models are stored in.
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}
@@ -38,17 +37,9 @@ class StoredTensor(NamedTuple):
     shape: tuple[int, ...]
     offset: int  # bytes from the start of the file
 
-    def rows(self, rows: range | None) -> StoredTensor:
-        """Return some of its rows; all if ``rows`` is None."""
-        if rows is None:
-            return self
-        of_row = math.prod(self.shape[1:]) * self.dtype.itemsize
-        shape = len(rows), *self.shape[1:]
-        return self._replace(shape=shape, offset=self.offset + rows.start * of_row)
-
 
 class StoredWeights(Mapping[str, Array]):
-    """The weights in a file, of any format, under today's names; ``weights[name]`` reads one.
+    """The weights in a file; ``weights[name]`` reads one.
 
     Making it reads the header only. Raises DamagedError if the file cannot be read, if it lacks one
     of the weights that are ``wanted`` or has others, and later if a weight is not finite.
@@ -58,17 +49,13 @@ class StoredWeights(Mapping[str, Array]):
         self._path = path
         with _naming_errors(path):
             tensors = stored_tensors(path)
-            shapes = {name: each.shape for name, each in tensors.items()}
-            _refuse_lone_scales(shapes)
-            places = places_of_today(
-                {name: shape for name, shape in shapes.items() if not name.endswith(SCALES)}
-            )
-        self._tensors = {name: tensors[then].rows(rows) for name, (then, rows) in places.items()}
+            _refuse_lone_scales({name: each.shape for name, each in tensors.items()})
         self._scales = {
-            name: tensors[f"{then}{SCALES}"].rows(rows)
-            for name, (then, rows) in places.items()
-            if f"{then}{SCALES}" in tensors
+            name.removesuffix(SCALES): tensors.pop(name)
+            for name in [*tensors]
+            if name.endswith(SCALES)
         }
+        self._tensors = tensors
         if wanted is not None:
             found = {
                 name: (each.shape, "float32" if name in self._scales else each.dtype.name)
@@ -104,7 +91,7 @@ class StoredWeights(Mapping[str, Array]):
 def _naming_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+    except (OSError, SafetensorError, ValueError) as error:
         raise DamagedError(f"{path} cannot be read: {error}.") from None
 
 

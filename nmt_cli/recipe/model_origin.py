@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import CONFIG, RECIPE, RUNS
 from nmt_cli.files.folders import is_model, what_to_give
 from nmt_cli.messages.errors import RecipeError, UserError
@@ -78,8 +77,7 @@ def adopt_model(tree: Tree) -> Adopted:
         finding = Finding(place_of(FROM, tree.places), dotted(FROM), str(error))
         raise error_of([*tree.findings, finding]) from None
     decided = _decided_by(Path(folder), settings)
-    file = Path(folder) / (CONFIG if (Path(folder) / CONFIG).is_file() else RECIPE)
-    place = Place(shortened(str(file), 1000), None)
+    place = Place(shortened(str(Path(folder) / CONFIG), 1000), None)
     value, places = {**tree.value}, {**tree.places}
     also_given = []
     for path, theirs in decided.items():
@@ -108,9 +106,9 @@ def _read_settings(folder: Path) -> ModelSettings:
     """Return the settings of the model in ``folder``. Raises RecipeError if it has none."""
     try:
         if is_model(folder):
-            return read_settings(folder, read_manifest(folder))
+            return read_settings(folder)
         problem = what_to_give(folder, "model directory")
-    except UserError as error:  # the model is damaged, or a newer version wrote it
+    except UserError as error:  # the model is damaged, or has a format that is not read
         problem = f"{str(error).rstrip('.')}; name another model"
     if not folder.exists():
         problem += f" A run that began from it goes on with its own recipe, {RUNS}/NAME/{RECIPE}."

@@ -1,7 +1,6 @@
 """The settings of a model that using it requires: ``config.json`` of a model directory.
 
-The file has names and rules of its own, so that a later change of recipes breaks no model. Models
-of format 1 have no such file; their settings are read from their recipe.
+The file has names and rules of its own, so that a later change of recipes breaks no model.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt_cli.files.file_names import CONFIG, RECIPE
+from nmt_cli.files.file_names import CONFIG
 from nmt_cli.files.formats import PLAIN, WITH_OPTIONS, WITH_OTHER_PASTS, WITH_TREES
-from nmt_cli.messages.errors import DamagedError, RecipeError
+from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
 
 if TYPE_CHECKING:  # they take time to import, and most models need none for translating
@@ -197,20 +196,11 @@ def labels_from_json(content: Mapping[str, Any]) -> Labels:
     return Labels(*map(frozenset, lists))
 
 
-def read_settings(directory: Path, manifest: Mapping[str, Any]) -> ModelSettings:
-    """Return the settings of the verified model in ``directory``.
+def read_settings(directory: Path) -> ModelSettings:
+    """Return the settings of the model in ``directory``.
 
-    For a model of format 1, ``vocabulary_size`` is 0, because it is unknown. Raises DamagedError if
-    the settings cannot be read or are not valid.
+    Raises DamagedError if they cannot be read or are not valid.
     """
-    if manifest["format_version"] == 1:
-        # It imports pydantic and yaml, which other formats do not need.
-        from nmt_cli.recipe.recipe_files import read_resolved_recipe
-
-        try:
-            return settings_of(read_resolved_recipe(directory / RECIPE), vocabulary_size=0)
-        except RecipeError as error:
-            raise DamagedError(f"{str(error).splitlines()[0]} The model is damaged.") from None
     path = directory / CONFIG
     try:
         return read_config(path)

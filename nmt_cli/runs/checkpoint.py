@@ -26,7 +26,6 @@ from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.model.format_1 import Moments, moments_of_today, weights_of_today
 from nmt_cli.model.stored_weights import StoredWeights, check_weights
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
@@ -40,6 +39,7 @@ RESUMABLE_KEPT = 2  # a damaged newest one must leave another to fall back to
 SPARE_SPACE = 1.2  # times the bytes of a checkpoint, free before one is written
 
 CheckpointKind = Literal["regular", "final", "safety"]
+Moments = Mapping[int, dict[str, Tensor]]  # Adam's state of each parameter, by its number
 
 
 @dataclass
@@ -200,12 +200,10 @@ def _restore(checkpoint: Checkpoint, state: TrainingState) -> None:
     path = checkpoint.path / TRAINING_STATE
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        names = [name for name, _ in state.model.named_parameters()]
-        moments = moments_of_today(saved["optimizer"], names)
-        moments = _checked_moments(moments, state, path)
+        moments = _checked_moments(saved["optimizer"], state, path)
         progress = Progress(**saved["progress"])
         saved_weights = saved["trained_weights"] if state.average is not None else {}
-        trained = {name: each.numpy() for name, each in weights_of_today(saved_weights).items()}
+        trained = {name: each.numpy() for name, each in saved_weights.items()}
     except DamagedError:
         raise
     except Exception as error:  # torch.load names no narrower set

@@ -19,7 +19,7 @@ from nmt_cli.files.atomic_files import (
     verify,
 )
 from nmt_cli.files.file_names import MANIFEST
-from nmt_cli.files.formats import NewerFormatError
+from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError
@@ -180,7 +180,7 @@ def test_a_manifest_cannot_name_files_elsewhere(thing, name):
 
 def test_a_newer_format_version_is_named(thing):
     (thing / MANIFEST).write_text('{"kind": "average", "format_version": 99, "files": {}}')
-    with pytest.raises(NewerFormatError, match=r"format version 99 of its kind \(average\)"):
+    with pytest.raises(OtherFormatError, match=r"format version 99 of its kind \(average\)"):
         read_manifest(thing)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.folders import not_a_run, what_to_give
-from nmt_cli.files.formats import NewerFormatError
+from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.model_directory import find_model
 
@@ -119,7 +119,7 @@ def test_a_neighbour_of_a_newer_format_is_passed_over(project):
         make(newer)
         manifest = {"format_version": 99, "kind": "average", "files": {}}
         (newer / "manifest.json").write_text(json.dumps(manifest))
-        with pytest.raises(NewerFormatError):
+        with pytest.raises(OtherFormatError):
             what_to_give(newer, "model")
     found = what_to_give(project / "runs", "model")
     assert (

@@ -1,4 +1,4 @@
-"""Folders of every format ever written: they translate, resume and average as they did."""
+"""Folders of every format that a release wrote: they translate, resume and average as they did."""
 
 import json
 import shutil
@@ -13,8 +13,8 @@ from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files import formats
 from nmt_cli.files.atomic_files import write_manifest
-from nmt_cli.files.formats import NewerFormatError
-from nmt_cli.model_directory import load_model
+from nmt_cli.files.folders import MODEL_KINDS
+from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.parsing.tree_output import Repairs
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 FORMATS = sorted(path.parent.name for path in HERE.glob("format_*/whitespace"))
 EVERY = sorted(HERE.glob("format_*/*"))
 TREEBANK = HERE / "format_3/treebank"  # models that parse have a format of their own
-INT8 = HERE / "format_4/int8/run/average"  # of the checkpoint of format_2/sentencepiece
+INT8 = HERE / "format_4/int8/run/average"  # of the checkpoint of format_2/whitespace
 MARIAN = HERE.parent / "interop/marian"  # the models that the imported ones were made of
 NAMES = ("sentencepiece", "whitespace")
 STEP = "step-00001200"
@@ -102,16 +102,6 @@ def test_checkpoints_and_prepared_corpora_resume_and_average_as_they_did(version
         assert torch.allclose(found[weights], saved, atol=1e-4), weights
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_format_holds_the_same_weights(name):
-    """The trainings are the same, so a mistake in reading one format shows in the other."""
-    first, *others = (load_model(HERE / version / name / "run/average") for version in FORMATS)
-    for other in others:
-        assert other.settings == first.settings
-        pairs = zip(first.model.parameters(), other.model.parameters(), strict=True)
-        assert all(torch.equal(*pair) for pair in pairs)
-
-
 def test_every_version_of_every_kind_is_kept_here():
     kinds = {"average": "run/average", "regular": f"run/checkpoints/{STEP}", "prepared": "prepared"}
     for kind, place in kinds.items():
@@ -120,8 +110,8 @@ def test_every_version_of_every_kind_is_kept_here():
             for folder in EVERY
             if (folder / place).exists()
         }
-        assert found == set(range(1, formats.newest_version(kind) + 1))
-    assert formats.NEWEST["regular"] == formats.NEWEST["final"] == formats.NEWEST["safety"]
+        assert found == set(formats.read_versions(kind))
+    assert set(MODEL_KINDS) == formats.OF_MODELS
 
 
 @pytest.mark.parametrize("model", ["average", f"checkpoints/{STEP}"])
@@ -147,7 +137,7 @@ def test_models_are_written_for_older_programs_too():
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_model_stored_in_int8_translates_as_the_one_it_was_made_of(precision):
-    expected = expected_translations("sentencepiece", STEP)
+    expected = expected_translations("whitespace", STEP)
     lines = (HERE / "text/validation.en").read_text().splitlines()[: len(expected)]
     translator = Translator.load(INT8, device="cpu", precision=precision)
     for found, (score, text) in zip(translator.translate(lines), expected, strict=True):
@@ -161,24 +151,38 @@ def test_imported_models_compute_what_marian_computed(name):
     assert_scores(HERE / f"format_4/imported_{name}/run/average", pairs, expected)
 
 
+USES_OF_MODELS = [
+    ("run/average", lambda: Translator.load("run/average")),
+    (f"run/checkpoints/{STEP}", lambda: Translator.load("run/checkpoints/" + STEP)),
+    (f"run/checkpoints/{STEP}", lambda: average_checkpoints.run(Path("run"), output=Path("new"))),
+    (f"run/checkpoints/{STEP}", lambda: resume("whitespace")),
+]
+
+
 @pytest.mark.parametrize(
-    ("place", "use"),
-    [
-        ("run/average", lambda: Translator.load("run/average")),
-        (f"run/checkpoints/{STEP}", lambda: Translator.load("run/checkpoints/" + STEP)),
-        (
-            f"run/checkpoints/{STEP}",
-            lambda: average_checkpoints.run(Path("run"), output=Path("new")),
-        ),
-        (f"run/checkpoints/{STEP}", lambda: resume("whitespace")),
-        ("prepared", lambda: resume("whitespace")),
-    ],
+    ("place", "use"), [*USES_OF_MODELS, ("prepared", lambda: resume(NAMES[1]))]
 )
-def test_a_newer_format_is_one_clear_line(place, use, folder, monkeypatch):
-    path = folder(FORMATS[-1], "whitespace") / place
+def test_a_newer_format_is_one_clear_line(place, use, folder):
+    change_manifest(folder(FORMATS[-1], "whitespace") / place, format_version=7)
+    with pytest.raises(OtherFormatError, match=r"has format version 7 .* install a newer") as error:
+        use()
+    assert "\n" not in str(error.value)
+
+
+def change_manifest(path, without=(), **facts):
+    """Write the manifest of a folder again with other ``facts``, and without some."""
     manifest = json.loads((path / "manifest.json").read_text())
-    facts = {k: v for k, v in manifest.items() if k not in ("files", "manifest_sha256")}
-    write_manifest(path, {**facts, "format_version": 7})
-    with pytest.raises(NewerFormatError, match=r"has format version 7 .* install a newer") as error:
+    kept = {k: v for k, v in manifest.items() if k not in ("files", "manifest_sha256", *without)}
+    (path / "manifest.json").unlink()
+    write_manifest(path, {**kept, **facts})
+
+
+@pytest.mark.parametrize(("place", "use"), USES_OF_MODELS)
+def test_the_format_before_the_first_release_is_one_line_with_what_converts_it(place, use, folder):
+    change_manifest(folder("format_2", "whitespace") / place, format_version=1)
+    Path("converted").mkdir()
+    average = f"nmt-cli average-checkpoints {place} --checkpoints {place} --output converted-2"
+    message = f"{place}/manifest.json has format version 1 .* reads 2 to 5.* it: {average}"
+    with pytest.raises(OtherFormatError, match=f"{message}$") as error:
         use()
     assert "\n" not in str(error.value)

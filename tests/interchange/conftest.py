@@ -13,7 +13,7 @@ from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTo
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.files.atomic_files import directory_appearing_whole, read_manifest
+from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
@@ -49,7 +49,7 @@ def make_model(tmp_path):
         tokenizer="sentencepiece", tokenizer_model=None, text=None, pieces=None, **architecture
     ):
         source = FORMATS / tokenizer / "run/average"
-        settings = read_settings(source, read_manifest(source))
+        settings = read_settings(source)
         files = tmp_path / "tokenizer"
         files.mkdir()
         shutil.copytree(source, files, dirs_exist_ok=True)
@@ -105,7 +105,7 @@ def two_models(tmp_path, request):
         )
         for side, model in models.items()
     }
-    normalizer = Normalizer(read_settings(AVERAGE, read_manifest(AVERAGE)).text)
+    normalizer = Normalizer(read_settings(AVERAGE).text)
     source = [*marks, ">>deu<<", *pieces["source"]]
     target = [*marks, *pieces["target"]]
     start = {"decoder_start": "eos", "tied_embeddings": "decoder"}

@@ -25,7 +25,7 @@ from tests.interchange.test_marian_import import write_folder as write_folder_of
 def imported(folder, output):
     result = run_import(folder, "--output", output)
     assert result.exit_code == 0, result.output
-    decoding = read_settings(output, read_manifest(output)).decoding
+    decoding = read_settings(output).decoding
     assert (
         f"beam size {decoding.beam_size}, length penalty {decoding.length_penalty:g}, outputs of "
         f"up to {decoding.max_extra_length} pieces more than the input"

@@ -103,7 +103,6 @@ def test_a_file_that_ends_early_is_a_user_error(path):
         ("x", np.zeros(2, np.float16), "x has the type F16"),
         ("b.scales", np.ones((2, 1), np.float32), "b.scales does not have a scale for each row"),
         ("z.scales", np.ones((2, 1), np.float32), "z.scales does not have a scale for each row"),
-        ("a.input_weight", np.ones((2, 1), np.float32), "cannot be read: 'a.output_weight'"),
     ],
 )
 def test_what_no_model_is_stored_in_is_named(tmp_path, name, array, message):
@@ -141,22 +140,3 @@ def test_weights_of_another_model_are_refused_by_the_header(tmp_path, change, me
     path = save(tmp_path / "y", weights)
     with pytest.raises(DamagedError, match=message):
         StoredWeights(path, parameter_shapes(CONFIG, 11))
-
-
-def test_weights_of_format_1_are_rows_of_larger_matrices(tmp_path):
-    weights = new_weights()
-    then = {}
-    for name, weight in weights.items():
-        attention, _, part = name.removesuffix(".weight").rpartition(".")
-        if part == "queries":
-            rows = [weight, weights[f"{attention}.keys_values.weight"]]
-            then[f"{attention}.input_weight"] = np.concatenate(rows)
-        elif part == "queries_keys_values":
-            then[f"{attention}.input_weight"] = weight
-        elif part == "output":
-            then[f"{attention}.output_weight"] = weight
-        elif part != "keys_values":
-            then[name] = weight
-    found = StoredWeights(save(tmp_path / "y", then), parameter_shapes(CONFIG, 11))
-    assert found.keys() == weights.keys()
-    assert all(np.array_equal(found[name], weight) for name, weight in weights.items())

@@ -65,7 +65,7 @@ def test_a_stage_begins_after_the_last_step_of_the_one_before(tmp_path):
     assert stages.stage_starts() == {2: 3, 3: 4}
     assert plain.stage_starts() == {}
     resumed = [step_record(1), step_record(2, stage=2), step_record(3, stage=2)]
-    (run,) = read_runs([write_run(tmp_path / "c", resumed)])  # an earlier version wrote no stage
+    (run,) = read_runs([write_run(tmp_path / "c", resumed)])  # the first names no stage
     assert run.stage_starts() == {}
 
 

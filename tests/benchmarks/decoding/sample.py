@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from safetensors.numpy import load_file
 
-from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.interchange.exported_model import ExportedModel
 from nmt_cli.recipe.model_settings import read_settings
 
@@ -47,7 +46,7 @@ def read_exported(folder: Path) -> ExportedModel:
     """
     model, pieces = folder / "model", read_pieces(folder)
     unknown, start, end = (pieces.index(mark) for mark in ("<unk>", "<s>", "</s>"))
-    settings = read_settings(model, read_manifest(model))
+    settings = read_settings(model)
     weights = load_file(model / "model.safetensors")
     both = (tuple(pieces), tuple(pieces))
     return ExportedModel(settings, weights, *both, unknown, start, end, start_id=start)

@@ -21,7 +21,6 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
-from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.recipe.model_settings import read_settings
 from tests.benchmarks.decoding.sample import BEAM_SIZE, EXTRA_LENGTH, LENGTH_PENALTY
 
@@ -32,7 +31,7 @@ def app_of(model: Path, exported: Path, precision: str, setting: str) -> Starlet
     translator = ctranslate2.Translator(
         str(exported), compute_type=precision, inter_threads=workers, intra_threads=threads
     )
-    tokenizer = load_tokenizer(model, read_settings(model, read_manifest(model)).text)
+    tokenizer = load_tokenizer(model, read_settings(model).text)
 
     def translated(text: str) -> str:
         pieces = tokenizer.pieces(tokenizer.encode(text))
