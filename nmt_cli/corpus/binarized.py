@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nmt_cli.messages.errors import DamagedError
 
-HEADER = struct.Struct("<8sIIQ40x")  # earlier versions wrote a checksum into the rest
+HEADER = struct.Struct("<8sIIQ40x")
 MAGIC = b"NMT-CLI\0"
 VERSION = 1
 DTYPES: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}

@@ -200,6 +200,11 @@ def refuse_stale(
     directory: Path, manifest: Mapping[str, Any], recipe: Recipe, preprocess: str
 ) -> None:
     """Raise UserError if ``directory`` was made for other text or another tokenizer."""
+    if "fold" not in manifest["data"]["normalization"]:
+        raise UserError(
+            f"{directory} was made before release 0.2.0 of nmt-cli. Make it again: "
+            f"{_command_again(directory, preprocess)}"
+        )
     wanted = keys_of_text(recipe)
     try:
         made = recorded_keys_of_text(manifest["data"], manifest["tokenizer"])
@@ -223,8 +228,8 @@ def refuse_stale(
 
 
 def _is_folded(manifest: Mapping[str, Any]) -> bool:
-    """Return whether the text was folded; that of earlier versions was not."""
-    return bool(manifest["data"]["normalization"].get("fold"))
+    """Return whether the text was folded."""
+    return bool(manifest["data"]["normalization"]["fold"])
 
 
 def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> PreparedCorpus:
@@ -326,9 +331,8 @@ def _changed(corpus: Mapping[str, Any], prepared_at: int) -> Iterator[Path]:
         path = Path(corpus[side])
         with suppress(OSError):
             status = path.stat()
-            num_bytes = corpus.get(f"{side}_bytes", status.st_size)  # older manifests have none
             is_younger = max(status.st_mtime_ns, status.st_ctime_ns) >= prepared_at
-            if status.st_size != num_bytes or (
+            if status.st_size != corpus[f"{side}_bytes"] or (
                 is_younger and sha256(path) != corpus[f"{side}_sha256"]
             ):
                 yield path

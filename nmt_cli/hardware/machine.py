@@ -170,17 +170,13 @@ def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Mac
     """
     choices = machine.ranks.gather(machine.fp32_products)
     if before is not None:
-        choices.append(before.get("fp32_products", "mkl"))  # older checkpoints lack it
+        choices.append(before["fp32_products"])
     agreed: Fp32Products = "mkl" if "mkl" in choices else "onednn"
     return machine._replace(fp32_products=agreed)
 
 
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Log which facts of the machine ``now`` differ from those of a checkpoint, ``before``."""
-    older = {"compiled": False, "deterministic": False, "fp32_products": "mkl", "exchange": "fp32"}
-    if "launches" in now:
-        older["launches"] = "single"
-    before = {**older, **before}  # older checkpoints lack these facts
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(

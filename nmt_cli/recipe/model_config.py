@@ -32,8 +32,7 @@ class Normalization(Section):
     fold: Flag | None = None
     """Leave out what nobody sees, such as soft hyphens and directional marks (but not U+200C and
     U+200D), and write full-width letters, ligatures and other forms of letters as plain letters.
-    Null is true for parallel text and false for treebanks, which preprocess decides; text that
-    earlier versions prepared stays as it was."""
+    Null is true for parallel text and false for treebanks, which preprocess decides."""
 
     def decided(self, *, fold: bool) -> "Normalization":
         """Return these settings with ``fold`` where they have null."""

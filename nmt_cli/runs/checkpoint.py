@@ -161,11 +161,18 @@ def _write(saved: dict[str, Any], stream: BinaryIO) -> None:
 def load_newest(run_dir: Path, state: TrainingState) -> Checkpoint:
     """Restore ``state`` from the newest undamaged checkpoint; return that checkpoint.
 
-    Logs a warning for each damaged one. Raises UserError if none is left.
+    Logs a warning for each damaged one. Raises UserError if none is left, or if no release saved
+    the newest one.
     """
     for checkpoint in reversed(list_checkpoints(run_dir)):
         if TRAINING_STATE not in checkpoint.manifest["files"]:
             continue
+        if "epoch" not in checkpoint.manifest:  # the last fact that manifests got before 0.2.0
+            raise UserError(
+                f"{checkpoint.path} cannot be resumed from: it was saved before release 0.2.0 of "
+                "nmt-cli. That release resumes it, and this one what that saves; or choose another "
+                "--run-dir to train from the beginning."
+            )
         try:
             _restore(checkpoint, state)
         except DamagedError as error:

@@ -117,7 +117,7 @@ def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> Ba
 
     The number of micro-batches must be a multiple of ``num_ranks``.
     """
-    before = facts.get("micro_batches_multiple_of", 1)
+    before = facts["micro_batches_multiple_of"]
     multiple_of = before if before % num_ranks == 0 else num_ranks
     return _limit_as_before(cut, facts)._replace(multiple_of=multiple_of)
 
@@ -129,7 +129,8 @@ def _limit_as_before(cut: BatchCut, facts: Mapping[str, Any]) -> BatchCut:
     """
     before = facts["max_tokens_per_device"]
     is_similar = SHARE_TO_KEEP * cut.max_tokens <= before <= cut.max_tokens
-    if is_similar and _limited_by(facts) == "estimate" and not cut.is_limit_chosen:
+    was_estimated = facts["micro_batches_limited_by"] == "estimate"
+    if is_similar and was_estimated and not cut.is_limit_chosen:
         return cut._replace(max_tokens=before)
     return cut
 
@@ -140,14 +141,9 @@ def report_other_limit(cut: BatchCut, facts: Mapping[str, Any]) -> None:
     if before != cut.max_tokens:
         logs.info(
             f"Micro-batches have at most {cut.max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
-            f"before {before:,} ({WHY[_limited_by(facts)]}). The sentences of each step stay the "
-            "same; rounding and the draws of dropout may not."
+            f"before {before:,} ({WHY[facts['micro_batches_limited_by']]}). The sentences of each "
+            "step stay the same; rounding and the draws of dropout may not."
         )
-
-
-def _limited_by(facts: Mapping[str, Any]) -> LimitedBy:
-    limited_by: LimitedBy = facts.get("micro_batches_limited_by", "estimate")
-    return limited_by
 
 
 def fit_to_memory(

@@ -24,7 +24,6 @@ from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
-from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer, round_to_int8
 from nmt_cli.optimization import MovingAverage, new_optimizer
@@ -141,8 +140,7 @@ def _resume(
     is_same_plan = planned_by == _plan_settings(recipe, corpus, stage)
     plan_before = plan if is_same_plan else plan_batches(before, corpus)
     enter_stage(plan_before, before, corpus, progress)
-    if "epoch" in manifest:  # earlier versions did not store it; then all epochs are planned
-        plan_before.begin_at(manifest["epoch"], manifest["first_batch_of_epoch"])
+    plan_before.begin_at(manifest["epoch"], manifest["first_batch_of_epoch"])
     progress.stage = stage
     if not is_same_plan:
         enter_stage(plan, recipe, corpus, progress)
@@ -180,7 +178,7 @@ def _changes_of_measured_text(
 def _changes_of_tokenizer(recipe: Recipe, corpus: PreparedCorpus, run_dir: Path) -> list[str]:
     """Return the change of the tokenizer by which BLEU chose the best checkpoint, in words.
 
-    The packages that are installed now may be others, and earlier versions always took 13a.
+    The packages that are installed now may be others.
     """
     if recipe.validation.best_by != "bleu":
         return []
@@ -190,7 +188,7 @@ def _changes_of_tokenizer(recipe: Recipe, corpus: PreparedCorpus, run_dir: Path)
     lines = recipe.validation.deciding(corpus.validation).lines("target")
     now = bleu.name_in_signatures(references_of(recipe, lines).tokenizer.tokenize)
     signature = best.manifest["validation"].get("bleu_signature")
-    before = TOKENIZATION if signature is None else bleu.tokenizer_in(signature)
+    before = now if signature is None else bleu.tokenizer_in(signature)
     return [] if now == before else [f"the tokenizer of BLEU (was {before}, is {now})"]
 
 

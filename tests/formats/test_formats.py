@@ -15,6 +15,7 @@ from nmt_cli.files import formats
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.folders import MODEL_KINDS
 from nmt_cli.files.formats import OtherFormatError
+from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.tree_output import Repairs
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
@@ -186,3 +187,23 @@ def test_the_format_before_the_first_release_is_one_line_with_what_converts_it(p
     with pytest.raises(OtherFormatError, match=f"{message}$") as error:
         use()
     assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_of_before_the_first_release_is_not_resumed_but_a_model(folder):
+    path = folder("format_2", "whitespace") / f"run/checkpoints/{STEP}"
+    change_manifest(path, without=["epoch", "first_batch_of_epoch"])
+    with pytest.raises(UserError, match=rf"{STEP} cannot be resumed .* before release 0\.2\.0"):
+        resume("whitespace")
+    assert Translator.load(path, device="cpu").translate(["bee"])
+
+
+def test_text_of_before_the_first_release_is_prepared_again(folder):
+    path = folder("format_2", "whitespace") / "prepared"
+    data = json.loads((path / "manifest.json").read_text())["data"]
+    del data["normalization"]["fold"]
+    change_manifest(path, data=data)
+    again = (
+        r"prepared was made before release 0\.2\.0 .* Make it again: nmt-cli preprocess .*--force"
+    )
+    with pytest.raises(UserError, match=again):
+        resume("whitespace")

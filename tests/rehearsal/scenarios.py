@@ -258,8 +258,8 @@ def choose_attention(
 ) -> dict[str, Any]:
     """Train a step in each of several sessions, in which kernels have these ``costs``.
 
-    The session ``forgets`` saves a checkpoint as older versions did, which does not name a way. In
-    the session ``cannot_record`` there are no CUDA graphs.
+    The session ``forgets`` saves a checkpoint that does not name a way, as on a CPU. In the session
+    ``cannot_record`` there are no CUDA graphs.
     """
     lines: list[str] = []
     replaced: Any = ways

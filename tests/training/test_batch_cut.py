@@ -56,8 +56,8 @@ def facts(max_tokens=100, multiple_of=1, limited_by="estimate"):
         (facts(multiple_of=4), 1, (100, 4)),
         (facts(multiple_of=4), 3, (100, 3)),
         (facts(multiple_of=2), 4, (100, 4)),
-        ({"max_tokens_per_device": 80}, 2, (80, 2)),  # an older checkpoint
-        ({"max_tokens_per_device": 5}, 1, (100, 1)),
+        (facts(max_tokens=80), 2, (80, 2)),
+        (facts(max_tokens=5), 1, (100, 1)),
     ],
 )
 def test_batches_are_cut_as_before_where_that_suits_the_machine(before, ranks, expected, capsys):
