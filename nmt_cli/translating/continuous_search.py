@@ -1,9 +1,8 @@
-"""A search that lines join when they come, and reports of slow lines."""
+"""A search that lines join when they come."""
 
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -11,16 +10,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Generic, TypeVar
 
-from nmt_cli.messages import logs
-from nmt_cli.messages.figures import counted
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.sentences import Sentence
 from nmt_cli.translating.answers import LineJob, Ticket, TicketedSentence
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
-
-FIRST_REPORT_SECONDS, SECONDS_BETWEEN_LOOKS = 10.0, 0.5  # of slow lines
 
 # If so many lines have sentences that wait for room, no further line is taken.
 MOST_DIVIDED_LINES = 32
@@ -68,10 +63,6 @@ class LineSource(ABC, Generic[LineKey]):
     def answer(self, line: LineKey, answer: Translation | BaseException) -> None:
         """Take the translation of a line, or the bug that it met."""
 
-    def report(self, line: LineKey, number: int, what: str) -> None:
-        """Log that the line with this number takes long, and ``what`` goes on."""
-        logs.info(f"line {number:,} {what}")
-
 
 class ContinuousSearch(Generic[LineKey]):
     """Translates lines in one search, which each joins when it comes (continuous batching).
@@ -104,20 +95,17 @@ class ContinuousSearch(Generic[LineKey]):
         self._engine.free_caches()
 
     def _translate(self) -> None:
-        driver, slow_lines = self._engine.driver, SlowLines(self._report)
-        is_text = self._lines.is_text
+        driver, is_text = self._engine.driver, self._lines.is_text
         most_divided = MOST_DIVIDED[self._engine.chosen["device"]]
         order = _Order(self._next, driver.most_like, None if is_text else most_divided)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
-            tickets = list(inside)
-            slow_lines.look(tickets)
             unwanted = [ticket for job in self._withdraw() for ticket, _ in job.ticketed()]
             if unwanted:
                 order.remove(unwanted)
             # After a failure halves are searched, and a line may have been withdrawn while its
             # sentences were in the other half.
-            return unwanted + [ticket for ticket in tickets if ticket[0] not in self._inside]
+            return unwanted + [ticket for ticket in inside if ticket[0] not in self._inside]
 
         for ticket, outcome in driver.run(
             order.take, watch, is_text=is_text, is_urgent=self._is_urgent
@@ -138,10 +126,6 @@ class ContinuousSearch(Generic[LineKey]):
         job, _ = ticket
         is_alone = len(job.sentences) == 1 and not self._lines.is_text
         return is_alone and not self._lines.is_one_of_many(self._inside[job])
-
-    def _report(self, job: LineJob, what: str) -> None:
-        if job in self._inside:
-            self._lines.report(self._inside[job], job.wanted.line, what)
 
     def _withdraw(self) -> list[LineJob]:
         """Remove the lines that are withdrawn now; return them."""
@@ -266,47 +250,3 @@ class _Order:
         num_divided = sum(num_pieces >= shortest for num_pieces in self._divided.values())
         share = int(DIVIDED_SHARE * self._most_like(sentence))
         return num_divided < max(1, min(share, self._most_divided))
-
-
-class SlowLines:
-    """Reports a line when nothing but its sentences was searched for 10 s, 20 s, 40 s ...
-
-    One object is for the lines that are translated together.
-    """
-
-    def __init__(
-        self, report: Callable[[LineJob, str], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """``report`` gets the line, and what goes on behind its name in the log."""
-        self._clock, self._report = clock, report
-        self._job: LineJob | None = None
-        self._since = self._next_look = clock()
-        self._next_report = FIRST_REPORT_SECONDS
-
-    def look(self, inside: Iterable[Ticket]) -> None:
-        """Report a line if it is due; call it after each step with what is in the search."""
-        now = self._clock()
-        if now < self._next_look:
-            return
-        self._next_look = now + SECONDS_BETWEEN_LOOKS
-        jobs = {job for job, _ in inside}
-        if not jobs:
-            return  # between two parts of a line
-        job = jobs.pop() if len(jobs) == 1 else None
-        if job is None or job is not self._job:
-            self._job, self._since, self._next_report = job, now, FIRST_REPORT_SECONDS
-        elif now - self._since >= self._next_report:
-            self._next_report *= 2
-            self._report(job, _progress_of(job, now - self._since))
-
-
-def _progress_of(job: LineJob, seconds: float) -> str:
-    num_parts = len(job.parts)
-    of_each = len(job.sentences) // num_parts  # samples
-    pieces = sum(len(each.tokens) for each in job.sentences) // of_each
-    what = f"with {counted(pieces, 'piece')}"
-    so_far = f"takes long, {seconds:.0f} s by itself so far"
-    if num_parts == 1:
-        return f"{what} {so_far}."
-    num_done = len(job.outcomes) // of_each
-    return f"{what} in {num_parts:,} parts {so_far}; parts done: {num_done:,}."

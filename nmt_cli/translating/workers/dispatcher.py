@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.workers.messages import Answer, Ready, SlowLine
+from nmt_cli.translating.workers.messages import Answer, Ready
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import Batch, BatchLine, WorkerProcess
 
@@ -79,7 +79,7 @@ class Dispatcher:
         self._thread = ThreadPoolExecutor(1, "starter")
         self._waiting: deque[Batch] = deque()  # those with lines that no worker has
         self._suspects = Suspects(has_other_workers=num_workers > 1)
-        self._numbers = count(1)  # of lines, which reports of slow lines name
+        self._numbers = count(1)  # of lines
         self._failed_starts = self._deaths_in_a_row = 0
         self._counts = defaultdict[str, Any](int)  # of figures
         self._busy_seconds = dict.fromkeys(range(num_workers), 0.0)
@@ -241,9 +241,6 @@ class Dispatcher:
 
     def _note(self, worker: WorkerProcess, number: int, answer: Answer) -> None:
         if number not in worker.lines:  # it was answered while it was withdrawn
-            return
-        if isinstance(answer, SlowLine):
-            logs.info(f"{worker.lines[number]} {answer.what}")
             return
         line, self._deaths_in_a_row = worker.lines.pop(number), 0
         if answer is None:  # it is withdrawn

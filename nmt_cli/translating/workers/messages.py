@@ -68,15 +68,9 @@ def refusal(error: UserError) -> UserError:
     return refused
 
 
-class SlowLine(NamedTuple):
-    """A line takes long; it is answered later."""
-
-    what: str  # goes on behind the name of the line
-
-
 class WorkerBugError(Exception):
     """A bug that a worker met with a line; the message has its traceback."""
 
 
 ToWorker = Request | AttentionOf | Shared | TextOf | OneOfMany | None  # None: it is withdrawn
-Answer = Translation | WorkerBugError | SlowLine | None  # to a line; None: it is withdrawn
+Answer = Translation | WorkerBugError | None  # to a line; None: it is withdrawn

@@ -27,7 +27,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.attention import as_html
 from nmt_cli.translating.continuous_search import LineSource
-from nmt_cli.translating.request import Request, numbered
+from nmt_cli.translating.request import Request
 from nmt_cli.translating.shown_attention import languages_of
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
@@ -67,9 +67,9 @@ class WorkerLines(LineSource[int]):
 
     A message is a list of numbers, each with a request, with what several lines share (``Shared``),
     or with the text of such a line (``TextOf``), maybe as ``OneOfMany``; None withdraws what came
-    under the number. The answers are lists of numbers, each with a translation, a bug or a report
-    of a slow line; None confirms that it is withdrawn. Messages and answers are exchanged in
-    ``wait`` and after each step of the search, so that one thread is enough.
+    under the number. The answers are lists of numbers, each with a translation or a bug; None
+    confirms that it is withdrawn. Messages and answers are exchanged in ``wait`` and after each
+    step of the search, so that one thread is enough.
     """
 
     def __init__(self, connection: Connection, translator: Translator, *, is_text: bool) -> None:
@@ -101,7 +101,7 @@ class WorkerLines(LineSource[int]):
         if not isinstance(request, Request):
             return None
         del self._waiting[number]
-        return number, next(numbered([request], first=number))
+        return number, request
 
     def take_withdrawn(self, inside: Collection[int]) -> Collection[int]:
         """Exchange messages; return the lines that were withdrawn, all if the end was closed."""
@@ -119,13 +119,9 @@ class WorkerLines(LineSource[int]):
         """Send the translation of a line after this step."""
         self._of_many.discard(line)
         if isinstance(answer, BaseException):
-            report = "".join(traceback.format_exception(answer))
-            answer = messages.WorkerBugError(f"in a worker process:\n{report}")
+            shown = "".join(traceback.format_exception(answer))
+            answer = messages.WorkerBugError(f"in a worker process:\n{shown}")
         self._answers.append((line, answer))
-
-    def report(self, line: int, number: int, what: str) -> None:
-        """Send what is to be logged of a line after this step; the command names the line."""
-        self._answers.append((line, messages.SlowLine(what)))
 
     def draw_page(self) -> None:
         """Draw a page if one is next; no line may be in the search."""

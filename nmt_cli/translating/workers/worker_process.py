@@ -79,9 +79,7 @@ class BatchLine(NamedTuple):
         return not self.batch.done.done()
 
     def __str__(self) -> str:
-        """Return what the log calls it."""
-        if not self.batch.name:  # it is part of a text
-            return f"line {getattr(self.batch.requests[self.place], 'line', None):,}"
+        """Return what the log calls a line of a request."""
         place, number = self.place + 1, len(self.batch.requests)
         return f"{self.batch.name}: line {place:,} of {number:,}"
 
