@@ -131,8 +131,8 @@ def test_optimizers_leave_the_compiler_alone(imported):
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        ([], 0, "out is complete, and made with this model, input and options: nothing to do."),
-        (["--beam-size=3"], 1, "made differently (old -> new): beam_size: not given -> 3. Give"),
+        ([], 0, "out is complete, and made with this model, text and options: nothing to do."),
+        (["--beam-size=3"], 1, "out is complete, but was made with other options. Give"),
     ],
 )
 def test_a_finished_translation_needs_no_torch(tmp_path, monkeypatch, options, status, message):

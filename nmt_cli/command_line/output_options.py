@@ -181,8 +181,6 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
         for names in (SAMPLING, Constraints._fields)
     )
     _refuse_without_effect(constraints, others)
-    if others["choose"] == "score":
-        others["choose"] = None  # as in records of before
     for name in ("glossary", "soft_glossary"):
         constraints[name] = _glossary(name, constraints[name], others["input_path"])
     constraints["soft_glossary"] = _with_tags(constraints["soft_glossary"], term_tags)

@@ -21,7 +21,6 @@ from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import STANDARD_INPUT, is_stream
 from nmt_cli.files.text_files import standard_input
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.translating.options import TranslatorOptions
@@ -68,29 +67,23 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
     )
     if resume and (output_path is None or is_stream(output_path)):
         raise WrongUsageError("--resume continues a file; give its name with --output.")
-    counts = device, threads, workers, devices
-    # As they were given; a GPU without its number.
-    asked = {"device": device.partition(":")[0], "precision": options.precision}
     with ExitStack() as stack:
         languages = None
         if form in NEED_LANGUAGES:
             model, languages = _with_languages(model)
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None
-        recorded = {
-            **records.affecting(options),
-            "format": output_format,
-            "input_format": form,
-            "shard": None if shard is None else str(shard),
-            "retranslate": retranslate,
-            "document": None if document is None else document.sha256,
-        }
+        text = records.TextSoFar(document.sha256 if document else "")
+        others = {"format": output_format, "input_format": form, "retranslate": retranslate}
+        hashed = records.hash_of(options, {**others, "shard": shard})
+        made = records.Made("", hashed, device.partition(":")[0], options.precision)
         if resume and not force and output_path is not None and records.is_finished(output_path):
             with suppress(UnwritableOutputError), claimed(output_path, "--output"):
                 pass  # removes the lock of a process that was killed after it had finished
             lines = read_lines(cast(BinaryIO, source), _num_lines_before(source))
-            records.refuse_other(output_path, [model, *ensemble], recorded, asked, lines)
-            return 0
+            models = [model, *ensemble]
+            num_failed = records.num_failed_of(output_path, made, models, text, lines)
+            return STATUS_SOME_LINES_FAILED if num_failed else 0
         output = stack.enter_context(
             opened_texts.opened_output(
                 output_path,
@@ -100,13 +93,15 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
                 compose=None if document is None else document.composed,
             )
         )
-        if options.precision == AUTO:  # it means what it meant when the output was begun
-            options = replace(options, precision=output.made_with.get("precision", AUTO))
+        # "auto" means what it meant when the output was begun.
+        made = made.meant_by(output.record.made)
+        device = made.device if device == AUTO else device
+        options = replace(options, precision=made.precision)
+        counts = device, threads, workers, devices
         together = {**vars(options), "ensemble": ensemble}
-        engine = stack.enter_context(_engine(model, counts, together, source, output))
+        engine = stack.enter_context(_engine(model, counts, together, source))
         if isinstance(output, ResumableOutput):
-            made_with = {**recorded, **records.affecting(options), **engine.chosen}
-            output.begin(made_with, records.rounding(options, engine.threads), asked)
+            output.begin(made._replace(**engine.chosen), text)
         read_line = formats.reader(form, output_format, options.choose)
         format_line = formats.formatter(form, output_format)
         tally = _translate_all(engine, source, output, read_line, format_line)
@@ -119,23 +114,17 @@ def _engine(
     counts: tuple[str, int | None, int | None, int | None],
     options: dict[str, Any],
     source: BinaryIO | ShardText,
-    output: opened_texts.Stream | ResumableOutput,
 ) -> AbstractContextManager[processes.TextTranslator]:
     """Return the engine of the processes that ``counts`` ask for; without any, of those that pay.
 
     The counts are the device, the threads, the workers and the devices.
     """
     device, threads, workers, devices = counts
-    begun_with = output.machine.get("threads")
     limits = (workers, devices, threads or options["max_tokens_per_device"])
-    if limits == (None, None, None) and begun_with in {None, 1}:
-        coming = processes.coming_from(source)
-        chosen = processes.processes_that_pay(device, coming, is_steady=output.is_file)
+    if limits == (None, None, None):
+        chosen = processes.processes_that_pay(device, processes.bytes_of(source))
     else:
         chosen = processes.choose_processes(device, workers or 1, devices)
-    if chosen.number == 1 and threads is None:
-        is_possible = begun_with is not None and begun_with <= usable_cores()
-        threads = begun_with if is_possible else None  # maybe begun on a machine of more cores
     return processes.opened_engine(model, chosen, device, threads, options)
 
 
@@ -148,12 +137,12 @@ def _translate_all(
 ) -> Tally:
     """Write the translation of each line of ``source``; return what happened to the lines."""
     unit = "segment" if isinstance(source, DocumentText) else "line"
-    tally = Tally(_num_lines_before(source), unit)
-    tally.restore(output.progress.tally)
+    begun = output.record
+    tally = Tally(_num_lines_before(source) + begun.num_lines, begun.num_failed, unit)
     with logs.progress(
         "Translating",
         f"{unit}s",
-        initial=tally.num_lines,
+        initial=begun.num_lines,
         hidden=source.isatty() or output.reader == "terminal",
         in_lines=output.reader == "pipe",
     ) as counter:
@@ -166,7 +155,7 @@ def _translate_all(
         )
         lines = output.without_finished(lines)
         for window, outputs in _translated(engine, lines, read_line, format_line, tally):
-            output.add(window, "".join(outputs).encode(), tally.state())
+            output.add(window, "".join(outputs).encode(), tally.num_failed)
             counter.advance(len(outputs))
     return tally
 

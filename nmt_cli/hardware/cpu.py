@@ -183,8 +183,3 @@ def limit_spins(environment: MutableMapping[str, str] = os.environ) -> None:
     """
     if "torch" not in sys.modules and environment.keys().isdisjoint(CHOSEN_BY_USERS):
         environment.update(SPINS)
-
-
-def useful_threads(device: str) -> int:
-    """Return how many CPU threads are busy: all on a CPU, one that drives a GPU."""
-    return num_threads() if device == "cpu" else 1

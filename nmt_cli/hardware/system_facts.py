@@ -35,7 +35,7 @@ def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
         "platform": platform.platform(),
         **{f"packages.{name}": version_of(name) for name in PACKAGES},
         **{f"environment.{name}": os.environ.get(name) for name in VARIABLES},
-        "cpu.name": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
+        "cpu.name": cpu_name(system),
         "cpu.cores": os.cpu_count(),
         "cpu.cores_allowed": allowed.allowed,
         "cpu.quota_cores": allowed.quota,
@@ -50,14 +50,9 @@ def system_facts(system: Path = SYSTEM) -> dict[str, Any]:
     }
 
 
-def rounding_facts(num_threads: int, system: Path = SYSTEM) -> dict[str, Any]:
-    """Return what may change how sums of the same numbers are rounded, by dotted name."""
-    return {
-        "nmt-cli": version_of("nmt-cli"),
-        "torch": version_of("torch"),
-        "cpu": _found(r"model name\s*: (.*)", system / "proc/cpuinfo"),
-        "threads": num_threads,
-    }
+def cpu_name(system: Path = SYSTEM) -> str | None:
+    """Return the name of the CPU; None if it is unknown."""
+    return _found(r"model name\s*: (.*)", system / "proc/cpuinfo")
 
 
 def version_of(package: str) -> str | None:

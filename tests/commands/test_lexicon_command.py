@@ -88,7 +88,7 @@ def test_an_output_is_resumed_only_with_the_same_choice(model, wrong, tmp_path):
     run(*words)
     assert "nothing to do" in run(*words, "--resume").stderr
     refused = run(*words, "--no-shortlist", "--resume", status=1).stderr
-    assert "made differently (old -> new): shortlist: not given -> off" in refused
+    assert "is complete, but was made with other options. Give" in refused
 
 
 def test_scores_of_given_translations_ignore_the_lexicon(model, wrong):

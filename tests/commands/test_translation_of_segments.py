@@ -122,16 +122,16 @@ def test_an_interrupted_translation_goes_on(model, source, monkeypatch):
     monkeypatch.setitem(line_windows.MOST_LINES, "cpu", 10)
     whole, add = translated(model, source, "whole"), ResumableOutput.add
 
-    def interrupted(self, lines, data, tally):
-        if self.progress.num_lines >= 30:
+    def interrupted(self, lines, data, num_failed):
+        if self.record.num_lines >= 30:
             raise KeyboardInterrupt
-        add(self, lines, data, tally)
+        add(self, lines, data, num_failed)
 
     with monkeypatch.context() as patched:
         patched.setattr(ResumableOutput, "add", interrupted)
         with pytest.raises(UserError):
             translated(model, source, "resumed")
-    with pytest.raises(UserError, match="source_language: not given -> de"):
+    with pytest.raises(UserError, match="which was made with other options"):
         translated(model, source, "resumed", resume=True, source_language="de")
     assert translated(model, source, "resumed", resume=True) == whole
 

@@ -1,7 +1,6 @@
 """Workers of the real command give the output of one process, and options that do not fit fail."""
 
 import io
-import json
 import os
 import random
 import signal
@@ -16,16 +15,15 @@ from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows, translation_processes
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.translation_processes import (
-    Coming,
     Processes,
+    bytes_of,
     choose_processes,
-    coming_from,
     processes_that_pay,
 )
 from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.hardware import cpu
-from nmt_cli.hardware.cpu import Cores, set_num_threads
+from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
@@ -98,10 +96,6 @@ def two_cores(monkeypatch):
     monkeypatch.setattr(translation_processes, "BYTES_FOR_A_PROCESS", 1 << 10)
 
 
-def machine_in_record(path):
-    return json.loads(path.with_name(f".made-{path.name}.json").read_text())["machine"]
-
-
 @pytest.mark.parametrize(("workers", "then"), [(None, 1), (1, None)])
 def test_a_long_text_is_shared_by_default_and_goes_on_with_any_number(
     model, two_cores, monkeypatch, capsys, workers, then
@@ -110,10 +104,10 @@ def test_a_long_text_is_shared_by_default_and_goes_on_with_any_number(
     logs.configure(quiet=False)
     whole_add = ResumableOutput.add
 
-    def interrupted_add(self, lines, data, tally):
-        if self.progress.num_lines >= 100:
+    def interrupted_add(self, lines, data, num_failed):
+        if self.record.num_lines >= 100:
             sys.exit(143)
-        whole_add(self, lines, data, tally)
+        whole_add(self, lines, data, num_failed)
 
     monkeypatch.setattr(ResumableOutput, "add", interrupted_add)
     threads = 1 if workers else None
@@ -122,27 +116,13 @@ def test_a_long_text_is_shared_by_default_and_goes_on_with_any_number(
     monkeypatch.setattr(ResumableOutput, "add", whole_add)
     again = translated(model, "out", workers=then, resume=True, arguments=["translate"])
     assert again == expected
-    assert machine_in_record(model.with_name("out"))["threads"] == 1
     err = capsys.readouterr().err
     assert err.count("2 processes of one thread each share the text (see --workers).") == 1
-    assert "was made differently" not in err  # such as with another number of threads
 
 
 class Echo(StandIn):
     def translate_window(self, requests):
         return [Translation(request.text) for request in requests]
-
-
-def test_an_output_that_was_begun_with_two_threads_goes_on_with_two(model, two_cores, monkeypatch):
-    monkeypatch.setattr(Translator, "load", lambda *_, **__: Echo())
-    with monkeypatch.context() as first:
-        first.setattr(ResumableOutput, "finish", lambda *_, **__: sys.exit(143))
-        with pytest.raises(UserError, match="is kept"):
-            translated(model, "out", threads=2, arguments=["translate"])
-    set_num_threads(1)
-    translated(model, "out", workers=None, resume=True, arguments=["translate"])
-    assert machine_in_record(model.with_name("out"))["threads"] == 2
-    set_num_threads(1)
 
 
 @pytest.mark.parametrize("limit", [{"threads": 1}, {"max_tokens_per_device": 4000}])
@@ -208,26 +188,24 @@ CAPTIONS = 300_000  # bytes of 5,000 captions
 
 
 @pytest.mark.parametrize(
-    ("coming", "is_steady", "expected"),
+    ("num_bytes", "expected"),
     [
-        (Coming(LONG, True), False, SHARED),
-        (Coming(CAPTIONS, True), True, SHARED),
-        (Coming(LONG - 1, True), False, ALONE),
-        (Coming(10, False), False, SHARED),  # an open pipe: its lines will show
-        (Coming(10, False), True, ALONE),
-        (Coming(1 << 16, False), True, SHARED),
+        (LONG, SHARED),
+        (CAPTIONS, SHARED),
+        (LONG - 1, ALONE),
+        (None, SHARED),  # an open pipe: its lines will show
     ],
 )
-def test_the_length_of_a_text_decides(monkeypatch, coming, is_steady, expected):
+def test_the_length_of_a_text_decides(monkeypatch, num_bytes, expected):
     monkeypatch.setattr(cpu, "cores", lambda: Cores(2))
     monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
-    assert processes_that_pay("cpu", coming, is_steady=is_steady) == expected
+    assert processes_that_pay("cpu", num_bytes) == expected
 
 
 def test_a_text_that_is_too_short_for_all_cores_is_shared_by_fewer_processes(monkeypatch):
     monkeypatch.setattr(cpu, "cores", lambda: Cores(64))
     monkeypatch.setattr(translation_processes, "free_memory", lambda: 1 << 40)
-    assert processes_that_pay("cpu", Coming(3 * LONG // 2, True), is_steady=True).number == 3
+    assert processes_that_pay("cpu", 3 * LONG // 2).number == 3
 
 
 @pytest.mark.parametrize(
@@ -239,24 +217,23 @@ def test_one_process_where_there_is_no_room_or_a_gpu(monkeypatch, cores, memory,
     monkeypatch.setattr(cpu, "cores", lambda: cores)
     monkeypatch.setattr(translation_processes, "free_memory", lambda: memory)
     monkeypatch.setattr(translation_processes, "num_gpus", lambda device: int(device == "auto"))
-    coming = Coming(1 << 40, True)
-    assert processes_that_pay(device, coming, is_steady=False) == ALONE
+    assert processes_that_pay(device, 1 << 40) == ALONE
 
 
 def test_what_comes_from_files_and_pipes(tmp_path):
     path = tmp_path / "text"
     path.write_bytes(b"x" * 1000)
     with path.open("rb") as file, open(file.fileno(), "rb", closefd=False) as stream:
-        assert coming_from(stream) == Coming(1000, True)
+        assert bytes_of(stream) == 1000
     (tmp_path / "text.gz").write_bytes(b"x" * 1000)
     with (tmp_path / "text.gz").open("rb") as packed:
-        assert coming_from(packed) == Coming(4000, True)
+        assert bytes_of(packed) == 4000
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as stream:
         os.write(writing, b"line\n")
-        assert coming_from(stream) == Coming(5, False)
+        assert bytes_of(stream) is None
         os.close(writing)
-        assert coming_from(stream) == Coming(5, True)
-    assert coming_from(io.BytesIO(b"a test")) == Coming(0, True)
+        assert bytes_of(stream) == 5
+    assert bytes_of(io.BytesIO(b"a test")) == 0
     with Path("/dev/null").open("rb") as nothing:
-        assert coming_from(nothing) == Coming(0, True)
+        assert bytes_of(nothing) == 0

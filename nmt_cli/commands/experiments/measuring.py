@@ -20,7 +20,7 @@ from nmt_cli.files import file_names
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
 from nmt_cli.files.lines import texts_of
 from nmt_cli.hardware.cpu import set_num_threads, usable_cores
-from nmt_cli.hardware.system_facts import rounding_facts
+from nmt_cli.hardware.system_facts import cpu_name
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import aligned
 from nmt_cli.metrics.bleu import bleu_scorer, chrf_scorer
@@ -135,7 +135,7 @@ def measure(each: Distillation, partial: Partial) -> None:
                 row["sets"][one.name or "test"] = scores
         first = partial.path / name_of("source", measured_sets(each)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
-        facts = {"cpu": rounding_facts(1)["cpu"], "cores": _cores(), "rows": figures}
+        facts = {"cpu": cpu_name(), "cores": _cores(), "rows": figures}
         (partial.path / file_names.FIGURES_FILE).write_text(
             json.dumps(facts, indent=2), encoding="utf-8"
         )

@@ -1,9 +1,9 @@
 """The texts that commands read, and where they write: files, stdin and stdout, devices, pipes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from nmt_cli.commands.lines import translation_record as records
 from nmt_cli.commands.lines.pipes import StandardOutput
@@ -68,26 +68,25 @@ def refuse_to_replace(
 
 
 class Stream:
-    """Standard output, a device or a pipe: what is written there cannot be continued.
+    """What writes an output that cannot be continued, such as a device or a pipe.
 
     It has what ``translate`` uses of a ``ResumableOutput``.
     """
 
-    made_with: Mapping[str, Any] = {}
-    machine: Mapping[str, Any] = {}
-    progress = records.FinishedLines()
-    is_file = False
+    record = records.Record()
 
-    def __init__(self, write: Callable[[bytes], object], reader: OutputReader) -> None:
+    def __init__(
+        self, write: Callable[[bytes], object], reader: OutputReader, *, is_file: bool = False
+    ) -> None:
         """``write`` writes all bytes that it gets; ``reader`` reads them meanwhile."""
-        self.write, self.reader = write, reader
+        self.write, self.reader, self.is_file = write, reader, is_file
         self.is_empty = True
 
     def without_finished(self, windows: Iterator[list[Line]]) -> Iterator[list[Line]]:
         """Return all windows: none of them is finished."""
         return windows
 
-    def add(self, lines: Sequence[Line], data: bytes, tally: dict[str, Any]) -> None:
+    def add(self, lines: Sequence[Line], data: bytes, num_failed: int) -> None:
         """Write the output of a whole window."""
         self.is_empty = False
         self.write(data)
@@ -114,7 +113,7 @@ def opened_stream(path: Path | None, *, force: bool) -> Iterator[Stream]:
             packed.write(data)
             stream.flush()  # the reader of a pipe is waiting for these lines
 
-        yield Stream(write, reader_of(stream.fileno()))
+        yield Stream(write, reader_of(stream.fileno()), is_file=not is_stream(path))
 
 
 @contextmanager
@@ -126,12 +125,13 @@ def opened_output(
     arguments: Sequence[str] | None,
     compose: Composer | None = None,
 ) -> Iterator[Stream | ResumableOutput]:
-    """Yield what writes to ``path`` or, if that is None, to stdout; a file can be continued.
+    """Yield what writes to ``path`` or, if that is None, to stdout.
 
-    With ``compose``, what it makes of all that was written is the output. Raises OutputError if it
+    A file can be continued by a command with these ``arguments``, if they are given. With
+    ``compose``, what it makes of all that was written is the output. Raises OutputError if it
     cannot be written, and UserError if the command is stopped before anything was written.
     """
-    if path is not None and not is_stream(path):
+    if path is not None and not is_stream(path) and arguments is not None:
         with resumable_output(
             path, replace=force, resume=resume, arguments=arguments, compose=compose
         ) as resumable:

@@ -2,8 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nmt_cli.files.lines import Line
 from nmt_cli.messages import logs
@@ -20,16 +18,13 @@ LACKING = (
 class Tally:
     """Counts what happened to the lines; its memory does not grow with their number."""
 
-    _OF_THIS_RUN = ("_started", "_num_before", "_num_elsewhere", "_unit")
-
-    def __init__(self, num_elsewhere: int, unit: str = "line") -> None:
-        """``num_elsewhere`` lines of the text, before those counted here, are not translated.
+    def __init__(self, num_before: int, num_failed: int = 0, unit: str = "line") -> None:
+        """``num_before`` lines come before those counted here; ``num_failed`` of them failed.
 
         ``unit`` is what messages call a line.
         """
-        self._num_elsewhere, self._unit = num_elsewhere, unit
+        self._num_before, self.num_failed, self._unit = num_before, num_failed, unit
         self.num_lines = 0
-        self.num_failed = 0
         self._in_parts = Numbers()
         self._truncated = Numbers()
         self._lacking = Numbers()
@@ -40,12 +35,12 @@ class Tally:
         self._from_memory = Numbers()
         self._repaired_trees = Numbers()
         self._num_trees, self._repairs = 0, Counter[str]()
-        self._started, self._num_before = time.monotonic(), 0
+        self._started = time.monotonic()
 
     @property
     def line_number(self) -> int:
         """The number, in the whole text, of the line that was counted last."""
-        return self._num_elsewhere + self.num_lines
+        return self._num_before + self.num_lines
 
     def count(self, line: Line, translation: Translation) -> None:
         """Count the next line; warn at once if it failed."""
@@ -75,19 +70,6 @@ class Tally:
         if line.byte_order_mark:
             logs.info("Cut a byte order mark before the first line.")
 
-    def state(self) -> dict[str, Any]:
-        """Return the counts as they can be written to a file."""
-        counts = vars(self).items()
-        return {name: _state_of(value) for name, value in counts if name not in self._OF_THIS_RUN}
-
-    def restore(self, state: Mapping[str, Any] | None) -> None:
-        """Go on from the counts that ``state()`` returned; from none if that is None."""
-        for name, value in (state or {}).items():
-            if name in vars(self):
-                kind = type(vars(self)[name])
-                setattr(self, name, kind(**value) if isinstance(value, dict) else value)
-        self._num_before = self.num_lines
-
     def report(self) -> None:
         """Log how many lines were translated, and warn about those in parts, cut or repaired."""
 
@@ -115,17 +97,14 @@ class Tally:
             trees = counted(self._num_trees, "tree")
             logs.info(f"Repaired {repaired.count:,} of {trees}{what}.")
         seconds = time.monotonic() - self._started
-        in_all = f" ({self.num_lines:,} in all)" if self._num_before else ""
-        lines = counted(self.num_lines - self._num_before, self._unit)
-        logs.info(f"Translated {lines} in {seconds:.1f} s{in_all}.")
+        logs.info(f"Translated {counted(self.num_lines, self._unit)} in {seconds:.1f} s.")
 
 
 class Numbers:
     """The count of some lines, and the line numbers of the first ones."""
 
-    def __init__(self, count: int = 0, first: Sequence[int] = ()) -> None:
-        self.count = count
-        self.first = list(first)
+    def __init__(self) -> None:
+        self.count, self.first = 0, list[int]()
 
     def add(self, number: int) -> None:
         """Count the line of this number."""
@@ -140,9 +119,3 @@ class Numbers:
             return f"{unit} {shown}"
         more = " ..." if self.count > SHOWN_NUMBERS else ""
         return f"{self.count:,} {unit}s ({shown}{more})"
-
-
-def _state_of(value: Any) -> Any:
-    if isinstance(value, Counter):
-        return dict(value)
-    return dict(vars(value)) if isinstance(value, Numbers) else value

@@ -31,7 +31,6 @@ from nmt_cli.translating.translation import Translation
 # than one thread does for the same lines. A process that gets 16 KiB, some 250 captions, saves more
 # than its start takes.
 BYTES_FOR_A_PROCESS = 1 << 14
-LEAST_WAITING = 1 << 15  # bytes in a pipe whose writer is faster than a translation; it holds 64 KB
 PACKED_TEXT = 4  # bytes of text in a byte of a compressed file, about
 # Bytes beside the weights, which processes share. With base a worker took 0.4 GB; larger models,
 # ensembles and long lines take more.
@@ -51,15 +50,7 @@ class TextTranslator(NamedTuple):
 
     translate: Callable[[Iterator[Sequence[Request]]], Iterator[list[Translation]]]
     chosen: Mapping[str, str]  # of its translators
-    threads: int  # of each process
     on_gpu: bool
-
-
-class Coming(NamedTuple):
-    """What is known of a text before it is read."""
-
-    num_bytes: int
-    is_all: bool  # if not, more may follow
 
 
 def choose_processes(device: str, workers: int, devices: int | None) -> Processes:
@@ -85,18 +76,12 @@ def choose_processes(device: str, workers: int, devices: int | None) -> Processe
     return Processes(devices, on_gpus=True)
 
 
-def processes_that_pay(device: str, coming: Coming, *, is_steady: bool) -> Processes:
-    """Return the processes that share a text if no option gives their number.
-
-    With ``is_steady``, the output file records the number of threads, which must not change later.
-    """
+def processes_that_pay(device: str, num_bytes: int | None) -> Processes:
+    """Return the processes that share a text of so many bytes if no option gives their number."""
     number = min(cpu.usable_cores(), free_memory() // MEMORY_OF_A_PROCESS)
-    if coming.is_all:
-        number = min(number, coming.num_bytes // BYTES_FOR_A_PROCESS)
-        is_long = number > 1
-    else:
-        is_long = not is_steady or coming.num_bytes >= LEAST_WAITING
-    if number < 2 or not is_long or num_gpus(device):
+    if num_bytes is not None:
+        number = min(number, num_bytes // BYTES_FOR_A_PROCESS)
+    if number < 2 or num_gpus(device):
         return Processes(1)
     return Processes(number, is_automatic=True)
 
@@ -109,27 +94,28 @@ def num_gpus(device: str) -> int:
     return 0 if device_name(device) == "cpu" else visible_gpus()
 
 
-def coming_from(source: BinaryIO | ShardText) -> Coming:
-    """Return what is known of a text: the size of a file, and of a pipe what waits in it."""
+def bytes_of(source: BinaryIO | ShardText) -> int | None:
+    """Return the bytes of a text that is not read yet, about; None if more may follow."""
     if isinstance(source, ShardText):
-        return Coming(source.expected(), True)
+        return source.expected()
     if isinstance(source, DocumentText):
-        return Coming(source.getbuffer().nbytes, True)
+        return source.getbuffer().nbytes
     name = getattr(source, "name", None)  # the number of a descriptor if it is stdin
     if name is None or source.isatty():
-        return Coming(0, True)  # one who types, or a test
+        return 0  # one who types, or a test
     status = os.stat(name)  # noqa: PTH116 - or a descriptor
     if stat.S_ISREG(status.st_mode):
         is_compressed = Path(str(name)).suffix in SUFFIXES
-        return Coming(status.st_size * (PACKED_TEXT if is_compressed else 1), True)
+        return status.st_size * (PACKED_TEXT if is_compressed else 1)
     if stat.S_ISCHR(status.st_mode):
-        return Coming(0, True)  # /dev/null
-    if not isinstance(name, int):
-        return Coming(0, False)
-    (waiting,) = struct.unpack("i", fcntl.ioctl(name, termios.FIONREAD, bytes(4)))
+        return 0  # /dev/null
     pipe = select.poll()
-    pipe.register(name, 0)
-    return Coming(waiting, any(event & select.POLLHUP for _, event in pipe.poll(0)))
+    if isinstance(name, int):
+        pipe.register(name, 0)
+    if not any(event & select.POLLHUP for _, event in pipe.poll(0)):
+        return None
+    waiting: int = struct.unpack("i", fcntl.ioctl(name, termios.FIONREAD, bytes(4)))[0]
+    return waiting
 
 
 def opened_engine(
@@ -158,7 +144,6 @@ def _opened_translator(
     yield TextTranslator(
         lambda windows: map(translator.translate_window, windows),
         translator.chosen,
-        cpu.useful_threads(chosen_device),
         chosen_device != "cpu",
     )
 
@@ -181,4 +166,4 @@ def _opened_workers(
             logs.info(f"{number} processes of one thread each share the text (see --workers).")
         with closing(TextWorkers(starter, number)) as workers:
             workers.open()
-            yield TextTranslator(workers.translate_windows, workers.chosen, threads, on_gpus)
+            yield TextTranslator(workers.translate_windows, workers.chosen, on_gpus)

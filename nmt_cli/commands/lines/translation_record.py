@@ -6,61 +6,76 @@ patterns such as ``FILE*`` match outputs only.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nmt_cli.files.atomic_files import file_appearing_whole, seal_of, sha256
+from nmt_cli.files.atomic_files import file_appearing_whole, seal_of
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.files.temporary_names import shortened
 from nmt_cli.hardware.choices import AUTO
-from nmt_cli.hardware.system_facts import rounding_facts
 from nmt_cli.messages import errors, logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
 from nmt_cli.translating.options import TranslatorOptions
 
-VERSION = 2
-SHOWN_OF_A_HASH = 12
-MAX_TOKENS = "max_tokens_per_device"  # changes only how sums are rounded
+VERSION = 3
+# CUDA graphs may be turned off for the rest of a text after a fault in them.
+OF_ROUNDING = {"max_tokens_per_device", "no_cuda_graphs"}
 
 
-class FinishedLines(NamedTuple):
-    """What was finished: the first lines of the input, and their output."""
+class Made(NamedTuple):
+    """What decides a translation beside its text."""
 
-    num_lines: int = 0
-    num_bytes: int = 0  # of the output file
-    input_sha256: str = hashlib.sha256().hexdigest()
-    output_sha256: str = hashlib.sha256().hexdigest()
-    tally: dict[str, Any] | None = None  # the state of the command's counters
+    model: str = ""  # its fingerprint, or those of an ensemble
+    options: str = ""  # a hash of those that affect the output
+    device: str = AUTO  # without its number
+    precision: str = AUTO
+
+    def meant_by(self, before: "Made") -> "Made":
+        """Return these with what "auto" meant in ``before``."""
+        device = before.device if self.device == AUTO else self.device
+        precision = before.precision if self.precision == AUTO else self.precision
+        return self._replace(device=device, precision=precision)
+
+    def unlike(self, before: "Made") -> str:
+        """Return what differs from ``before``, for a message; "" if nothing does."""
+        has_other_options = self[1:] != before[1:]
+        parts = ["another model"] * (self.model != before.model)
+        return " and ".join([*parts, *["other options"] * has_other_options])
 
 
 class Record(NamedTuple):
-    """The content of the file of a record."""
+    """The content of the file of a record: what was finished."""
 
-    made_with: dict[str, Any]  # the model, and every option that affects the output
-    machine: dict[str, Any]  # what may change how ties are rounded
-    progress: FinishedLines
-    asked: dict[str, Any]  # device and precision as given, such as "auto"
+    made: Made = Made()
+    text: str = ""  # a hash of the first lines of the text, which are finished
+    num_lines: int = 0
+    num_bytes: int = 0  # of the output file
+    num_failed: int = 0  # lines
 
 
-def affecting(options: TranslatorOptions) -> dict[str, Any]:
-    """Return the options that affect the output more than by rounding."""
-    # CUDA graphs may be turned off for the rest of a text after a fault in them. What is off though
-    # the model may have it on by default is no option that is not given.
-    default = TranslatorOptions()
-    return {
+def hash_of(options: TranslatorOptions, others: Mapping[str, Any]) -> str:
+    """Return a hash of the ``options`` and ``others`` that affect the output.
+
+    Those that round sums differently do not; device and precision are compared by themselves. What
+    is None, False or empty is left out, so that a later version, which has more options, finds the
+    same hash; 0 is a value. What is off though the model may have it on by default is one, too.
+    """
+    default = type(options)()
+    given = {
         name: "off" if value is False and getattr(default, name) is None else value
         for name, value in vars(options).items()
-        if name not in {MAX_TOKENS, "no_cuda_graphs"}
+        if name not in {*OF_ROUNDING, "precision"}
     }
-
-
-def rounding(options: TranslatorOptions, threads: int) -> dict[str, Any]:
-    """Return what affects the output only by rounding."""
-    return {**rounding_facts(threads), MAX_TOKENS: options.max_tokens_per_device}
+    flat: dict[str, Any] = {}
+    for name, value in {**given, **others}.items():
+        fields = value._asdict() if hasattr(value, "_asdict") else {"": value}
+        flat.update({f"{name}.{field}": each for field, each in fields.items()})
+    plain = json.loads(json.dumps(flat, default=str))
+    return seal_of({name: v for name, v in plain.items() if v or type(v) in (int, float)})
 
 
 def partial_of(path: Path) -> Path:
@@ -76,17 +91,15 @@ def record_path(path: Path) -> Path:
 def read_record(path: Path) -> Record | None:
     """Return the record of the output ``path``, complete or unfinished; None if there is none.
 
-    If the checksums of the output differ, the record belongs to another file of this name. Raises
-    DamagedError if the record cannot be read.
+    Raises DamagedError if the record cannot be read.
     """
     try:
         fields = json.loads(record_path(path).read_bytes())
-        if fields["version"] != VERSION:
-            raise ValueError(f"its version is {fields['version']}, not {VERSION}")
+        if fields.pop("version") != VERSION:
+            raise ValueError("another version of nmt-cli wrote it, which can go on")
         if fields.pop("sha256") != seal_of(fields):
             raise ValueError("it has changed since it was written")
-        del fields["version"]
-        return Record(**{**fields, "progress": FinishedLines(**fields["progress"])})
+        return Record(**{**fields, "made": Made(**fields["made"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -98,57 +111,34 @@ def read_record(path: Path) -> Record | None:
 
 def write_record(path: Path, record: Record) -> None:
     """Replace the record of ``path``; after a power loss it is the old or the new one."""
-    fields = {**record._asdict(), "version": VERSION, "progress": record.progress._asdict()}
-    fields["sha256"] = seal_of(fields)
+    fields = {**record._asdict(), "made": record.made._asdict()}
+    sealed = {"version": VERSION, **fields, "sha256": seal_of(fields)}
     with file_appearing_whole(record_path(path), replace=True) as stream:
-        stream.write(json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n")
+        stream.write(json.dumps(sealed, indent=2).encode() + b"\n")
 
 
-def as_recorded(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``facts`` as they look when they were read from a record.
+class TextSoFar:
+    """A hash of the lines of a text that were read so far, and their number."""
 
-    A named tuple becomes a fact for each of its fields. Facts that are None, False or empty are
-    left out, so that a record of an older version, which lacks a newer option, equals one that does
-    not use it. 0 is kept: it is a value.
-    """
-    flat: dict[str, Any] = {}
-    for name, value in facts.items():
-        fields = value._asdict() if hasattr(value, "_asdict") else {"": value}
-        flat.update({f"{name}.{field}".rstrip("."): each for field, each in fields.items()})
-    plain = json.loads(json.dumps(flat, default=str))
-    return {name: value for name, value in plain.items() if value or type(value) in (int, float)}
+    def __init__(self, document: str = "") -> None:
+        """``document`` is a hash of that whose segments are the lines."""
+        self.num_lines, self._hash = 0, hashlib.sha256(document.encode())
 
+    def add(self, lines: Iterable[Line]) -> None:
+        """Take the next lines, or what their output depends on: bad UTF-8 is U+FFFD in it."""
+        for line in lines:
+            self.num_lines += 1
+            mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
+            end = b"\r" * line.carriage_return + b"\n" * line.newline
+            self._hash.update(mark + line.text.encode() + end)
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what differs between two mappings of ``as_recorded``, as ``name: old -> new``."""
-    for name in dict.fromkeys([*old, *new]):
-        if old.get(name) != new.get(name):
-            shown = name.removeprefix("constraints.")
-            yield f"{shown}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
+    def sha256(self) -> str:
+        """Return the hash."""
+        return self._hash.hexdigest()
 
-
-def text_of(line: Line) -> bytes:
-    """Return the part of an input line on which its output depends; bad UTF-8 is U+FFFD in it."""
-    mark = BYTE_ORDER_MARK if line.byte_order_mark else b""
-    carriage_return = b"\r" if line.carriage_return else b""
-    return mark + line.text.encode() + carriage_return + (b"\n" if line.newline else b"")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str) and len(value) == 2 * hashlib.sha256().digest_size:
-        return value[:SHOWN_OF_A_HASH]
-    if isinstance(value, list):
-        return ", ".join(_shown_phrase(each) for each in value)
-    return "not given" if value is None else str(value)
-
-
-def _shown_phrase(phrase: object) -> str:
-    """Return a phrase, its pieces, or its forms: a record has these as a list in a list."""
-    if not isinstance(phrase, list):
-        return repr(phrase)
-    if len(phrase) == 1 and isinstance(phrase[0], list):
-        return " ||| ".join(_shown_phrase(form) for form in phrase[0])
-    return repr(phrase)
+    def is_of(self, record: Record) -> bool:
+        """Return whether these are the lines that were finished by ``record``."""
+        return (self.num_lines, self.sha256()) == (record.num_lines, record.text)
 
 
 def is_finished(path: Path) -> bool:
@@ -167,45 +157,38 @@ def fingerprints(models: Sequence[Path]) -> str:
     return " ".join(find_model(path).fingerprint for path in models)
 
 
-def refuse_other(
-    path: Path,
-    models: Sequence[Path],
-    made_with: Mapping[str, Any],
-    asked: Mapping[str, str],
-    lines: Iterator[Line],
-) -> None:
-    """Raise UserError unless ``path`` is the complete translation of ``lines`` by ``models``.
+def num_failed_of(
+    path: Path, made: Made, models: Sequence[Path], text: TextSoFar, lines: Iterable[Line]
+) -> int:
+    """Return how many lines failed in the complete output ``path``.
 
-    ``made_with`` are the other options that affect the output. ``asked`` are device and precision
-    as the user gave them; "auto" stands for what was used.
+    ``text`` takes the ``lines`` of the text. Raises UserError if the output was made with anything
+    else than ``made`` has and these ``models``, or has changed.
     """
     record = read_record(path)
     if record is None:
         _refuse(
-            f"{path} is complete, but {record_path(path)}, the record of the model, the "
-            "input and the options it was made with, is missing."
+            f"{path} is complete, but {record_path(path)}, the record of the model, the text and "
+            "the options it was made with, is missing."
         )
-    used = {
-        name: record.made_with.get(name) if value in {AUTO, record.asked.get(name)} else value
-        for name, value in asked.items()
-    }
-    now = as_recorded({**made_with, **used, "model": fingerprints(models)})
-    _refuse_different(path, record.made_with, now)
-    if sha256(path) != record.progress.output_sha256:
+    made = made.meant_by(record.made)._replace(model=fingerprints(models))
+    if other := made.unlike(record.made):
+        _refuse(f"{path} is complete, but was made with {other}.")
+    if path.stat().st_size != record.num_bytes:
         _refuse(f"{path} has changed since it was translated.")
-    number, digest = 0, hashlib.sha256()
-    for number, line in enumerate(lines, 1):  # noqa: B007 - the last number is used
-        digest.update(text_of(line))
-    progress = record.progress
-    old = {"lines of the input": progress.num_lines, "sha256 of the input": progress.input_sha256}
-    new = {"lines of the input": number, "sha256 of the input": digest.hexdigest()}
-    _refuse_different(path, old, new)
-    logs.info(f"{path} is complete, and made with this model, input and options: nothing to do.")
+    text.add(lines)
+    if not text.is_of(record):
+        _refuse(f"{path} is complete, but was made from another text.")
+    logs.info(f"{path} is complete, and made with this model, text and options: nothing to do.")
+    warn_of_failed(path, record)
+    return record.num_failed
 
 
-def _refuse_different(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    if other := "; ".join(differences(old, new)):
-        _refuse(f"{path} is complete, but was made differently (old -> new): {other}.")
+def warn_of_failed(path: Path, record: Record) -> None:
+    """Warn if lines of ``path`` failed when they were translated; they were named then."""
+    if record.num_failed:
+        failed = counted(record.num_failed, "line")
+        logs.warning(f"{failed} of {path} could not be translated.")
 
 
 def _refuse(problem: str) -> NoReturn:
