@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.corpora_config import ParallelFiles
 
@@ -95,3 +96,13 @@ def test_what_is_not_text_is_refused(files):
     files.target.unlink()
     os.mkfifo(files.target)
     assert refusal(files).startswith(f"{files.target} is not a plain file, but preprocess reads ")
+
+
+def test_stdin_is_no_text_that_is_read_more_than_once(files, monkeypatch):
+    """Not even a file as stdin, which is read from where it stands."""
+    write(files, b"one\n", b"eins\n")
+    once = ParallelFiles(source=STANDARD_INPUT, target=files.target)
+    with files.source.open("rb") as file:
+        monkeypatch.setattr("sys.stdin", file)
+        assert refusal(once).startswith("/dev/stdin is not a plain file, but preprocess reads text")
+        assert list(ParallelText(once, is_read_once=True)) == [("one", "eins")]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nmt_cli.corpus.text.memories import open_pairs
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import BYTE_ORDER_MARK, HeldLines, one_line, texts_in
-from nmt_cli.files.text_files import bytes_read, open_text
+from nmt_cli.files.text_files import bytes_read, is_read_again, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
@@ -279,7 +279,7 @@ class ParallelText:
 def refuse_pipes(path: Path) -> None:
     """Raise UserError if ``path`` cannot be read more than once."""
     with contextlib.suppress(OSError, ValueError):  # opening the file will raise the right error
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if path.exists() and not is_read_again(path) and not path.is_dir():
             raise UserError(
                 f"{path} is not a plain file, but preprocess reads text more than once; "
                 "write it to a file first."
