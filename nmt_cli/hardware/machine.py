@@ -99,7 +99,7 @@ def count_devices(devices: int | None, device: str) -> int:
 def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
     """Return the device called ``name``; each worker of a node gets a GPU of its own.
 
-    srun may show each of its tasks other GPUs (--gpus-per-task). The GPU is the current one from
+    srun may show each of its tasks another one (--gpus-per-task=1). The GPU is the current one from
     then on. Raises UserError if there are not enough.
     """
     keep_freed_memory()
@@ -107,10 +107,15 @@ def choose_rank_device(name: str, worker: Worker | None) -> torch.device:
     if worker is None or device.type == "cpu":
         return device
     visible = torch.cuda.device_count()
-    sees_own = worker.is_of_srun and visible < worker.local_size
+    sees_own = worker.is_of_srun and visible == 1
     number, sharing = (0, 1) if sees_own else (worker.local_rank, worker.local_size)
     if device.index is not None and sharing > 1:
         raise UserError(f"--device {name} is one GPU, but {sharing} workers need one.")
+    if sharing > visible and worker.is_of_srun:
+        raise UserError(
+            f"srun has started {sharing} tasks on this node, but they see {visible} GPUs; give it "
+            f"--gpus-per-node={sharing} or --gpus-per-task=1."
+        )
     if sharing > visible:
         raise UserError(f"--devices {sharing} asked for, {visible} are visible.")
     device = torch.device("cuda", number if device.index is None else device.index)

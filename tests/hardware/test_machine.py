@@ -97,8 +97,8 @@ def test_a_worker_sets_up_the_allocator_before_torch_initializes_its_gpu(monkeyp
     [
         ("auto", 8, 5),
         ("auto", 1, 0),  # --gpus-per-task=1
-        ("auto", 2, 0),
-        ("cuda:1", 2, 1),
+        ("cuda:0", 1, 0),
+        ("auto", 2, "srun has started 8 tasks on this node, but they see 2 GPUs; give it --gpus-p"),
         ("cuda:5", 8, "--device cuda:5 is one GPU, but 8 workers need one."),
     ],
 )
