@@ -30,6 +30,7 @@ _LETTER = (
     "|[\u3041-\u30fa가나다라마바사아자차카타파하]"
 )
 _OPEN, _CLOSE = r"[(\[\uff08\uff3b\u3010\u3014]", r"[)\]\uff09\uff3d\u3011\u3015]"
+_WIDE_CLOSE = "[\uff09\uff3d\u3011\u3015]"
 _LABEL = rf"{_NUMBER}[a-z]?|{_LETTER}|{_CAPITALS}|{_SMALL}|{_ROMAN_SIGN}|{_CHINESE}{{1,4}}"
 # Without "(I)", which may be a word, and "(x)", which may be a variable.
 _IN_BRACKETS = rf"(?!{_OPEN}[xIVX]{_CLOSE}){_OPEN}?(?:{_LABEL}){_CLOSE}|\[[ xX]\]"
@@ -103,6 +104,7 @@ def _before_text(language: str) -> re.Pattern[str]:
     certain = _CERTAIN if base in _WITH_ORDINALS else f"{_CERTAIN}|{_WITH_DOT}|{_LETTER_WITH_DOT}"
     if base in _WITH_WORD_VI:
         certain = rf"(?!vi\.)(?:{certain})"
-    behind = rf"(?=\s|(?!\d)[{_NO_SPACES}])"
+    # Full-width brackets have their space in them.
+    behind = rf"(?:(?<={_WIDE_CLOSE})|(?=\s|(?!\d)[{_NO_SPACES}]))"
     marks = rf"(?:{certain}){behind}|{_UNSPACED}|{_DASH}(?=\s)|((?:{_LIKELY})(?=\s))"
     return re.compile(rf"({_UNSEEN})({marks}){_UNSEEN}")
