@@ -10,7 +10,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -269,7 +269,7 @@ def test_what_auto_meant_is_kept(translate, monkeypatch):
 
 
 def test_each_option_that_affects_the_output_changes_the_hash():
-    changes = {
+    changes: dict[str, Any] = {
         **dict.fromkeys(("beam_size", "length_penalty", "max_extra_length", "n_best"), 7),
         **{name: True for name, value in vars(TranslatorOptions()).items() if value is False},
         **{"choose": "mbr", "too_long": "error", "tokenize": "off", "source_language": "en"},
@@ -285,7 +285,7 @@ def test_each_option_that_affects_the_output_changes_the_hash():
     rounding = {"max_tokens_per_device", "no_cuda_graphs", "precision"}
     assert {name for name, found in hashes.items() if found == same} == rounding
     phrases = {name: ["a"] for name in ("required", "banned", "protect")}
-    values = {**dict.fromkeys(Constraints._fields, 7), **phrases}
+    values: dict[str, Any] = {**dict.fromkeys(Constraints._fields, 7), **phrases}
     for name, value in values.items():
         constraints = Constraints(**{name: value})
         hashes[f"constraints.{name}"] = hash_of(TranslatorOptions(constraints=constraints), {})
