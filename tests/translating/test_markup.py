@@ -1,6 +1,7 @@
 """HTML and XML: texts are translated, tags follow their words, and the rest stays as it is."""
 
 import random
+import time
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from nmt_cli.translating.markup.blocks import DEEPEST, Block, blocks_of
 from nmt_cli.translating.markup.placement import MarkupSegments
-from nmt_cli.translating.markup.tokens import xml_tokens
+from nmt_cli.translating.markup.tokens import Kind, html_tokens, xml_tokens
 from nmt_cli.translating.request import LineError
 from nmt_cli.translating.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
@@ -46,6 +47,19 @@ BROKEN = [
     ("<a href='>'>one</a>", "<a href='>'>one</a>"),
     ("one < two & three &amp; four", "one &lt; two &amp; three &amp; four"),
     ("</><!><b></>one</b>", "<!><b>one</b>"),
+    ("one <1 </ two", "one &lt;1 </ two"),
+]
+# What browsers show of it, and what has no end, with all behind it.
+WITHOUT_END = [
+    ("<p>one</p>", "<!-- secret: <b>two</b> <p>three</p>"),
+    ("<div><b>one ", "<!-- </b>-- >"),
+    ("<p>one", "<!--two"),
+    ("one ", "<a title='two>three</a>"),
+    ("one<p>", "<img alt=two "),
+    ("one", "<!two"),
+    ("one", "<?two"),
+    ("one", "</ two"),
+    ("one", "</b two"),
 ]
 
 
@@ -127,6 +141,35 @@ def test_a_page_keeps_all_but_its_texts(page):
         assert (Tags(found).counts, Tags(found).faults) == (Tags(source).counts, [])
 
 
+@pytest.mark.parametrize(("shown", "rest"), WITHOUT_END)
+def test_what_has_no_end_stays_as_it_is_with_all_behind_it(shown, rest):
+    """Browsers show nothing of it."""
+    segments = layout(shown + rest)
+    assert segments.texts == ["one"]
+    found = segments.filled([Output("EINS")])
+    assert found == translated(shown).replace("one", "EINS") + rest
+
+
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ("<!-->one<!--->two<!--a--!>three<!----><!--!>--> four", ["onetwothree four"]),
+        ("<a b=c/>one</a d='>'>two", ["onetwo"]),
+        ("<a ='>one</a>", ["one"]),
+        ("<i a=\"1\"b='>'c>one</i>", ["one"]),
+        ("<script><!-- <script> </script> --></script>one", ["one"]),
+        ("<script><!-- </script>one", ["one"]),
+        ("<STYLE></styles></Style\n>one", ["one"]),
+        ("<p>one<plaintext>two</plaintext>", ["one"]),
+        ("<b/one>two</b>", ["two"]),
+        ("<é>one</é>", ["<é>one"]),
+    ],
+)
+def test_html_is_read_as_browsers_do(source, texts):
+    segments = layout(source)
+    assert [" ".join(each.split()) for each in segments.texts] == texts
+
+
 def test_blocks_are_the_texts_between_tags_that_separate():
     source = (
         "<title>A</title><p>one <b>two</b><br>three<select><option>x</select> <b><div>y</div>z</b>"
@@ -155,6 +198,32 @@ def test_sentences_of_markup():
 def test_hostile_html_is_quick(part):
     found = translated(f"x {part * 2_000}")
     assert Tags(found).faults == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(
+            "<!--",
+            "<!--a>",
+            "<![CDATA[a>",
+            "<![CDATA[",
+            "<a ",
+            "<a b='>",
+            '<a b=">',
+            "<a b=",
+            "<a/",
+        ),
+        *("<script>a</", "<script><!--", "<textarea></", "<plaintext>", "<?", "<!", "</", "&", "<"),
+    ],
+)
+def test_the_time_for_html_grows_with_its_length_alone(part):
+    """A tenth of it took a second when Python's html.parser looked for each end."""
+    source = part * (500_000 // len(part))
+    before = time.process_time()
+    tokens = html_tokens(source)
+    assert time.process_time() - before < 5
+    assert "".join(token.raw for token in tokens) == source
 
 
 def test_elements_may_be_in_only_so_many_others():
@@ -288,9 +357,12 @@ def test_random_broken_html(number):
         segments = layout(source)
         repaired = segments.filled(copied(segments.texts))
         assert normalized(translated(repaired)) == normalized(repaired), source
-        outputs = scrambled(rng, segments.texts)
-        tags = Tags(segments.filled(outputs))
-        assert (tags.counts, tags.faults) == (Tags(repaired).counts, []), source
+        last = html_tokens(source)[-1:]
+        rest = last[0].raw if last and last[0].kind is Kind.REST else ""
+        found = segments.filled(scrambled(rng, segments.texts))
+        assert found.endswith(rest), source
+        tags, expected = (Tags(each.removesuffix(rest)) for each in (found, repaired))
+        assert (tags.counts, tags.faults) == (expected.counts, []), source
         with_xml = broken(rng, fragment(rng, "xml"))
         try:
             found = translated(with_xml, "xml")

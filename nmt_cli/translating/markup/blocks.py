@@ -24,7 +24,7 @@ VOID = _names("area base basefont br col embed frame hr img input link meta para
 # Elements whose end tag may be missing in HTML.
 OPTIONAL_END = _names(
     "body colgroup dd dt head html li optgroup option p tbody td tfoot th thead tr"
-)
+) | {"plaintext"}  # whose end tag would be text
 _CELLS = {"td", "th"}
 _ROWS = {"tbody", "tfoot", "thead", "tr", *_CELLS}
 # By name of an element: the elements without an end tag that end where it begins.
@@ -159,7 +159,8 @@ def blocks_of(source: str, markup: Markup) -> list[str | Block]:
     """Return the blocks of ``source``, and what is between them, as it is written.
 
     Broken nesting of HTML is repaired: end tags of nothing are left out, and missing ones are added
-    where the element around them ends. Raises LineError for XML that is not well-formed.
+    where the element around them ends. A tag or a comment without an end stays as it is, with all
+    behind it: browsers show nothing of that. Raises LineError for XML that is not well-formed.
     """
     return list(_parts(tree_of(source, markup).children))
 
@@ -174,7 +175,8 @@ def tree_of(source: str, markup: Markup) -> Element:
 def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
     """Put ``tokens`` into the elements that they are in."""
     stack, with_end = [root], _with_end(tokens) if markup == "html" else set()
-    for place, token in enumerate(tokens):
+    rest = tokens[-1:] if tokens and tokens[-1].kind is Kind.REST else ()
+    for place, token in enumerate(tokens[: len(tokens) - len(rest)]):
         if token.kind is Kind.START or token.kind is Kind.EMPTY:
             element, is_void = Element(token), token.kind is Kind.EMPTY
             if markup == "html":
@@ -194,6 +196,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
             stack.pop().end = token.raw
     while len(stack) > 1:
         _end_missing(stack.pop())
+    root.children += rest  # an end tag would be a part of it
     _separate(root, markup, is_inside=False)
 
 
@@ -266,7 +269,10 @@ def _parts(children: Sequence[Element | Token]) -> Iterator[str | Block]:
     """Yield the blocks among ``children``, and the source between them."""
     run = list[Element | Token]()
     for child in children:
-        if isinstance(child, Element) and child.is_separating:
+        if isinstance(child, Token) and child.kind is Kind.REST:
+            yield from _run(run)
+            run = [child]
+        elif isinstance(child, Element) and child.is_separating:
             yield from _run(run)
             run = []
             if child.is_kept:

@@ -1,18 +1,17 @@
 """Reads HTML and XML into tokens that know their own text, to the last byte.
 
-The parsers are those of Python's standard library, ``html.parser`` and expat, because both report
-where a token begins. Parsers that build a tree, such as lxml, write what they read in other bytes.
+Tokens of HTML are those of browsers (https://html.spec.whatwg.org/#tokenization), which a scanner
+here finds in a time that is linear in the length, whatever is sent. XML is read by expat. Parsers
+that build a tree, such as lxml, write what they read in other bytes.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
-from html.parser import HTMLParser
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.parsers import expat
 
 from nmt_cli.translating.request import LineError
@@ -23,7 +22,21 @@ REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};
 LONG_REFERENCE = re.compile("&#[0-9]{1000}")
 # Elements whose content is text to the parsers of browsers, whatever it looks like.
 RAW_TEXT = {"script", "style", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"}
-ENDS_OF_TOKENS = {"<!--": ("-->", "--!>"), "<![CDATA[": ("]]>",), "<": (">",)}
+SPACE = r"\t\n\f\r "
+TAG_BEGIN = re.compile(rf"</?([A-Za-z][^{SPACE}/>]*)")
+# A name may begin with an equals sign. The second group is there if a value follows.
+ATTRIBUTE = re.compile(rf"[{SPACE}/]*([^{SPACE}/>][^{SPACE}/>=]*)([{SPACE}]*=[{SPACE}]*)?")
+VALUE = re.compile(rf"""\"([^"]*)"|'([^']*)'|(?!["'])([^{SPACE}>]*)""")
+TAG_END = re.compile(rf"[{SPACE}/]*>")
+COMMENT, SECTION = "<!--", "<![CDATA["
+COMMENT_END = re.compile("--!?>")
+EMPTY_COMMENTS = ("<!-->", "<!--->")
+RAW_END = {
+    name: re.compile(f"</{name}(?=[{SPACE}/>])", re.IGNORECASE)
+    for name in RAW_TEXT - {"script", "plaintext"}
+}
+# Within what looks like a comment, a script may hold others, which end there.
+SCRIPT_PART = re.compile(rf"<!(?=--)|-->|<(/?)script(?=[{SPACE}/>])", re.IGNORECASE)
 
 
 class Kind(Enum):
@@ -34,6 +47,7 @@ class Kind(Enum):
     END = auto()
     EMPTY = auto()  # a start tag that ends in />
     OTHER = auto()  # comments, declarations, CDATA sections and the like
+    REST = auto()  # of HTML: a tag, a comment or the like without an end, which has all behind it
 
 
 NO_ATTRIBUTES: Mapping[str, str | None] = {}
@@ -51,92 +65,99 @@ class Token(NamedTuple):
 
 
 def html_tokens(source: str) -> list[Token]:
-    """Return the tokens of ``source``. What the parser ignores is left out, such as ``</>``.
+    """Return the tokens of ``source``. What browsers ignore is left out, such as ``</>``.
 
-    Raises LineError for what the parser of this version of Python cannot read.
+    Raises LineError for references of too many digits.
     """
     if (found := LONG_REFERENCE.search(source)) is not None:
         raise LineError(f"it has a reference of 1,000 digits at character {found.start() + 1:,}")
-    # What follows the last tag holds none. The parser would look for one again and again.
-    source, rest = source[: source.rfind(">") + 1], source[source.rfind(">") + 1 :]
-    reader = _HTMLReader(source)
-    try:
-        reader.feed(source)
-        reader.close()
-    except AssertionError as error:
-        raise LineError(f"it cannot be read as HTML: {error}") from None
-    ends = [*(place for place, _ in reader.events[1:]), len(source)]
-    tokens, raw_text = list[Token](), None
-    for (place, (kind, name, attributes, data)), end in zip(reader.events, ends, strict=False):
-        raw = source[place:end]
-        if raw_text is not None and not (kind is Kind.END and name == raw_text):
-            tokens.append(Token(Kind.OTHER, raw))
+    return list(_html_tokens(source))
+
+
+def _html_tokens(source: str) -> Iterator[Token]:
+    last_section_end = source.rfind("]]>")  # so that it is not looked for in vain again and again
+    text_begin = place = 0
+    while (begin := source.find("<", place)) >= 0:
+        tag, sign = TAG_BEGIN.match(source, begin), source[begin + 1 : begin + 3]
+        if tag is None and (sign[:1] not in {"!", "?", "/"} or sign == "/"):
+            place = begin + 1  # it is part of a text
             continue
-        raw_text = name if kind is Kind.START and name in RAW_TEXT else None
-        if kind is Kind.TEXT:
-            tokens += _html_text(raw, data)
-        elif kind is Kind.OTHER:
-            tokens.append(Token(kind, _ended(raw)))
-        elif kind is Kind.END:
-            tokens.append(Token(kind, raw[: raw.index(">") + 1], name))
+        if text_begin < begin:
+            yield _html_text(source[text_begin:begin])
+        if tag is not None:
+            token, end = _tag(source, tag)
         else:
-            tokens.append(Token(kind, data, name, attributes))
-            if raw_text is not None and len(raw) > len(data):  # it never ends
-                tokens.append(Token(Kind.OTHER, raw[len(data) :]))
-    if raw_text is not None:
-        return [*tokens, Token(Kind.OTHER, rest)]
-    text, comment, inside = rest.partition("<!--")
-    tokens += _html_text(text.replace("<", "&lt;"), html.unescape(text))
-    return [*tokens, Token(Kind.OTHER, _ended(comment + inside))] if comment else tokens
+            end = _end_of_other(source, begin, has_section_end=begin < last_section_end)
+            token = Token(Kind.REST if end is None else Kind.OTHER, source[begin:end])
+        if token.raw != "</>":
+            yield token
+        text_begin = place = len(source) if end is None else end
+        if token.kind is Kind.START and token.name in RAW_TEXT:
+            text_begin = place = _end_of_raw_text(source, token.name, place)
+            if source[end:place]:
+                yield Token(Kind.OTHER, source[end:place])
+    if text_begin < len(source):
+        yield _html_text(source[text_begin:])
 
 
-class _HTMLReader(HTMLParser):
-    """Collects where each token begins, and its kind, name, attributes and text or tag."""
+def _tag(source: str, begin: re.Match[str]) -> tuple[Token, int | None]:
+    """Return the tag that begins with this match, and where it ends; None if it has no end."""
+    attributes, place = _attributes(source, begin.end())
+    last = None if place is None else TAG_END.match(source, place)
+    if last is None:
+        return Token(Kind.REST, source[begin.start() :]), None
+    raw, name = source[begin.start() : last.end()], begin[1].lower()
+    if raw.startswith("</"):
+        return Token(Kind.END, raw, name), last.end()
+    is_empty = last[0].endswith("/>") and name not in RAW_TEXT  # there browsers ignore the /
+    return Token(Kind.EMPTY if is_empty else Kind.START, raw, name, attributes), last.end()
 
-    CDATA_CONTENT_ELEMENTS = tuple(RAW_TEXT)  # type: ignore[misc]
 
-    def __init__(self, source: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.events: list[tuple[int, tuple[Kind, str, Mapping[str, str | None], str]]] = []
-        lines = (len(line) + 1 for line in source.split("\n"))
-        self._line_starts = [0, *accumulate(lines)]
+def _attributes(source: str, place: int) -> tuple[Mapping[str, str | None], int | None]:
+    """Return the attributes from ``place``, and where they end; None if a quotation does not."""
+    found = dict[str, str | None]()
+    while (attribute := ATTRIBUTE.match(source, place)) is not None:
+        place, value = attribute.end(), None
+        if attribute[2] is not None:
+            if (given := VALUE.match(source, place)) is None:
+                return NO_ATTRIBUTES, None
+            value, place = html.unescape(given[given.lastindex or 0]), given.end()
+        found.setdefault(attribute[1].lower(), value)
+    return found or NO_ATTRIBUTES, place
 
-    def _add(
-        self, kind: Kind, name: str = "", attributes: Sequence[Any] = (), data: str = ""
-    ) -> None:
-        line, column = self.getpos()
-        place = self._line_starts[line - 1] + column
-        self.events.append((place, (kind, name, dict(attributes), data)))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(Kind.START, tag, attrs, self.get_starttag_text() or "")
+def _end_of_other(source: str, begin: int, *, has_section_end: bool) -> int | None:
+    """Return where a comment, a section or the like ends; None if it has no end."""
+    if source.startswith(COMMENT, begin):
+        empty = next((each for each in EMPTY_COMMENTS if source.startswith(each, begin)), None)
+        if empty is not None:
+            return begin + len(empty)
+        found = COMMENT_END.search(source, begin + len(COMMENT))
+        return None if found is None else found.end()
+    last = "]]>" if has_section_end and source.startswith(SECTION, begin) else ">"
+    end = source.find(last, begin)
+    return None if end < 0 else end + len(last)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in RAW_TEXT:  # browsers ignore the / here
-            self.handle_starttag(tag, attrs)
-            self.set_cdata_mode(tag)
+
+def _end_of_raw_text(source: str, name: str, begin: int) -> int:
+    """Return where the content of an element ends: where its end tag begins, if it has one."""
+    if name != "script":
+        end = None if name == "plaintext" else RAW_END[name].search(source, begin)
+        return len(source) if end is None else end.start()
+    is_comment = is_inner = False
+    for part in SCRIPT_PART.finditer(source, begin):
+        if part[1] is None:
+            is_comment, is_inner = part[0] == "<!", is_inner and part[0] == "<!"
+        elif not part[1]:
+            is_inner = is_comment
+        elif is_inner:
+            is_inner = False
         else:
-            self._add(Kind.EMPTY, tag, attrs, self.get_starttag_text() or "")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add(Kind.END, tag)
-
-    def handle_data(self, data: str) -> None:
-        self._add(Kind.TEXT, data=data)
-
-    def handle_decl(self, decl: str) -> None:
-        self._add(Kind.OTHER)
-
-    def handle_comment(self, data: str) -> None:
-        self._add(Kind.OTHER)
-
-    handle_pi = unknown_decl = handle_comment
+            return part.start()
+    return len(source)
 
 
-def _html_text(raw: str, data: str) -> list[Token]:
-    """Return the token of a text, whose source is the beginning of ``raw``."""
-    if html.unescape(raw) != data:  # markup follows that the parser ignores
-        raw = raw[: len(data)] if raw.startswith("<") else raw.partition("<")[0]
+def _html_text(raw: str) -> Token:
     parts, place = list[tuple[str, str]](), 0
     for match in REFERENCE.finditer(raw):
         meaning = html.unescape(match[0])
@@ -144,17 +165,7 @@ def _html_text(raw: str, data: str) -> list[Token]:
             parts += [(raw[place : match.start()],) * 2, (match[0], meaning)]
             place = match.end()
     parts.append((raw[place:], raw[place:]))
-    return [Token(Kind.TEXT, raw, parts=parts)] if raw else []
-
-
-def _ended(raw: str) -> str:
-    """Return a token with its end, which it may lack, and without what follows and is ignored."""
-    if raw in {"<!-->", "<!--->"}:
-        return raw
-    ends = next(ends for start, ends in ENDS_OF_TOKENS.items() if raw.startswith(start))
-    first = len("<!--") if raw.startswith("<!--") else 0
-    found = [raw.index(end, first) + len(end) for end in ends if end in raw[first:]]
-    return raw[: min(found)] if found else raw + ends[0]
+    return Token(Kind.TEXT, raw, parts=parts)
 
 
 def xml_tokens(source: str) -> list[Token]:
