@@ -5,7 +5,6 @@ A sentence that makes a search fail does not affect the others.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -235,11 +234,11 @@ class Driver(Generic[Ticket]):
         numbers = [n for n, entry in self._inside.items() if entry.ticket in unwanted]
         search.withdraw(numbers)
         leaving = [self._inside.pop(number) for number in numbers]
-        leaving += [entry for entry in waiting if entry.ticket in unwanted]
+        for _ in range(len(waiting)):
+            entry = waiting.popleft()
+            (leaving if entry.ticket in unwanted else waiting).append(entry)
         for entry in leaving:
             self._suspects.pop(entry, None)
-            with suppress(ValueError):
-                waiting.remove(entry)
 
     def _fill(self, waiting: _Waiting) -> None:
         """Let sentences join while there is room."""

@@ -83,6 +83,7 @@ class SearchEngine:
         self.settings, self._rules, self._choice = settings, rules, choice
         self._graphed: GraphedTransformer | None = None  # for sentences without rules
         self._computing: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self._is_computing = False
         if isinstance(models[0], PackedModel):
             self.chosen = {"device": "cpu", "precision": models[0].precision}
         else:
@@ -120,14 +121,20 @@ class SearchEngine:
         """Compute as the options ask for in this block; after it only CUDA graphs keep memory.
 
         After ``of_single_lines`` compiled layers keep their caches, so that the next line need
-        not wait for new ones.
+        not wait for new ones. Within such a block, another one changes nothing.
         """
+        if self._is_computing:
+            yield
+            return
+        self._is_computing = True
         try:
             with self._computing():
                 yield
         except BaseException:
             self._end_after_failure()
             raise
+        finally:
+            self._is_computing = False
         if self._graphed is not None:
             self._graphed.wait()
         if not (of_single_lines and self.is_compiled):

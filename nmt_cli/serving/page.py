@@ -52,7 +52,7 @@ def _content(name: str) -> bytes:
 async def attention(service: Service, http: Request) -> Response:
     """Return a page with the attention between a text and its translation.
 
-    Workers compute it between lines: under load it comes when the lines before it are translated.
+    On a CPU workers compute it beside the lines that they translate, on a GPU between two steps.
     """
     fields = await service.fields(http)
     refuse_wrong_keys(fields, PAIR)

@@ -7,17 +7,23 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.sentences import Sentence
+from nmt_cli.search.sentences import Outcome, Sentence
 from nmt_cli.translating.answers import LineJob, Ticket, TicketedSentence
+from nmt_cli.translating.aside import Aside
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
-# If so many lines have sentences that wait for room, no further line is taken.
+# Characters of a line that is prepared between two steps, in at most 30 ms: the worst are texts of
+# one letter between tags. All others wait for that, so larger lines are prepared beside the steps.
+MOST_BETWEEN_STEPS = 1_000
+SECONDS_OF_A_WAIT = 0.005  # for work aside, while nothing is searched
+# If so many lines have sentences that wait for room, or are prepared, no further line is taken.
 MOST_DIVIDED_LINES = 32
 # When sentences of divided lines fill this share of the room, no further ones of these join: a long
 # one takes seconds, and a line that comes meanwhile needs room.
@@ -35,10 +41,11 @@ class LineSource(ABC, Generic[LineKey]):
 
     If ``is_text``, nobody waits for a single line: all sentences that are known are searched
     longest first, and the memory of the search is freed when none is left. Otherwise lines take
-    turns, so that none waits for a long one.
+    turns, so that none waits for a long one, and large lines are prepared and answered ``aside``.
     """
 
     is_text = False
+    aside: Aside | None = None
 
     @abstractmethod
     def take(self) -> tuple[LineKey, Request] | None:
@@ -73,7 +80,11 @@ class ContinuousSearch(Generic[LineKey]):
     def __init__(self, jobs: LineJobs, engine: SearchEngine, lines: LineSource[LineKey]) -> None:
         """Translate ``lines`` in ``run``."""
         self._jobs, self._engine, self._lines = jobs, engine, lines
+        self._aside, self._jobs_aside = lines.aside, jobs.for_another_thread()
         self._inside: dict[LineJob, LineKey] = {}  # lines that were taken, and have no answer yet
+        # Of these, lines that are prepared and answered aside, and those whose sentences have not
+        # joined, although they are prepared.
+        self._large, self._prepared = set[LineJob](), deque[LineJob]()
 
     def run(self) -> None:
         """Translate until there is no line to take, and all that were taken are answered.
@@ -97,29 +108,36 @@ class ContinuousSearch(Generic[LineKey]):
     def _translate(self) -> None:
         driver, is_text = self._engine.driver, self._lines.is_text
         most_divided = MOST_DIVIDED[self._engine.chosen["device"]]
-        order = _Order(self._next, driver.most_like, None if is_text else most_divided)
+        self._order = _Order(self._next, driver.most_like, None if is_text else most_divided)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
-            unwanted = [ticket for job in self._withdraw() for ticket, _ in job.ticketed()]
-            if unwanted:
-                order.remove(unwanted)
+            if self._aside is not None:
+                self._aside.take_done()
+            unwanted = self._withdraw()
+            self._order.remove(unwanted)
+            leaving = [ticket for job in unwanted for ticket, _ in job.ticketed()]
             # After a failure halves are searched, and a line may have been withdrawn while its
             # sentences were in the other half.
-            return unwanted + [ticket for ticket in inside if ticket[0] not in self._inside]
+            return leaving + [ticket for ticket in inside if ticket[0] not in self._inside]
 
-        for ticket, outcome in driver.run(
-            order.take, watch, is_text=is_text, is_urgent=self._is_urgent
-        ):
-            order.leave(ticket)
-            job, place = ticket
-            if job not in self._inside:  # it was withdrawn while a search failed
-                continue
-            job.outcomes[place] = outcome
-            if len(job.outcomes) == len(job.sentences):
-                if retried := self._jobs.without_copies(job):
-                    order.add(retried)
-                else:
-                    self._answer(job)
+        while True:
+            for ticket, outcome in driver.run(
+                self._order.take, watch, is_text=is_text, is_urgent=self._is_urgent
+            ):
+                self._note(ticket, outcome)
+            if self._aside is None or not self._aside.num_inside:
+                return
+            self._aside.take_done(SECONDS_OF_A_WAIT)
+            watch(())
+
+    def _note(self, ticket: Ticket, outcome: Outcome) -> None:
+        self._order.leave(ticket)
+        job, place = ticket
+        if job not in self._inside:  # it was withdrawn while a search failed
+            return
+        job.outcomes[place] = outcome
+        if len(job.outcomes) == len(job.sentences):
+            self._conclude(job)
 
     def _is_urgent(self, ticket: Ticket) -> bool:
         """Return whether a sentence is all that somebody waits for."""
@@ -127,14 +145,13 @@ class ContinuousSearch(Generic[LineKey]):
         is_alone = len(job.sentences) == 1 and not self._lines.is_text
         return is_alone and not self._lines.is_one_of_many(self._inside[job])
 
-    def _withdraw(self) -> list[LineJob]:
+    def _withdraw(self) -> set[LineJob]:
         """Remove the lines that are withdrawn now; return them."""
-        lines = self._lines.take_withdrawn(self._inside.values())
-        if not lines:
-            return []
-        jobs = [job for job, line in self._inside.items() if line in lines]
+        lines = set(self._lines.take_withdrawn(self._inside.values()))
+        jobs = {job for job, line in self._inside.items() if line in lines} if lines else set()
         for job in jobs:
             del self._inside[job]
+        self._large -= jobs
         return jobs
 
     def _next(self) -> list[TicketedSentence]:
@@ -142,14 +159,27 @@ class ContinuousSearch(Generic[LineKey]):
 
         Of a text they are those of all lines that are known now, longest first.
         """
+        while self._prepared:
+            if (job := self._prepared.popleft()) in self._inside:
+                return job.ticketed()
         is_text = self._lines.is_text
-        while lines := list(islice(iter(self._lines.take, None), None if is_text else 1)):
+        while lines := list(islice(iter(self._take, None), None if is_text else 1)):
             if sentences := [each for line in lines for each in self._begun(*line)]:
                 return self._engine.in_order(sentences) if is_text else sentences
         return []
 
+    def _take(self) -> tuple[LineKey, Request] | None:
+        is_full = self._aside is not None and self._aside.num_inside >= MOST_DIVIDED_LINES
+        return None if is_full else self._lines.take()
+
     def _begun(self, line: LineKey, request: Request) -> list[TicketedSentence]:
         """Return the sentences of a line; answer one that has none."""
+        if self._aside is not None and (size := request.size) > MOST_BETWEEN_STEPS:
+            known = LineJob()  # until it is prepared
+            self._inside[known] = line
+            work = partial(self._if_wanted, known, partial(self._jobs_aside.prepare, request))
+            self._aside.do(size, work, partial(self._take_prepared, known))
+            return []
         try:
             job = self._jobs.prepare(request)
         except Exception as error:
@@ -157,16 +187,57 @@ class ContinuousSearch(Generic[LineKey]):
             return []
         self._inside[job] = line
         if not job.sentences:
-            self._answer(job)
+            self._conclude(job)
         return job.ticketed()
 
-    def _answer(self, job: LineJob) -> None:
-        line = self._inside.pop(job)
+    def _if_wanted(self, job: LineJob, work: Callable[[], Any]) -> Any:
+        """Do work aside for a line, unless it was withdrawn meanwhile."""
+        return work() if job in self._inside else None
+
+    def _take_prepared(self, known: LineJob, found: LineJob | BaseException) -> None:
+        """Take a line that was prepared aside, or the bug that it met."""
+        if known not in self._inside:
+            return
+        line = self._inside.pop(known)
+        if isinstance(found, BaseException):
+            self._lines.answer(line, found)
+            return
+        self._inside[found] = line
+        self._large.add(found)
+        if found.sentences:
+            self._prepared.append(found)
+        else:
+            self._conclude(found)
+
+    def _conclude(self, job: LineJob) -> None:
+        """Answer a line whose sentences have outcomes, or search some of them again."""
+        if job in self._large:
+            assert self._aside is not None
+            size = sum(len(part.text) for part in job.parts)
+            work = partial(self._if_wanted, job, partial(_concluded, self._jobs_aside, job))
+            self._aside.do(size, work, partial(self._take_concluded, job))
+            return
         try:
-            answer: Translation | Exception = self._jobs.answer(job)
+            found: Any = _concluded(self._jobs, job)
         except Exception as error:
-            answer = error
-        self._lines.answer(line, answer)
+            found = error
+        self._take_concluded(job, found)
+
+    def _take_concluded(
+        self, job: LineJob, found: list[TicketedSentence] | Translation | BaseException
+    ) -> None:
+        if job not in self._inside:
+            return
+        if isinstance(found, list):
+            self._order.add(found)
+        else:
+            self._large.discard(job)
+            self._lines.answer(self._inside.pop(job), found)
+
+
+def _concluded(jobs: LineJobs, job: LineJob) -> list[TicketedSentence] | Translation:
+    """Return the translation of a line, or the sentences that are searched again."""
+    return jobs.without_copies(job) or jobs.answer(job)
 
 
 class _Order:
@@ -218,12 +289,17 @@ class _Order:
         """Know that a sentence has left the search."""
         self._divided.pop(ticket, None)
 
-    def remove(self, unwanted: Collection[Ticket]) -> None:
-        """Let sentences with these tickets leave, or wait no longer."""
-        for ticket in unwanted:
+    def remove(self, unwanted: Collection[LineJob]) -> None:
+        """Let the sentences of these lines leave, or wait no longer."""
+        if not unwanted:
+            return
+        for ticket in [each for each in self._divided if each[0] in unwanted]:
             self.leave(ticket)
-        lines = [[entry for entry in line if entry[0] not in unwanted] for line in self._waiting]
-        self._waiting = deque(deque(line) for line in lines if line)
+        if self._most_divided is None:  # those of several lines wait together
+            lines = [[e for e in line if e[0][0] not in unwanted] for line in self._waiting]
+            self._waiting = deque(deque(line) for line in lines if line)
+        else:
+            self._waiting = deque(each for each in self._waiting if each[0][0][0] not in unwanted)
 
     def _new(self) -> deque[TicketedSentence]:
         return deque(self._next_lines() if len(self._waiting) < MOST_DIVIDED_LINES else ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.text.glossary import is_border
@@ -51,6 +52,12 @@ class LineJobs:
         self._memory = outputs.constraints.memory
         self._longest = longest - len(outputs.marks.tag)
         self._too_long, self._words_of = too_long, words_of
+
+    def for_another_thread(self) -> LineJobs:
+        """Return what prepares and answers lines as this does, and shares nothing that changes."""
+        other = copy(self)
+        other._outputs = self._outputs.for_another_thread()
+        return other
 
     def prepare(self, request: Request) -> LineJob:
         """Return the job of a line. Raises a bug."""

@@ -69,6 +69,21 @@ class Request(NamedTuple):
         rules = self.prefix, self.required, self.banned, self.glossary, self.protect
         return _frozen((*rules, self.no_repeat_ngram))
 
+    @property
+    def size(self) -> int:
+        """How many characters its text has, and its phrases, terms and patterns."""
+        wishes = self.prefix, self.required, self.banned, self.glossary, self.protect
+        return len(self.text) + sum(_size(each) for each in wishes if each)
+
+
+def _size(value: Any) -> int:
+    """Return how many characters are in a text, or in what holds texts."""
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, Collection):  # a glossary
+        return int(value.num_characters)
+    return sum(map(_size, value.items() if isinstance(value, Mapping) else value))
+
 
 def _frozen(value: Any) -> Hashable:
     """Return a key for what may change later, such as a list of phrases."""

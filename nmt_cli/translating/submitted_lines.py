@@ -17,6 +17,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from nmt_cli.search.engine import SearchEngine
+from nmt_cli.translating.aside import Aside
 from nmt_cli.translating.continuous_search import ContinuousSearch, LineSource
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request, numbered
@@ -64,6 +65,7 @@ class SubmittedLines(LineSource[Answer]):
         # object of the caller that uses the model is the first.
         self._waiting = deque[_Line | object]()
         self._is_translating = False  # the thread
+        self.aside = Aside()
         self._thread: threading.Thread | None = None
 
     def submit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,18 +222,26 @@ class Translator:
         """Return what translates ``lines`` as they come, while nothing else uses the translator."""
         return ContinuousSearch(self._jobs, self._engine, lines)
 
+    @property
+    def may_be_shared(self) -> bool:
+        """Whether ``attention`` may be used beside everything else: the library computes it."""
+        return self._engine.is_compiled
+
     def attention(self, source: str, target: str, name: str) -> Attention:
         """Return all attention of the first model between a sentence and its translation.
 
-        The picture calls the model ``name``. Waits for the lines that were submitted before. Raises
-        UserError if the texts are too long.
+        The picture calls the model ``name``. Where torch computes it, waits for the lines that were
+        submitted before. Raises UserError if the texts are too long.
         """
         # Translating needs no pictures.
         from nmt_cli.translating.shown_attention import Shown, Target, attention_between
 
         settings, tokenizer = self._settings, self._tokenizer
         tokens = tokenizer.encode(target, "target")
-        with self._submitted.paused(), self._engine.computing():
+        with ExitStack() as stack:
+            if not self.may_be_shared:
+                stack.enter_context(self._submitted.paused())
+                stack.enter_context(self._engine.computing())
             return attention_between(
                 settings,
                 tokenizer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 from nmt_cli.corpus.text.glossary import Glossary
@@ -114,6 +115,12 @@ class WantedOutputs:
             self._for_all = self._for_line(Request("", **of_lines))
         except LineError as error:
             raise UserError(f"{error}; change one of these options.") from None
+
+    def for_another_thread(self) -> WantedOutputs:
+        """Return what makes the same sentences, and shares nothing that changes."""
+        other = copy(self)
+        other._kept, other._automata = {}, {}
+        return other
 
     def wanted(self, request: Request) -> Wanted:
         """Return what is wanted for a line. Raises LineError if that is impossible."""
@@ -285,8 +292,8 @@ class WantedOutputs:
         for phrase in wanted.prefix:
             _refuse_forbidden(f"the prefix {phrase.shown}", phrase, wanted)
         possible = tuple(_possible(each, wanted) for each in wanted.required)
-        for copy in copies:
-            _possible(copy.phrases, wanted)
+        for each in copies:
+            _possible(each.phrases, wanted)
         required = self._required_phrases(possible, limits)
         prefix = wanted.prefix[0].ids if wanted.prefix else ()
         return wanted._replace(required_phrases=required, shortest=self._shortest(prefix, required))

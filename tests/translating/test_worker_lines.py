@@ -1,9 +1,13 @@
 """A worker of a service: its lines join one search, and are answered after each step."""
 
 import gc
+import random
 import threading
+import time
+from collections import deque
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from multiprocessing import Pipe
 from typing import Any
 
@@ -11,8 +15,14 @@ import pytest
 import torch
 
 from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.search.sentences import Sentence
+from nmt_cli.translating import continuous_search
+from nmt_cli.translating.answers import LineJob
+from nmt_cli.translating.continuous_search import _Order
+from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.wanted_output import MOST_KEPT
 from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import (
@@ -24,8 +34,9 @@ from nmt_cli.translating.workers.messages import (
     TextOf,
     WorkerBugError,
 )
-from nmt_cli.translating.workers.worker_main import WorkerLines, work
+from nmt_cli.translating.workers.worker_main import WorkerLines, attention_page, work
 from tests.fake_models import copying
+from tests.serving.conftest import REVERSING
 from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 
 PAGE = AttentionOf("a", "b", "model", "en", "de")
@@ -144,18 +155,47 @@ def test_what_lines_share_is_not_kept_when_it_is_withdrawn(monkeypatch):
         assert len(glossaries()) <= before + MOST_KEPT
 
 
-def test_a_page_is_drawn_between_the_lines_before_it_and_those_after_it(monkeypatch):
+def test_a_page_neither_waits_for_lines_nor_keeps_them_from_the_search(monkeypatch):
     translator, gate, _ = gated(monkeypatch, step=1)
     monkeypatch.setattr(worker_main, "attention_page", lambda _, wanted: Translation(wanted.model))
     with worker_of(translator) as connection:
-        connection.send([(1, Request("first"))])
+        connection.send([(1, Request("a line of many pieces"))])
         assert gate.reached.wait(SECONDS)
         connection.send([(2, PAGE), (3, Request("c")), (4, PAGE), (5, PAGE), (5, None)])
         gate.opened.set()
         found = answers_from(connection, 5)
-    found.remove((5, None))
-    expected = [(1, "first"), (2, "model"), (3, "c"), (4, "model")]
-    assert [(n, each.text) for n, each in found] == expected
+        found.remove((5, None))
+        texts = {2: "model", 3: "c", 4: "model", 1: "a line of many pieces"}
+        assert {n: each.text for n, each in found} == texts
+        assert (found[0][0], found[-1][0]) == (2, 1)
+        connection.send([(6, PAGE)])
+        assert [(n, each.text) for n, each in answers_from(connection, 1)] == [(6, "model")]
+
+
+def test_pages_of_the_library_are_drawn_beside_the_search(monkeypatch):
+    """They are those that are drawn while nothing is searched."""
+    translator = Translator.load(REVERSING, device="cpu", precision="fp32")
+    translator.may_be_shared or pytest.skip("the library could not be built")
+    alone = attention_page(translator, PAGE)
+    driver, began = translator._engine.driver, time.monotonic()
+    beside = list[int]()
+
+    def watched(each, wanted):
+        while not (driver._inside or beside):  # until the first line is searched
+            assert time.monotonic() < began + SECONDS
+        beside.append(len(driver._inside))
+        return attention_page(each, wanted)
+
+    monkeypatch.setattr(worker_main, "attention_page", watched)
+    line = " ".join(["ant bee cat dog eel fox gnu hen"] * 4)
+    with worker_of(translator) as connection:
+        connection.send([(1, Request(line))])
+        assert answers_from(connection, 1)[0][1].text
+        connection.send([(number, PAGE) for number in range(9, 13)])
+        connection.send([(number, Request(line)) for number in range(1, 9)])
+        found = dict(answers_from(connection, 12))
+    assert [found[number] for number in range(9, 13)] == [alone] * 4
+    assert len({found[number].text for number in range(1, 9)}) == 1
 
 
 def test_a_withdrawal_is_confirmed_while_lines_are_translated(monkeypatch):
@@ -220,8 +260,100 @@ def test_a_worker_whose_command_has_ended_ends_after_the_step(monkeypatch):
     pages: list[Any] = []
     monkeypatch.setattr(worker_main, "attention_page", lambda *asked: pages.append(asked))
     with worker_of(translator) as connection:
-        connection.send([(1, Request("a line of many pieces")), (2, PAGE), (3, Request("c"))])
+        connection.send([(1, Request("a line of many pieces")), (3, Request("c"))])
         assert gate.reached.wait(SECONDS)
+        connection.send([(2, PAGE)])
         connection.close()
         gate.opened.set()
     assert (len(steps), pages) == (2, [])
+
+
+LARGE = Request("a large line")
+
+
+def held(monkeypatch, name):
+    """Let a method of LineJobs wait with large lines; return what was begun, and the gate."""
+    monkeypatch.setattr(continuous_search, "MOST_BETWEEN_STEPS", 10)
+    whole, begun, gate = getattr(LineJobs, name), list[str](), Gate()
+
+    def holding(jobs, line):
+        text = line.text if isinstance(line, Request) else "".join(p.text for p in line.parts)
+        if "large" in text:
+            begun.append(text.strip())
+            gate(text)
+        return whole(jobs, line)
+
+    monkeypatch.setattr(LineJobs, name, holding)
+    return begun, gate
+
+
+@pytest.mark.parametrize("name", ["prepare", "answer"])
+def test_short_lines_are_answered_while_a_large_one_is_prepared_or_answered(monkeypatch, name):
+    _, gate = held(monkeypatch, name)
+    with worker_of(copying(monkeypatch)[0]) as connection:
+        connection.send([(1, LARGE)])
+        assert gate.reached.wait(SECONDS)
+        for number in (2, 3):
+            connection.send([(number, Request("a"))])
+            assert [(n, each.text) for n, each in answers_from(connection, 1)] == [(number, "a")]
+        gate.opened.set()
+        ((number, found),) = answers_from(connection, 1)
+    assert (number, found.text, found.error) == (1, LARGE.text, None)
+
+
+def test_a_large_line_that_is_withdrawn_costs_no_further_work(monkeypatch):
+    begun, gate = held(monkeypatch, "prepare")
+    with worker_of(copying(monkeypatch)[0]) as connection:
+        others = [(n, LARGE._replace(text=f"{n} {LARGE.text}")) for n in (2, 3)]
+        connection.send([(1, LARGE), *others])
+        assert gate.reached.wait(SECONDS)
+        connection.send([(1, None), (2, None)])
+        assert sorted(answers_from(connection, 2)) == [(1, None), (2, None)]
+        gate.opened.set()
+        ((number, found),) = answers_from(connection, 1)
+        assert (number, found.text) == (3, f"3 {LARGE.text}")
+        assert not connection.poll()
+    assert [text[:3] for text in begun] == ["a l", "3 a"]
+
+
+def test_a_bug_while_a_large_line_is_prepared_is_its_answer(monkeypatch):
+    monkeypatch.setattr(continuous_search, "MOST_BETWEEN_STEPS", 10)
+    monkeypatch.setattr(LineJobs, "prepare", lambda _, line: 1 / 0)
+    with worker_of(copying(monkeypatch)[0]) as connection:
+        connection.send([(1, LARGE)])
+        ((_, found),) = answers_from(connection, 1)
+    assert isinstance(found, WorkerBugError)
+    assert "ZeroDivisionError" in str(found)
+
+
+def test_large_lines_have_the_translations_of_a_text(monkeypatch):
+    monkeypatch.setattr(continuous_search, "MOST_BETWEEN_STEPS", 100)
+    words = ["ant {bee}", "cat", "dog.", "<b>eel</b> fox", "<br>", "gnu &amp; hen", "</p><p>"]
+    chance = random.Random(1)
+    texts = [" ".join(chance.choices(words, k=40)) for _ in range(4)]
+    plain, *others = [Request(text, n_best=2, protect=["placeholders"]) for text in texts]
+    page, xml, other = (each._replace(markup="html") for each in others)
+    lines = [page, plain, xml._replace(markup="xml"), other]
+    assert min(line.size for line in lines) > 100
+    lines = [line._replace(line=number) for number, line in enumerate(lines, 1)]
+    translator = Translator.load(REVERSING, device="cpu", precision="fp32")
+    expected = dict(enumerate(translator.translate(lines), 1))
+    with worker_of(translator) as connection:
+        connection.send(list(enumerate(lines, 1)))
+        found = dict(answers_from(connection, len(lines)))
+    assert found == expected
+    assert expected[1].text
+    assert "it is not XML" in (expected[3].error or "")
+
+
+def test_a_line_of_many_sentences_leaves_at_once():
+    """Each of its sentences was looked for in a list of them: 20,000 took 10 seconds."""
+    jobs = [LineJob(sentences=[Sentence([1], 1)] * 20_000) for _ in range(3)]
+    lines = deque(job.ticketed() for job in jobs)
+    order = _Order(lambda: lines.popleft() if lines else [], lambda _: 8, 8)
+    taken = list(islice(iter(order.take, None), 6))
+    assert {ticket[0] for ticket, _ in taken} == set(jobs)
+    before = time.process_time()
+    order.remove({jobs[0], jobs[2]})
+    assert time.process_time() - before < 2
+    assert {ticket[0] for ticket, _ in iter(order.take, None)} == {jobs[1]}

@@ -56,6 +56,7 @@ class Glossary:
                 self._any_case.setdefault(_lowered(text), term)
         lengths = lengths_by_word(term.source for term in self.terms.values())
         self._lengths = {word: sorted(each, reverse=True) for word, each in lengths.items()}
+        self.num_characters = sum(len(source) for source, _ in self.terms)
 
     def __str__(self) -> str:
         """Return a checksum of the terms, by which a record shows whether they have changed."""

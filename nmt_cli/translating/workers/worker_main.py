@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 
@@ -26,6 +27,7 @@ from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.attention import as_html
+from nmt_cli.translating.aside import Aside
 from nmt_cli.translating.continuous_search import LineSource
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.shown_attention import languages_of
@@ -34,6 +36,9 @@ from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers import messages
 
 IDLE_SECONDS = 5.0  # without a line, until a worker frees its caches
+# After which Python lets another thread go on: a step returns from the library several times, and
+# must not wait for 5 ms each time while a large line is prepared.
+SECONDS_OF_A_THREAD = 0.0005
 
 
 def work(
@@ -59,28 +64,29 @@ def work(
                 search.free_caches()
                 lines.wait()
             search.run()
-            lines.draw_page()
 
 
 class WorkerLines(LineSource[int]):
-    """The lines of a worker, and pages, which are drawn while no line is searched.
+    """The lines of a worker, and pages, which are drawn beside the steps of the search.
 
     A message is a list of numbers, each with a request, with what several lines share (``Shared``),
     or with the text of such a line (``TextOf``), maybe as ``OneOfMany``; None withdraws what came
     under the number. The answers are lists of numbers, each with a translation or a bug; None
     confirms that it is withdrawn. Messages and answers are exchanged in ``wait`` and after each
-    step of the search, so that one thread is enough.
+    step of the search.
     """
 
     def __init__(self, connection: Connection, translator: Translator, *, is_text: bool) -> None:
         """``translator`` draws the pages. ``is_text`` is as in ``LineSource``."""
-        self.is_text = is_text
+        self.is_text, self.aside = is_text, None if is_text else Aside()
         self.is_closed = False  # the other end was closed
         self._connection, self._translator = connection, translator
         # ``Connection.poll`` makes such an object each time: 30 µs a step.
         self._arrivals = select.poll()
         self._arrivals.register(connection.fileno(), select.POLLIN)
-        self._waiting: dict[int, Request | messages.AttentionOf] = {}  # in order
+        self._waiting: dict[int, Request] = {}  # in order
+        self._pages: dict[int, messages.AttentionOf] = {}  # that wait, where torch draws them
+        self._drawing: set[int] = set()  # those that are drawn aside
         self._shared: dict[int, Request] = {}
         self._of_many: set[int] = set()  # without an answer
         self._withdrawn: set[int] = set()  # since the last step
@@ -89,23 +95,24 @@ class WorkerLines(LineSource[int]):
     def wait(self, seconds: float | None = None) -> bool:
         """Send the answers, and wait for a message; return False if ``seconds`` passed without one.
 
-        None waits for ever. Does not wait if a line is left. No line may be in the search.
+        None waits for ever. Does not wait if a line or a page is left. No line may be in the
+        search.
         """
         has_come = self._exchange(seconds)
+        self._draw_first()
         self._withdrawn.clear()  # these were answered before
         return has_come or bool(self._waiting)
 
     def take(self) -> tuple[int, Request] | None:
-        """Return the next line; None if there is none, or if a page comes before it."""
-        number, request = self._first()
-        if not isinstance(request, Request):
-            return None
-        del self._waiting[number]
-        return number, request
+        """Return the next line; None if there is none now."""
+        for number in self._waiting:
+            return number, self._waiting.pop(number)
+        return None
 
     def take_withdrawn(self, inside: Collection[int]) -> Collection[int]:
         """Exchange messages; return the lines that were withdrawn, all if the end was closed."""
         self._exchange(0)
+        self._draw_first()
         if self.is_closed:
             return list(inside)
         withdrawn, self._withdrawn = self._withdrawn, set()
@@ -123,19 +130,28 @@ class WorkerLines(LineSource[int]):
             answer = messages.WorkerBugError(f"in a worker process:\n{shown}")
         self._answers.append((line, answer))
 
-    def draw_page(self) -> None:
-        """Draw a page if one is next; no line may be in the search."""
-        number, request = self._first()
-        if not isinstance(request, messages.AttentionOf):
+    def _draw(self, number: int, wanted: messages.AttentionOf) -> None:
+        """Draw a page aside, if other threads may use the model."""
+        if self.aside is None or not self._translator.may_be_shared:
+            self._pages[number] = wanted
             return
-        del self._waiting[number]
-        try:
-            self.answer(number, attention_page(self._translator, request))
-        except Exception as error:
-            self.answer(number, error)
+        self._drawing.add(number)
+        work = partial(attention_page, self._translator, wanted)
+        self.aside.do(len(wanted.text), work, partial(self._take_page, number))
 
-    def _first(self) -> tuple[int, Request | messages.AttentionOf | None]:
-        return next(iter(self._waiting.items()), (0, None))
+    def _take_page(self, number: int, page: Translation | BaseException) -> None:
+        if number in self._drawing:
+            self._drawing.remove(number)
+            self.answer(number, page)
+
+    def _draw_first(self) -> None:
+        """Draw the first page that waits, between two steps."""
+        for number in self._pages:
+            try:
+                self.answer(number, attention_page(self._translator, self._pages.pop(number)))
+            except Exception as error:
+                self.answer(number, error)
+            return
 
     def _exchange(self, seconds: float | None) -> bool:
         """Send the answers and receive what has come; return whether anything has.
@@ -146,13 +162,16 @@ class WorkerLines(LineSource[int]):
         try:
             self._send_answers()
             milliseconds = None if seconds is None else 1_000 * seconds
-            while self._arrivals.poll(0 if self._waiting or has_come else milliseconds):
+            is_waiting = self._waiting or self._pages
+            while self._arrivals.poll(0 if is_waiting or has_come else milliseconds):
                 for number, item in self._connection.recv():
                     self._receive(number, item)
                 has_come = True
             self._send_answers()
         except (EOFError, OSError):
             self._waiting.clear()
+            self._pages.clear()
+            self._drawing.clear()
             has_come = self.is_closed = True
         return has_come
 
@@ -166,12 +185,15 @@ class WorkerLines(LineSource[int]):
             self._waiting[number] = self._shared[item.shared]._replace(
                 text=item.text, line=item.line
             )
+        elif isinstance(item, messages.AttentionOf):
+            self._draw(number, item)
         elif item is not None:
             self._waiting[number] = item
         else:
-            known = self._waiting.pop(number, None) or self._shared.pop(number, None)
-            if known is None:
+            waiting = self._waiting, self._shared, self._pages
+            if not [each.pop(number) for each in waiting if number in each]:
                 self._withdrawn.add(number)
+            self._drawing.discard(number)
             self._of_many.discard(number)
             self._answers.append((number, None))
 
@@ -250,6 +272,7 @@ def _be_worker(
             logs.configure(quiet=model.quiet or number > 0)  # one worker reports what it loads
             return Translator.load(model.path, **{**model.options, "device": f"cuda:{number}"})
 
+        sys.setswitchinterval(SECONDS_OF_A_THREAD)
         work(connection, load, of_service=model.of_service)
         status = 0
     except BaseException:  # os._exit skips the interpreter's own traceback
