@@ -26,18 +26,18 @@ from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models
 from nmt_cli.serving.operation import ServiceFigures
+from nmt_cli.serving.readers import LEAST_SECONDS, MOST_INSIDE
 from nmt_cli.serving.requests import (
-    MOST_ASIDE,
     MOST_COMPARED,
     MOST_FIELDS,
     MOST_HELD_BYTES,
     MOST_PARTS,
     MOST_PHRASE_CHARACTERS,
     MOST_PHRASES,
-    SMALL_REQUEST,
     Limits,
 )
-from nmt_cli.serving.service import Options, Service
+from nmt_cli.serving.served import Options
+from nmt_cli.serving.service import SMALL_REQUEST, Service
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from tests import rooms_picture
 
@@ -123,10 +123,12 @@ def http() -> str:
             "p",
             f"A form or a query may have {MOST_FIELDS:,} fields, and a form in parts "
             f"{MOST_PARTS:,}, which may not have parts themselves. "
-            "From clients whose key is not known "
-            f"yet, {MOST_ASIDE} requests of more than {SMALL_REQUEST:,} bytes may wait to be read, "
-            f"and their bodies may have {MOST_HELD_BYTES:,} bytes together (or "
-            "`--max-body-bytes`, if that is more); further ones have 503.",
+            f"From clients whose key is not known yet, {MOST_INSIDE} requests of more than "
+            f"{SMALL_REQUEST:,} bytes, or with texts whose language is detected, may wait to be "
+            f"read, and their bodies may have {MOST_HELD_BYTES:,} bytes together (or "
+            "`--max-body-bytes`, if that is more); further ones have 503. One that takes more than "
+            f"{LEAST_SECONDS:g} seconds to read, and more than a quarter of `--max-seconds`, has "
+            "413.",
         ),
         openapi.Block(
             "p",

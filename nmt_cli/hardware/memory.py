@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from nmt_cli.hardware.cpu import memory_limit
 from nmt_cli.messages.errors import means_full_memory
@@ -66,6 +67,15 @@ def return_freed_memory() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def resident_bytes(process: int) -> int:
+    """Return the resident memory of a process; 0 if it has ended."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGESIZE")
 
 
 def rounded_up(number: int, num_steps: int) -> int:

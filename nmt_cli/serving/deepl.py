@@ -6,7 +6,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -17,8 +17,10 @@ from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.serving.documents import BINARY, FILE, LANGUAGE, Documents, Kept
 from nmt_cli.serving.languages import name_of
 from nmt_cli.serving.models import ServedGlossary
-from nmt_cli.serving.requests import RefusedError, Upload, is_large, texts_of
-from nmt_cli.serving.service import Endpoint, Service, Texts
+from nmt_cli.serving.read_documents import ReadDocument, read_document
+from nmt_cli.serving.requests import RefusedError, Upload, texts_of
+from nmt_cli.serving.served import LinesOfTexts, Served, Texts, nothing
+from nmt_cli.serving.service import Endpoint, Service, in_turns
 from nmt_cli.translating.record_keys import STRING, Key
 
 # Wishes that would change the translation, and that no model here can fulfil.
@@ -44,35 +46,31 @@ async def translate(service: Service, http: Request) -> Response:
     `translation_memory_id`, `non_splitting_tags`, `splitting_tags` and `ignore_tags`. Keys that
     only change how a request is processed, such as `model_type`, are ignored.
     """
-    fields = await service.fields(http)
-    # Detection loads its statistics first.
-    is_long = is_large(http) or not fields.get("source_lang")
-    asked, languages = await service.aside(is_long, _asked, service, fields)
-    found = await service.translate_texts(http, asked)
-    return await service.aside(is_large(http), _answer, asked, languages, found)
+    lines, sources = await service.asked(http, _asked, takes_long=_detects)
+    found = await service.translate_texts(http, lines)
+    translations = [
+        {"detected_source_language": language, "text": best, "billed_characters": size}
+        for (language, size), (best, *_) in zip(sources, found, strict=True)
+    ]
+    return JSONResponse({"translations": translations})
 
 
-def _answer(asked: Texts, languages: Sequence[str], found: Sequence[Sequence[str]]) -> Response:
-    return JSONResponse(
-        {
-            "translations": [
-                {
-                    "detected_source_language": base_of(language).upper(),
-                    "text": best,
-                    "billed_characters": len(text),
-                }
-                for text, language, (best, *_) in zip(asked.texts, languages, found, strict=True)
-            ]
-        }
-    )
+def _detects(fields: Mapping[str, Any]) -> bool:
+    return not fields.get("source_lang")
 
 
-def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]:
-    """Return what the fields ask for, and the language of each text.
+def _asked(served: Served, fields: Mapping[str, Any]) -> tuple[LinesOfTexts, list[tuple[str, int]]]:
+    """Return what the fields ask for, and the language and the size of each text.
 
     Raises RefusedError if no model can do it.
     """
-    texts = texts_of(fields, "text", service.limits)
+    texts, languages = _texts(served, fields)
+    shown = (base_of(language).upper() for language in languages)
+    return served.lines_of(texts), list(zip(shown, map(len, texts.texts), strict=True))
+
+
+def _texts(served: Served, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]:
+    texts = texts_of(fields, "text", served.limits)
     _refuse_wishes(fields)
     markup = fields.get("tag_handling") or None
     if markup not in (None, "html", "xml"):  # any value of JSON
@@ -82,11 +80,11 @@ def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[str
     if not source:
         if name:
             raise RefusedError(400, "glossary_id needs source_lang, the language of the glossary")
-        choices = service.choices(texts, target)
+        choices = served.choices(texts, target)
         models = [each.model for each in choices]
         return Texts(texts, models, markup, cuts=cuts), [each.detected.language for each in choices]
-    model = service.models.find(str(source), target)
-    glossary = service.glossary(str(name), model) if name else None
+    model = served.models.find(str(source), target)
+    glossary = served.glossary(str(name), model) if name else None
     asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary)
     return asked, [model.source] * len(texts)
 
@@ -106,21 +104,24 @@ async def upload(service: Service, http: Request) -> Response:
     `nmt-cli translate`. An `output_format` must be the same. The document waits in memory, for ten
     minutes. Other keys are as in `/v2/translate`.
     """
-    fields = await service.fields(http, has_document=True)
     documents: Documents = http.app.state.documents
+    kept = await documents.started(http, _read_document)
+    return JSONResponse({"document_id": kept.name, "document_key": kept.key})
+
+
+def _read_document(served: Served, fields: dict[str, Any]) -> ReadDocument:
     _refuse_wishes(fields)
     if (name := fields.get("filename")) and isinstance(file := fields.get("file"), Upload):
         fields["file"] = file._replace(name=str(name))
-    asked = await documents.asked(fields, source="source_lang", target="target_lang")
+    if (glossary := fields.get("glossary_id")) and not fields.get("source_lang"):
+        raise RefusedError(400, "glossary_id needs source_lang, the language of the glossary")
+    found = read_document(
+        served, fields, source="source_lang", target="target_lang", glossary=glossary
+    )
     wanted = fields.get("output_format")
-    if wanted and str(wanted).lower() != asked.ending.removeprefix("."):
-        raise RefusedError(400, f"output_format must be that of the file, {asked.ending[1:]}")
-    if name := fields.get("glossary_id"):
-        if not fields.get("source_lang") or asked.model is None:
-            raise RefusedError(400, "glossary_id needs source_lang, the language of the glossary")
-        asked = asked._replace(glossary=service.glossary(str(name), asked.model))
-    kept = documents.start(asked)
-    return JSONResponse({"document_id": kept.name, "document_key": kept.key})
+    if wanted and str(wanted).lower() != found.ending.removeprefix("."):
+        raise RefusedError(400, f"output_format must be that of the file, {found.ending[1:]}")
+    return found
 
 
 async def document_status(service: Service, http: Request) -> Response:
@@ -148,18 +149,17 @@ async def document_result(service: Service, http: Request) -> Response:
 
 
 async def _kept(service: Service, http: Request) -> Kept:
-    fields = await service.fields(http)
     documents: Documents = http.app.state.documents
-    return documents.find(http.path_params["name"], str(fields.get("document_key", "")))
+    return documents.find(http.path_params["name"], await service.asked(http, _document_key))
+
+
+def _document_key(_: Served, fields: Mapping[str, Any]) -> str:
+    return str(fields.get("document_key", ""))
 
 
 async def languages(service: Service, http: Request) -> Response:
     """List the languages to translate from, or with `type=target` those to translate into."""
-    fields = await service.fields(http)
-    which = fields.get("type", "source")
-    if which not in ("source", "target"):  # any value of JSON
-        raise RefusedError(400, "type must be source or target")
-    if which == "source":
+    if await service.asked(http, _are_sources):
         sources = service.models.sources
         return JSONResponse([{"language": _upper(c), "name": name_of(c)} for c in sources])
     codes = dict.fromkeys(model.target for model in service.models.models)
@@ -172,22 +172,29 @@ async def languages(service: Service, http: Request) -> Response:
     )
 
 
+def _are_sources(_: Served, fields: Mapping[str, Any]) -> bool:
+    which = fields.get("type", "source")
+    if which not in ("source", "target"):  # any value of JSON
+        raise RefusedError(400, "type must be source or target")
+    return bool(which == "source")
+
+
 async def usage(service: Service, http: Request) -> Response:
     """Count the characters that were translated since the service began."""
-    await service.fields(http)
+    await service.asked(http, nothing)
     count = service.num_characters
     return JSONResponse({"character_count": count, "character_limit": MOST_CHARACTERS})
 
 
 async def glossaries(service: Service, http: Request) -> Response:
     """List the glossaries."""
-    await service.fields(http)
-    return JSONResponse({"glossaries": [_described(each) for each in service.options.glossaries]})
+    await service.asked(http, nothing)
+    return JSONResponse({"glossaries": [_described(each) for each in service.served.glossaries]})
 
 
 async def pairs(service: Service, http: Request) -> Response:
     """List the languages of the models in pairs, as a glossary may have them."""
-    await service.fields(http)
+    await service.asked(http, nothing)
     every = dict.fromkeys((base_of(m.source), base_of(m.target)) for m in service.models.models)
     shown = [{"source_lang": source, "target_lang": target} for source, target in every]
     return JSONResponse({"supported_languages": shown})
@@ -195,19 +202,16 @@ async def pairs(service: Service, http: Request) -> Response:
 
 async def glossary(service: Service, http: Request) -> Response:
     """Describe a glossary."""
-    await service.fields(http)
-    return JSONResponse(_described(service.glossary(http.path_params["name"])))
+    await service.asked(http, nothing)
+    return JSONResponse(_described(service.served.glossary(http.path_params["name"])))
 
 
 async def entries(service: Service, http: Request) -> Response:
     """Return the terms of a glossary, a line for each: source, tab, target forms."""
-    await service.fields(http)
-    return await service.aside(True, _entries, service.glossary(http.path_params["name"]))
-
-
-def _entries(glossary: ServedGlossary) -> Response:
-    terms, between = glossary.terms.terms.values(), f" {BETWEEN_FORMS} "
-    rows = [f"{term.source}\t{between.join(term.targets)}" for term in terms]
+    await service.asked(http, nothing)
+    terms = service.served.glossary(http.path_params["name"]).terms.terms.values()
+    between = f" {BETWEEN_FORMS} "
+    rows = [f"{each.source}\t{between.join(each.targets)}" async for each in in_turns(terms)]
     return PlainTextResponse("\n".join(rows), media_type=TSV)
 
 

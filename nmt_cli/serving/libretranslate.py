@@ -7,8 +7,8 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,8 +16,10 @@ from starlette.responses import JSONResponse, Response
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving.documents import BINARY, FAILED, FILE, LANGUAGE, Documents
 from nmt_cli.serving.languages import Detected, name_of
-from nmt_cli.serving.requests import RefusedError, is_large, texts_of, whole_number
-from nmt_cli.serving.service import Endpoint, Service, Texts
+from nmt_cli.serving.read_documents import ReadDocument, read_document
+from nmt_cli.serving.requests import RefusedError, texts_of, whole_number
+from nmt_cli.serving.served import LinesOfTexts, Served, Texts
+from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import STRING, Key
 
 FORMATS = {"text": None, "html": "html"}
@@ -32,38 +34,43 @@ async def translate(service: Service, http: Request) -> Response:
     target; if there is no such language, and if a text is in the target language already, it stays
     as it is. There are at most as many `alternatives` as other hypotheses in the search.
     """
-    fields = await service.fields(http)
-    # Detection loads its statistics first.
-    is_long = is_large(http) or fields.get("source") == "auto"
-    asked, detected = await service.aside(is_long, _asked, service, fields)
-    found = await service.translate_texts(http, asked)
-    return await service.aside(is_large(http), _answer, fields["q"], asked, detected, found)
+    asked = await service.asked(http, _asked, takes_long=_detects)
+    found = await service.translate_texts(http, asked.lines)
+    answer: dict[str, Any] = {"translatedText": [each[0] for each in found]}
+    if asked.detected:
+        answer["detectedLanguage"] = [_shown(each) for each in asked.detected]
+    if asked.num_alternatives:
+        answer["alternatives"] = [each[1:] for each in found]
+    if not asked.is_list:
+        answer = {key: value[0] for key, value in answer.items()}
+    return JSONResponse(answer)
 
 
-def _asked(service: Service, fields: Mapping[str, Any]) -> tuple[Texts, list[Detected]]:
-    """Return what the fields ask for, and the language of each text if it is to be detected."""
-    texts = texts_of(fields, "q", service.limits)
+class _Asked(NamedTuple):
+    """What a request asks for."""
+
+    lines: LinesOfTexts
+    detected: Sequence[Detected]  # the language of each text, if that is to be detected
+    num_alternatives: int
+    is_list: bool
+
+
+def _detects(fields: Mapping[str, Any]) -> bool:
+    return fields.get("source") == "auto"
+
+
+def _asked(served: Served, fields: Mapping[str, Any]) -> _Asked:
+    texts = texts_of(fields, "q", served.limits)
     source, target = (str(fields.get(name, "")) for name in ("source", "target"))
     form = str(fields.get("format") or "text")
     if form not in FORMATS:
         raise RefusedError(400, "format must be text or html")
     num_alternatives = whole_number(fields, "alternatives")
-    choices = service.choices(texts, target) if source == "auto" else []
-    models = [each.model for each in choices] or [service.models.find(source, target)] * len(texts)
-    return Texts(texts, models, FORMATS[form], num_alternatives), [c.detected for c in choices]
-
-
-def _answer(
-    q: str | list[str], asked: Texts, detected: list[Detected], found: list[list[str]]
-) -> Response:
-    answer: dict[str, Any] = {"translatedText": [each[0] for each in found]}
-    if detected:
-        answer["detectedLanguage"] = [_shown(each) for each in detected]
-    if asked.num_alternatives:
-        answer["alternatives"] = [each[1:] for each in found]
-    if not isinstance(q, list):
-        answer = {key: value[0] for key, value in answer.items()}
-    return JSONResponse(answer)
+    choices = served.choices(texts, target) if _detects(fields) else []
+    models = [each.model for each in choices] or [served.models.find(source, target)] * len(texts)
+    lines = served.lines_of(Texts(texts, models, FORMATS[form], num_alternatives))
+    detected = [each.detected for each in choices]
+    return _Asked(lines, detected, num_alternatives, isinstance(fields["q"], list))
 
 
 async def translate_file(service: Service, http: Request) -> Response:
@@ -73,17 +80,14 @@ async def translate_file(service: Service, http: Request) -> Response:
     document waits in memory, for ten minutes, at the address that the answer has. With the source
     auto, its language is detected.
     """
-    fields = await service.fields(http, has_document=True)
     documents: Documents = http.app.state.documents
-    asked = await documents.asked(fields, source="source", target="target")
-    kept = documents.keep(asked)
-    try:
-        await documents.translate(http, asked, kept)
-    finally:
-        if kept.data is None:
-            documents.discard(kept)
+    kept = await documents.translated(http, _read_document)
     address = f"{http.base_url}download_file/{kept.name}"
     return JSONResponse({"translatedFileUrl": address, "failedSegments": kept.failed})
+
+
+def _read_document(served: Served, fields: Mapping[str, Any]) -> ReadDocument:
+    return read_document(served, fields, source="source", target="target")
 
 
 async def download_file(_: Service, http: Request) -> Response:
@@ -97,10 +101,12 @@ async def detect(service: Service, http: Request) -> Response:
 
     Of a list only the first text is read.
     """
-    fields = await service.fields(http)
-    text = texts_of(fields, "q", service.limits)[0]
-    found = await service.aside(True, service.detector.detect, text)
+    found = await service.asked(http, _detected, takes_long=lambda fields: True)
     return JSONResponse([_shown(each) for each in found])
+
+
+def _detected(served: Served, fields: Mapping[str, Any]) -> list[Detected]:
+    return served.detector.detect(texts_of(fields, "q", served.limits)[0])
 
 
 async def languages(service: Service, _: Request) -> Response:
@@ -118,11 +124,11 @@ async def settings(service: Service, _: Request) -> Response:
     first = service.models.models[0]
     return JSONResponse(
         {
-            "apiKeys": service.has_keys,
+            "apiKeys": service.served.has_keys,
             "charLimit": service.limits.characters,
             "filesTranslation": True,
             "frontendTimeout": 500,  # milliseconds between typing and translating
-            "keyRequired": service.has_keys,
+            "keyRequired": service.served.has_keys,
             "language": {
                 "source": {"code": first.source, "name": name_of(first.source)},
                 "target": {"code": first.target, "name": name_of(first.target)},

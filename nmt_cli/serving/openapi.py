@@ -17,7 +17,8 @@ from nmt_cli import __version__
 from nmt_cli.serving import deepl, libretranslate, operation, own_interface, page
 from nmt_cli.serving.documents import BINARY
 from nmt_cli.serving.requests import FORM, FORM_WITH_FILES
-from nmt_cli.serving.service import KEY_FIELDS, Endpoint, Service
+from nmt_cli.serving.served import KEY_FIELDS
+from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import STRING, Key, list_of, object_of
 
 TITLE = "nmt-cli serve"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily as Counted
@@ -15,6 +14,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nmt_cli.hardware.memory import resident_bytes
 from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import COUNT, Key
 
@@ -76,6 +76,7 @@ class ServiceFigures(Collector):
             yield _family(kind, name, meaning, values, "model")
         busy, resident = dict[Labels, float](), dict[Labels, float]()
         resident["", "http"] = resident_bytes(os.getpid())
+        resident["", "readers"] = sum(map(resident_bytes, service.readers.processes))
         for model, figures in of_models.items():
             for number, seconds in figures.busy_seconds.items():
                 busy[model, str(number)] = seconds
@@ -99,15 +100,6 @@ def _family(
     for each, value in values.items():
         family.add_metric(each, value)
     return family
-
-
-def resident_bytes(process: int) -> int:
-    """Return the resident memory of a process; 0 if it has ended."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    except OSError:
-        return 0
-    return pages * os.sysconf("SC_PAGESIZE")
 
 
 async def health(service: Service, _: Request) -> Response:

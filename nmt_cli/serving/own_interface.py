@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from typing import Any
 
 from starlette.requests import Request
@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from nmt_cli.serving.languages import fits
 from nmt_cli.serving.models import Model
-from nmt_cli.serving.requests import RefusedError, is_large, refuse_many_phrases, refuse_wrong_keys
-from nmt_cli.serving.service import Endpoint, Service
+from nmt_cli.serving.requests import RefusedError, refuse_many_phrases, refuse_wrong_keys
+from nmt_cli.serving.served import Served
+from nmt_cli.serving.service import Endpoint, Service, in_turns
 from nmt_cli.translating import record_keys
 from nmt_cli.translating.record_keys import COUNT, LINE, STRING, TRUTH, Key, list_of, objects
 from nmt_cli.translating.request import Request as Line
@@ -27,32 +28,30 @@ async def translate(service: Service, http: Request) -> Response:
     the answer is that of the whole text. A client that shows pairs of sentences first cuts the text
     by `/v1/sentences`, and sends the sentences as a list.
     """
-    record = await service.record(http)
-    model, lines, with_scores = await service.aside(is_large(http), _asked, service, record)
+    model, lines, with_scores = await service.asked(http, _asked, only_json=True)
     translations = await service.translate(http, [model] * len(lines), lines)
-    return await service.aside(is_large(http), _answer, model, translations, with_scores)
+    # One after the other, because the encoder of JSON lets nothing else go on.
+    parts = [_json(_shown(each, with_scores)) async for each in in_turns(translations)]
+    head = {"model": model.name, "source": model.source, "target": model.target}
+    body = _json(head)[:-1] + b',"translations":[' + b",".join(parts) + b"]}"
+    return Response(body, media_type=JSONResponse.media_type)
 
 
-def _asked(service: Service, record: dict[str, Any]) -> tuple[Model, list[Line], bool]:
+def _json(value: Any) -> bytes:
+    """Return ``value`` as ``JSONResponse`` writes it."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode()
+
+
+def _asked(served: Served, record: dict[str, Any]) -> tuple[Model, list[Line], bool]:
     """Return the model, what is wanted of each text, and whether with the scores of pieces."""
     refuse_wrong_keys(record, REQUEST)
     refuse_many_phrases(record)
     texts = record["text"] if isinstance(record["text"], list) else [record["text"]]
-    service.limits.refuse_large(texts)
+    served.limits.refuse_large(texts)
     wanted = (record.pop(key, None) for key in ("source", "target", "model"))
-    model, with_scores = service.models.find(*wanted), record.pop("token_scores", False)
-    return model, _lines(service, model, record, texts), with_scores
-
-
-def _answer(model: Model, translations: Sequence[Translation], with_scores: bool) -> Response:
-    return JSONResponse(
-        {
-            "model": model.name,
-            "source": model.source,
-            "target": model.target,
-            "translations": [_shown(each, with_scores) for each in translations],
-        }
-    )
+    model, with_scores = served.models.find(*wanted), record.pop("token_scores", False)
+    return model, _lines(served, model, record, texts), with_scores
 
 
 async def cut(service: Service, http: Request) -> Response:
@@ -61,19 +60,19 @@ async def cut(service: Service, http: Request) -> Response:
     The text is `gaps[0] + sentences[0] + gaps[1] + ...`, and a translation is put together in the
     same way.
     """
-    record = await service.record(http)
-    return await service.aside(is_large(http), _cut, service, record)
+    body = await service.asked(http, _cut, only_json=True)
+    return Response(body, media_type=JSONResponse.media_type)
 
 
-def _cut(service: Service, record: dict[str, Any]) -> Response:
+def _cut(served: Served, record: dict[str, Any]) -> bytes:
     refuse_wrong_keys(record, CUT)
     text, source = record["text"], record["source"]
-    service.limits.refuse_large([text])
-    known = service.models.sources
+    served.limits.refuse_large([text])
+    known = served.models.sources
     if not any(fits(source, code) for code in known):
         raise RefusedError(400, f"no model has the source {source!r}; known: {', '.join(known)}")
     segments = sentences(text, source)
-    return JSONResponse({"sentences": segments.texts, "gaps": segments.gaps})
+    return _json({"sentences": segments.texts, "gaps": segments.gaps})
 
 
 async def models(service: Service, _: Request) -> Response:
@@ -82,12 +81,12 @@ async def models(service: Service, _: Request) -> Response:
     return JSONResponse({"models": [_description(service, each) for each in every]})
 
 
-def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[str]) -> list[Line]:
+def _lines(served: Served, model: Model, record: dict[str, Any], texts: list[str]) -> list[Line]:
     """Return what is wanted of each text. Raises RefusedError if one is not Unicode."""
     glossary = None
     if isinstance(record.get("glossary"), str):
-        glossary = service.glossary(record.pop("glossary"), model)
-    protect = service.patterns(model, record.pop("protect", None))
+        glossary = served.glossary(record.pop("glossary"), model)
+    protect = served.patterns(model, record.pop("protect", None))
     try:
         first = record_keys.request_of({**record, "protect": protect, "text": texts[0]})
         rest = [record_keys.request_of({"text": text}).text for text in texts[1:]]
@@ -101,7 +100,7 @@ def _lines(service: Service, model: Model, record: dict[str, Any], texts: list[s
 
 def _description(service: Service, model: Model) -> dict[str, Any]:
     described = {key: value for key, value in model._asdict().items() if key in MODEL}
-    names = [each.name for each in service.options.glossaries if each.fits(model)]
+    names = [each.name for each in service.served.glossaries if each.fits(model)]
     return {**described, "glossaries": names}
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from nmt_cli.files.lines import is_blank
+from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, refuse_wrong_keys
+from nmt_cli.serving.served import Served
 from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import STRING, Key
 from nmt_cli.translating.workers.messages import AttentionOf
@@ -54,17 +58,20 @@ async def attention(service: Service, http: Request) -> Response:
 
     On a CPU workers compute it beside the lines that they translate, on a GPU between two steps.
     """
-    fields = await service.fields(http)
-    refuse_wrong_keys(fields, PAIR)
-    text, translation, name = (fields[key] for key in PAIR)
-    service.limits.refuse_large([text + translation])
-    if is_blank(text) or is_blank(translation):
-        raise RefusedError(400, "text and translation must not be blank")
-    model = service.models.find(None, None, name)
-    wanted = AttentionOf(text, translation, model.name, model.source, model.target)
+    model, wanted = await service.asked(http, _wanted)
     shown = await service.attention(http, model, wanted)
     # The page names the only script that it may run.
     return HTMLResponse(shown, headers={"X-Frame-Options": "SAMEORIGIN"})
+
+
+def _wanted(served: Served, fields: Mapping[str, Any]) -> tuple[Model, AttentionOf]:
+    refuse_wrong_keys(fields, PAIR)
+    text, translation, name = (fields[key] for key in PAIR)
+    served.limits.refuse_large([text + translation])
+    if is_blank(text) or is_blank(translation):
+        raise RefusedError(400, "text and translation must not be blank")
+    model = served.models.find(None, None, name)
+    return model, AttentionOf(text, translation, model.name, model.source, model.target)
 
 
 PAIR = {

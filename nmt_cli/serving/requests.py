@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -24,16 +23,10 @@ MOST_DIGITS = 1_000  # of a number
 MOST_PARTS = 1_000  # of a form in several parts
 PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
 AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
-SMALL_REQUEST = 1_000  # bytes; work on more would keep the event loop from other requests
 REQUEST_ID = ContextVar("REQUEST_ID", default="")  # of the request that is being answered
-# Each further one would keep the interpreter from the event loop for longer.
-NUM_THREADS = 2
-MOST_ASIDE = 64  # calls that are in threads or wait for one; then new requests are refused
 MOST_HELD_BYTES = 1 << 26  # of bodies whose fields have not been read
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
 MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
-
-T = TypeVar("T")
 
 
 class RefusedError(Exception):
@@ -48,6 +41,11 @@ class RefusedError(Exception):
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         if closes:
             self.headers["Connection"] = "close"
+        self._arguments = status, message, retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let another process raise it."""
+        return RefusedError, self._arguments
 
 
 class Upload(NamedTuple):
@@ -78,45 +76,8 @@ class Limits(NamedTuple):
         return num_characters
 
 
-def is_large(http: Request) -> bool:
-    """Return whether the work on a request, whose body was read, belongs into a thread."""
-    return getattr(http.state, "num_bytes", 0) > SMALL_REQUEST
-
-
-class Aside:
-    """Threads for what takes long; meanwhile the event loop answers other requests."""
-
-    def __init__(self, seconds: float) -> None:
-        """``seconds`` is the longest time that a call waits for its result."""
-        self._threads, self._seconds = ThreadPoolExecutor(NUM_THREADS, "requests"), seconds
-        self.num_inside = 0
-
-    def refuse_if_full(self) -> None:
-        """Raise RefusedError if many calls are waiting."""
-        if self.num_inside >= MOST_ASIDE:
-            message = f"{self.num_inside} large requests are being read already"
-            raise RefusedError(503, message, retry_after=1)
-
-    async def __call__(self, is_long: bool, function: Callable[..., T], *arguments: Any) -> T:
-        """Return what ``function`` returns: if it takes long, from a thread.
-
-        Raises RefusedError if the threads have too much to do.
-        """
-        if not is_long:
-            return function(*arguments)
-        found = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-        self.num_inside += 1
-        try:
-            return await asyncio.wait_for(found, self._seconds)
-        except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
-            message = f"the service did not work on it within {self._seconds:g} seconds"
-            raise RefusedError(503, message, retry_after=1) from None
-        finally:
-            self.num_inside -= 1
-
-
 class Held:
-    """The bodies that are in memory, until their fields are read."""
+    """The bodies that are in memory, until they are read."""
 
     num_bytes = 0
 
@@ -151,7 +112,6 @@ async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[by
             body = await asyncio.wait_for(read(), limits.seconds)
         except asyncio.TimeoutError:  # another one than TimeoutError in Python 3.10
             raise RefusedError(408, "the body did not come in time") from None
-        http.state.num_bytes = len(http.scope["query_string"]) + len(body)
         yield body
     finally:
         held.num_bytes -= size

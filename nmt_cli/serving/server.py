@@ -32,7 +32,8 @@ from nmt_cli.serving.models import Models
 from nmt_cli.serving.openapi import interfaces, key_of_errors
 from nmt_cli.serving.operation import ServiceFigures
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError
-from nmt_cli.serving.service import Endpoint, Options, Service
+from nmt_cli.serving.served import Options
+from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import BUG
@@ -203,6 +204,7 @@ async def serve(
         for each in workers.values():
             stack.callback(each.close)
         service = Service(models, workers, options)
+        stack.push_async_callback(service.readers.close)
         server, ending = Server(app_of(service), seconds), asyncio.Event()
 
         def end() -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.messages import logs
 from nmt_cli.serving import requests as reading
-from nmt_cli.serving.languages import Detected, Detector, fits
-from nmt_cli.serving.models import Choice, Model, Models, Patterns, ServedGlossary
-from nmt_cli.serving.requests import REQUEST_ID, Limits, RefusedError, is_large
+from nmt_cli.serving.models import Model, Models
+from nmt_cli.serving.readers import Readers
+from nmt_cli.serving.requests import REQUEST_ID, RefusedError
+from nmt_cli.serving.served import LinesOfTexts, Options, Sent, Served, read, taken_keys
 from nmt_cli.translating.record_keys import Key
 from nmt_cli.translating.request import Request as Line
 from nmt_cli.translating.translation import Translation, in_groups, kth_of_each
@@ -26,33 +31,13 @@ from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
 from nmt_cli.translating.workers.worker_process import Batch
 
-KEY_FIELDS = ("api_key", "auth_key")
-MOST_KEYS = 10  # of a request
 KEY_SCHEMES = ("bearer", "deepl-auth-key")
-DECIDED = 0.8  # the confidence of a detected language; a text with less follows the other texts
+# Bytes of a request that is read here: nothing else is answered meanwhile, for at most 50 ms.
+SMALL_REQUEST = 8_000
+SECONDS_OF_A_TURN = 0.01  # of work on an answer; then others are answered
 
-
-class Texts(NamedTuple):
-    """Texts of several lines, or markup, and the model for each."""
-
-    texts: Sequence[str]
-    models: Sequence[Model | None]  # None: the text stays as it is
-    markup: Any = None  # "html", "xml"
-    num_alternatives: int = 0
-    cuts: bool = True  # whether each sentence is translated by itself
-    glossary: ServedGlossary | None = None
-
-
-class Options(NamedTuple):
-    """What operators choose beside the models."""
-
-    limits: Limits
-    glossaries: Sequence[ServedGlossary] = ()
-    patterns: Patterns = Patterns()
-    keys: Sequence[str] | None = None  # requests need one of them; None: they need none
-    origins: Sequence[str] = ()  # of pages that may ask in browsers
-    drain_seconds: float = 0.0  # for what was accepted, after a signal
-    logs_text: bool = False
+T = TypeVar("T")
+Fields = dict[str, Any]
 
 
 class Endpoint(NamedTuple):
@@ -85,14 +70,12 @@ class Service:
     ) -> None:
         """``translating`` has an entry for the name of each model."""
         self.models, self.options, self.limits = models, options, options.limits
-        self.state, self.detector = "starting", Detector(models.languages)
+        self.state, self.served = "starting", Served(models, options)
         self.num_characters = self.num_inside = 0  # requests that are being translated
         self._translating = translating
-        self.aside = reading.Aside(self.limits.seconds)
+        self.readers = Readers(self.served, self.limits.seconds)
         # Those of clients whose key is known have room of their own.
         self._held = {is_known: reading.Held() for is_known in (False, True)}
-        self.has_keys = options.keys is not None  # requests need one of them
-        self._keys = [_digest(key) for key in options.keys or ()]
 
     @property
     def health(self) -> str:
@@ -100,129 +83,83 @@ class Service:
         is_stuck = any(figures.is_stuck for figures in self.figures_of_models().values())
         return "stuck" if self.state == "ready" and is_stuck else self.state
 
-    async def record(self, http: Request) -> dict[str, Any]:
-        """Return the JSON object in the body of a request.
-
-        Raises RefusedError if there is none, or if the key of the request is wrong.
-        """
-        return await self._read(http, {}, reading.json_object, self.limits)
-
-    async def fields(self, http: Request, *, has_document: bool = False) -> dict[str, Any]:
-        """Return the fields of a JSON object, a form or the query.
-
-        A body that ``has_document`` may be larger. Raises RefusedError if there are none, or if the
-        key of the request is wrong.
-        """
-        is_long = len(http.scope["query_string"]) > reading.SMALL_REQUEST
-        if is_long:
-            self.aside.refuse_if_full()
-        query = await self.aside(is_long, reading.query_fields, http)
-        kind = http.headers.get("content-type", "")
-        most = self.limits.document_bytes if has_document else self.limits.body_bytes
-        limits = self.limits._replace(body_bytes=most)
-        return await self._read(http, query, partial(reading.body_fields, kind), limits)
-
-    async def _read(
+    async def asked(
         self,
         http: Request,
-        query: dict[str, Any],
-        parse: Callable[[bytes], dict[str, Any]],
-        limits: Limits,
-    ) -> dict[str, Any]:
-        """Return the fields of the query and of the body, without the keys of users.
+        function: Callable[[Served, Fields], T],
+        *,
+        only_json: bool = False,
+        takes_long: Callable[[Fields], object] = lambda fields: False,
+    ) -> T:
+        """Return what ``function`` makes of the fields of a JSON object, a form or the query.
+
+        It is called in another process if the request is large, or if it ``takes_long``. Raises
+        RefusedError if there are no fields or if the key of the request is wrong.
+        """
+        async with self.sent(http, only_json=only_json) as sent:
+            if sent.num_bytes <= SMALL_REQUEST:
+                fields = self.served.fields(sent)
+                if not takes_long(fields):
+                    return function(self.served, fields)
+            return await self.read_aside(http, sent, function)
+
+    @asynccontextmanager
+    async def sent(
+        self, http: Request, *, only_json: bool = False, has_document: bool = False
+    ) -> AsyncIterator[Sent]:
+        """Return a request whose body has come; a body that ``has_document`` may be larger.
 
         The body is not read if a key in the head is wrong. Only if there is none, clients may give
-        it in the body, which then has to be read first.
+        it in the body, which then has to be read first. Raises RefusedError.
         """
+        query = {} if only_json else reading.query_fields(http)
         scheme, _, given = http.headers.get("authorization", "").partition(" ")
         keys = [given.strip()] if scheme.lower() in KEY_SCHEMES else []
-        keys += _taken_keys(query)
+        keys += taken_keys(query)
         if keys:
-            self._refuse_strangers(keys)
-        is_known = bool(keys) and self.has_keys
-        async with reading.body_of(http, limits, self._held[is_known]) as body:
-            if is_large(http) and not is_known:
-                self.aside.refuse_if_full()
-            fields = await self.aside(is_large(http), parse, body)
-        in_body = _taken_keys(fields)
-        if not keys:
-            self._refuse_strangers(in_body)
-        return {**query, **fields}
+            self.served.refuse_strangers(keys)
+        most = self.limits.document_bytes if has_document else self.limits.body_bytes
+        limits = self.limits._replace(body_bytes=most)
+        held = self._held[bool(keys) and self.served.has_keys]
+        kind = None if only_json else http.headers.get("content-type", "")
+        async with reading.body_of(http, limits, held) as body:
+            num_bytes = len(http.scope["query_string"]) + len(body)
+            yield Sent(query, kind, body, bool(keys), num_bytes)
 
-    def _refuse_strangers(self, keys: Sequence[str]) -> None:
-        if not self.has_keys:
-            return
-        # All are compared, so that the time does not depend on which one is right.
-        found = [hmac.compare_digest(_digest(k), known) for k in keys for known in self._keys]
-        if not any(found):
-            what = "this is no key of this service" if keys else "this service needs an API key"
-            raise RefusedError(403, what)
+    async def read_aside(
+        self, http: Request, sent: Sent, function: Callable[[Served, Fields], T]
+    ) -> T:
+        """Return what ``function`` makes of the fields of a request, in another process.
 
-    def choices(self, texts: Sequence[str], target: str) -> list[Choice]:
-        """Return the language of each text and the model that translates it into ``target``.
-
-        A text with no certain language has that of the others, or of the only model. It stays as
-        it is where nothing decides, and so does a text in the target language. Raises RefusedError
-        if no model translates into ``target``, or a text of a certain language.
+        Raises RefusedError if too many requests wait for that, or what ``function`` raises, and
+        ClientDisconnect if the client goes away.
         """
-        possible = dict[str, str]()  # sources by their labels
-        for model in self.models.models:
-            if fits(target, model.target):
-                possible.setdefault(label_of(model.source), model.source)
-        if not possible:
-            self.models.find(None, target)  # raises
-        ranked = [self.detector.detect(text) for text in texts]
-        certain = Counter[str]()  # characters
-        for text, (first, *_) in zip(texts, ranked, strict=True):
-            label = label_of(first.language)
-            if first.confidence >= DECIDED and label in {*possible, label_of(target)}:
-                certain[label] += len(text)
-        only = next(iter(possible)) if len(possible) == 1 else None
-        usual = certain.most_common(1)[0][0] if certain else only
-        return [self._choice(each, possible, usual, target) for each in ranked]
+        if not (sent.has_key and self.served.has_keys):
+            self.readers.refuse_if_full()
+        return await self.unless_gone(http, self.readers(sent.num_bytes, read, sent, function))
 
-    def _choice(
-        self,
-        ranked: Sequence[Detected],
-        possible: Mapping[str, str],
-        usual: str | None,
-        target: str,
-    ) -> Choice:
-        """Return the choice for a text; if its language is not certain, it is ``usual``."""
-        first = ranked[0]
-        is_certain = first.confidence >= DECIDED
-        wanted = label_of(first.language) if is_certain else usual
-        for each in ranked:
-            label = label_of(each.language)
-            is_wanted = each.confidence > 0 if wanted is None else label == wanted
-            if is_wanted and label in possible:
-                return Choice(each, self.models.find(possible[label], target))
-        if is_certain and label_of(first.language) != label_of(target):
-            self.models.find(first.language, target)  # raises
-        return Choice(first, None)
+    async def unless_gone(self, http: Request | None, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of ``work``, or raise ClientDisconnect if the client goes away."""
+        waiting = asyncio.create_task(work)
+        gone = asyncio.ensure_future(_gone(http))
+        try:
+            await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise ClientDisconnect
+            return waiting.result()
+        finally:
+            gone.cancel()
+            waiting.cancel()
 
-    def glossary(self, name: str, model: Model | None = None) -> ServedGlossary:
-        """Return the glossary of this name, for ``model``. Raises RefusedError if there is none."""
-        for glossary in self.options.glossaries:
-            if glossary.name == name and (model is None or glossary.fits(model)):
-                return glossary
-        raise RefusedError(404, f"there is no glossary {name!r} for these languages")
-
-    def patterns(self, model: Model, names: Sequence[str] | None = None) -> list[str]:
-        """Return the patterns of these names; None: those that are for each line of ``model``.
-
-        Raises RefusedError if a name is unknown.
-        """
-        return [] if names is None and model.parses else self.options.patterns.chosen(names)
-
-    async def translate_texts(self, http: Request, asked: Texts) -> list[list[str]]:
+    async def translate_texts(self, http: Request, asked: LinesOfTexts) -> list[list[str]]:
         """Return for each text its translation, and after it the alternatives, best first.
 
         Each line of a text is translated by itself. Raises RefusedError if one cannot be.
         """
-        models, lines, counts = await self.aside(is_large(http), _lines, asked, self.patterns)
-        translations = await self.translate(http, models, lines)
-        return await self.aside(is_large(http), _texts, asked, translations, counts)
+        translations = await self.translate(http, asked.models, asked.lines)
+        kept, groups = iter(asked.kept), in_groups(translations, asked.counts)
+        joined = (_joined(lines) if lines else [next(kept)] for lines in groups)
+        return [each async for each in in_turns(joined)]
 
     async def translate(
         self, http: Request | None, models: Sequence[Model], lines: Sequence[Line]
@@ -234,9 +171,8 @@ class Service:
         """
         translations = await self._answers(http, models, lines)
         if self.options.logs_text:
-            await self.aside(
-                http is None or is_large(http), _log, REQUEST_ID.get(), lines, translations
-            )
+            async for line, found in in_turns(zip(lines, translations, strict=True)):
+                logs.info(f"request {REQUEST_ID.get()}: {line.text!r} -> {found.text!r}")
         return translations
 
     async def attention(self, http: Request, model: Model, wanted: AttentionOf) -> str:
@@ -292,20 +228,12 @@ class Service:
 
     async def _wait(self, http: Request | None, dones: Sequence[asyncio.Future[None]]) -> None:
         """Wait until all are done. Raises ClientDisconnect, or RefusedError after too long."""
-        gone = asyncio.ensure_future(_gone(http))
-        deadline = asyncio.get_running_loop().time() + self.limits.seconds
-        try:
-            for done in dones:
-                seconds = max(0.0, deadline - asyncio.get_running_loop().time())
-                first = asyncio.FIRST_COMPLETED
-                await asyncio.wait({done, gone}, timeout=seconds, return_when=first)
-                if not done.done() and gone.done():
-                    raise ClientDisconnect
-                if not done.done():
-                    message = f"it was not translated within {self.limits.seconds:g} seconds"
-                    raise RefusedError(503, message, retry_after=1)
-        finally:
-            gone.cancel()
+        if dones:
+            seconds = self.limits.seconds
+            _, others = await self.unless_gone(http, asyncio.wait(dones, timeout=seconds))
+            if others:
+                message = f"it was not translated within {seconds:g} seconds"
+                raise RefusedError(503, message, retry_after=1)
 
 
 async def _gone(http: Request | None) -> None:
@@ -317,50 +245,15 @@ async def _gone(http: Request | None) -> None:
         pass
 
 
-def _taken_keys(fields: dict[str, Any]) -> list[str]:
-    """Return the first keys of users that ``fields`` has, and remove all from it."""
-    given = [fields.pop(name) for name in KEY_FIELDS if name in fields]
-    found = [key for each in given for key in (each if isinstance(each, list) else [each])]
-    return [str(key) for key in found[:MOST_KEYS] if isinstance(key, str | int)]
-
-
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
-
-
-def _lines(
-    asked: Texts, patterns: Callable[[Model], Sequence[str]]
-) -> tuple[list[Model], list[Line], list[int]]:
-    """Return the lines of all texts, the model for each, and how many lines each text has."""
-    models, lines, counts = list[Model](), list[Line](), list[int]()
-    for text, model in zip(asked.texts, asked.models, strict=True):
-        if model is None:
-            counts.append(0)
-            continue
-        of_text = [text] if asked.markup else text.split("\n")
-        n_best = min(1 + asked.num_alternatives, model.beam_size)
-        protect, split = patterns(model), asked.cuts and not model.parses
-        for each in of_text:
-            line = Line(each, n_best=n_best, split=split, protect=protect)
-            if asked.glossary is not None:
-                line = line._replace(glossary=asked.glossary.for_line(each, asked.markup))
-            lines.append(line._replace(markup=asked.markup))
-        models += [model] * len(of_text)
-        counts.append(len(of_text))
-    return models, lines, counts
-
-
-def _log(request_id: str, lines: Sequence[Line], translations: Sequence[Translation]) -> None:
-    for line, translation in zip(lines, translations, strict=True):
-        logs.info(f"request {request_id}: {line.text!r} -> {translation.text!r}")
-
-
-def _texts(
-    asked: Texts, translations: Sequence[Translation], counts: Sequence[int]
-) -> list[list[str]]:
-    """Return the n best translations of each text; ``counts`` are those of their lines."""
-    of_each = zip(asked.texts, in_groups(translations, counts), strict=True)
-    return [_joined(lines) if lines else [text] for text, lines in of_each]
+async def in_turns(work: Iterable[T]) -> AsyncIterator[T]:
+    """Yield what ``work`` yields; other requests are answered in between."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SECONDS_OF_A_TURN
+    for each in work:
+        yield each
+        if loop.time() > end:
+            await asyncio.sleep(0)
+            end = loop.time() + SECONDS_OF_A_TURN
 
 
 def _joined(lines: Sequence[Translation]) -> list[str]:

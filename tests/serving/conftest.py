@@ -13,8 +13,9 @@ import pytest
 
 from nmt_cli.serving.models import Models, glossaries_of, models_of
 from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.served import Options
 from nmt_cli.serving.server import Server, app_of, listening_socket
-from nmt_cli.serving.service import Options, Service
+from nmt_cli.serving.service import Service
 from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
@@ -131,6 +132,7 @@ def running(
         watching = asyncio.create_task(server.close_idle_connections())
         await server.serve([listener])
         watching.cancel()
+        await service.readers.close()
 
     thread = threading.Thread(target=asyncio.run, args=[serve()], daemon=True)
     thread.start()

@@ -2,16 +2,16 @@
 
 import json
 import socket
-import threading
 import time
-from contextlib import ExitStack
 
 import pytest
 import requests
 
 from nmt_cli.serving import requests as reading
 from nmt_cli.serving import server
+from nmt_cli.serving.readers import MOST_INSIDE, Readers
 from nmt_cli.serving.requests import Limits
+from nmt_cli.serving.service import SMALL_REQUEST
 from tests.serving.conftest import Silent, running
 
 RECORD = {"text": "ant bee", "source": "en", "target": "de"}
@@ -99,40 +99,25 @@ def test_a_translation_that_takes_too_long_is_withdrawn(silent):
     assert silent.here.withdrawn[-1] is silent.here.batches[-1]
 
 
-def test_a_large_request_waits_for_a_thread_only_so_long(silent, monkeypatch):
-    released = threading.Event()
-    monkeypatch.setattr(json, "loads", lambda _: released.wait(30))
-    answer = post(silent, data=json.dumps({**RECORD, "prefix": "a" * 1_500}))
-    released.set()
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    assert "did not work on it within 0.4 seconds" in answer.text
-
-
 @pytest.fixture
 def with_key():
     with running(here=Silent(), keys=["secret"]) as found:
         yield found
 
 
-LARGE = json.dumps({**RECORD, "prefix": "a" * 1_500}).encode()
+LARGE = json.dumps({**RECORD, "prefix": "a" * SMALL_REQUEST}).encode()
 
 
-def test_only_so_many_large_requests_of_strangers_wait_for_a_thread(with_key, monkeypatch):
-    released = threading.Event()
-    monkeypatch.setattr(json, "loads", lambda _: released.wait(30) and {})
-    monkeypatch.setattr(reading, "MOST_ASIDE", 3)
-    with ExitStack() as stack:
-        for number in range(3):
-            client = stack.enter_context(socket.create_connection(with_key.address, timeout=30))
-            client.sendall(head(len(LARGE)) + LARGE)
-            until(lambda: with_key.service.aside.num_inside == number + 1)  # noqa: B023
-        for path in ("/v1/translate", f"/translate?q={'a' * 1_500}"):
-            answer = post(with_key, path, data=LARGE)
-            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-            assert "3 large requests are being read already" in answer.text
-        released.set()
-        assert client.recv(100).startswith(b"HTTP/1.1 403")
-    until(lambda: post(with_key, data=LARGE).status_code == 403)
+def test_only_so_many_large_requests_of_strangers_wait_to_be_read(with_key, monkeypatch):
+    monkeypatch.setattr(Readers, "num_inside", MOST_INSIDE)
+    for path in ("/v1/translate", f"/translate?q={'a' * SMALL_REQUEST}", "/detect?q=a"):
+        answer = post(with_key, path, data=LARGE)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert f"{MOST_INSIDE} large requests are being read already" in answer.text
+    known = post(with_key, data=LARGE[:-1], headers={"Authorization": "Bearer secret"})
+    assert (known.status_code, "is not JSON" in known.text) == (400, True)
+    monkeypatch.setattr(Readers, "num_inside", MOST_INSIDE - 1)
+    assert post(with_key, data=LARGE).status_code == 403
 
 
 def test_bodies_of_strangers_take_only_so_much_memory(with_key, monkeypatch):

@@ -16,7 +16,8 @@ from nmt_cli.messages import logs
 from nmt_cli.serving import deepl, server
 from nmt_cli.serving.openapi import ERRORS, TITLE, Block, as_html, command_of, described, document
 from nmt_cli.serving.requests import FORM
-from nmt_cli.serving.service import KEY_FIELDS, Service
+from nmt_cli.serving.served import KEY_FIELDS, Served
+from nmt_cli.serving.service import Service
 from tests.serving.conftest import Instant, Silent, running
 
 DOCUMENT = document()
@@ -93,11 +94,15 @@ def test_every_key_that_is_read_is_described(running_service, monkeypatch, endpo
     """Keys beyond those are refused by closed paths, and ignored by the others."""
     noted = []
 
-    async def fields(self, http):
+    def fields(self, sent):
         noted.append(Noting(endpoint.example))
         return noted[-1]
 
-    monkeypatch.setattr(Service, "fields", fields)
+    async def read_here(self, http, sent, function):
+        return function(self.served, self.served.fields(sent))
+
+    monkeypatch.setattr(Served, "fields", fields)
+    monkeypatch.setattr(Service, "read_aside", read_here)
     path = endpoint.path.format(name="animals") if "{" in endpoint.path else endpoint.path
     answer = requests.request(endpoint.method, f"{running_service.url}{path}", timeout=30)
     assert answer.status_code == 200, answer.text

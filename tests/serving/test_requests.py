@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import requests
 
+from nmt_cli.serving.service import SMALL_REQUEST
 from tests.serving.conftest import REVERSING
 from tests.serving.test_limits import until
 from tests.serving.test_serve import Command
 
-# In the process that answers, functions that work on requests wait once, until a pipe is closed.
+# Functions that work on requests wait once, until a pipe is closed: in the process that answers,
+# which nothing may keep from other clients, and in those that read.
 HOLDING = """
 import functools, html, json, os, re, sys, urllib.parse
 from py3langid.langid import LanguageIdentifier
@@ -33,7 +35,7 @@ def hold(place, name):
 
     setattr(place, name, held)
 
-if "serve" in sys.orig_argv:
+if "serve" in sys.orig_argv or "serving.readers" in str(sys.orig_argv):
     hold(json, "loads")
     hold(json, "dumps")
     hold(urllib.parse, "parse_qsl")
@@ -43,7 +45,7 @@ if "serve" in sys.orig_argv:
 """
 KEY = {"Authorization": "Bearer right"}
 PAIR = {"source": "en", "target": "de"}
-MANY = ["ant"] * 300
+MANY = ["ant"] * (SMALL_REQUEST // 4)  # more than is read between two other requests
 FORM = {"Content-Type": "multipart/form-data; boundary=x"}
 PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nant\r\n'
 
@@ -79,10 +81,10 @@ def post(command, path, **options):
 
 LARGE: dict[str, Any] = {
     "/v1/translate": {"json": {"text": [*MANY, "hold-loads"], "source": "en"}},
-    "/v1/sentences": {"json": {"text": f"hold-dumps {'Ant. ' * 300}", "source": "en"}},
+    "/v1/sentences": {"json": {"text": f"hold-dumps {'Ant. ' * 2_000}", "source": "en"}},
     "/translate": {"data": {"q": [*MANY, "hold-parse_qsl"], **PAIR}},
     "/translate?": {
-        "files": [*(("q", (None, each)) for each in MANY), ("q", (None, "hold-split"))]
+        "files": [*(("q", (None, each)) for each in MANY[:900]), ("q", (None, "hold-split"))]
     },
     "/translate?target=fr": {"json": {"q": [*MANY, "hold-rank"], "source": "auto"}},
     "/v2/translate": {

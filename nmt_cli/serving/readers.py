@@ -1,0 +1,255 @@
+"""Processes that read what is large, and that can be killed.
+
+What strangers send may take long to read, and no thread can be stopped; or it may fill memory. The
+processes also detect languages, for which each loads 90 MB. They start when they are first needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import signal
+import socket
+import struct
+import sys
+import traceback
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+from nmt_cli.hardware.memory import resident_bytes
+from nmt_cli.launch.python_process import end_with_parent, environment_of_child, python_command
+from nmt_cli.messages import logs
+from nmt_cli.serving.requests import REQUEST_ID, RefusedError
+
+# At a time so many requests are read, and so many of them may have more bytes than LARGE: others
+# need not wait for these.
+NUM_READERS, NUM_OF_LARGE, LARGE = 3, 2, 1 << 16
+MOST_INSIDE = 64  # requests that are read or wait for it; then new ones are refused
+# A request is read within this share of the seconds that a request may take, at least the second
+# number: the largest document that is allowed takes 5 s on one core.
+SHARE_OF_SECONDS, LEAST_SECONDS = 1 / 4, 15.0
+IDLE_SECONDS = 60.0  # then a process ends, unless it is the last one
+MOST_IDLE_BYTES = 1 << 28  # of memory; a process that keeps more is replaced
+LENGTH = struct.Struct("!i")  # in front of a message, as multiprocessing.Connection has it
+PROGRAM = """
+from nmt_cli.serving.readers import main
+main()
+"""
+
+T = TypeVar("T")
+
+
+class ReadingBugError(Exception):
+    """A bug that a process met; the message has its traceback."""
+
+
+class Readers:
+    """Calls functions in other processes, within a time; it runs in one event loop."""
+
+    def __init__(self, known: object, seconds: float) -> None:
+        """Each function gets what is ``known``. ``seconds`` a request may take in all."""
+        self._known = pickle.dumps(known)
+        self._seconds = max(LEAST_SECONDS, seconds)
+        self._seconds_of_one = max(LEAST_SECONDS, SHARE_OF_SECONDS * seconds)
+        self._idle = list[_Reader]()  # the one that was used last is the last one
+        self._busy = set[_Reader]()
+        self._turns, self._turns_of_large = map(asyncio.Semaphore, (NUM_READERS, NUM_OF_LARGE))
+        self._tasks = set[asyncio.Task[Any]]()
+
+    @property
+    def num_inside(self) -> int:
+        """The requests that are being read, or wait for it."""
+        return len(self._tasks)
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of the processes."""
+        return [each.process.pid for each in (*self._idle, *self._busy)]
+
+    def refuse_if_full(self) -> None:
+        """Raise RefusedError if many requests wait."""
+        if self.num_inside >= MOST_INSIDE:
+            message = f"{self.num_inside} large requests are being read already"
+            raise RefusedError(503, message, retry_after=1)
+
+    async def __call__(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """Return what ``function`` returns for what is known and ``arguments``, of ``size`` bytes.
+
+        If the caller is cancelled, it is not begun, or goes on for nobody. Raises what it raises,
+        or RefusedError if it takes too long.
+        """
+        call = _Call(pickle.dumps((function, arguments)), size)
+        task = asyncio.create_task(self._done(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._note_end)
+        try:
+            await asyncio.wait({task}, timeout=self._seconds)
+            if not task.done():
+                message = f"the service did not read it within {self._seconds:g} seconds"
+                raise RefusedError(503, message, retry_after=1)
+            return task.result()
+        finally:
+            if not call.has_begun:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Kill the processes."""
+        for task in self._tasks:
+            task.cancel()
+        for each in (*self._idle, *self._busy):
+            await each.killed()
+        self._idle.clear()
+
+    def _note_end(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may have waited for it
+
+    async def _done(self, call: _Call) -> Any:
+        is_large = call.size > LARGE
+        async with self._turns_of_large if is_large else nullcontext(), self._turns:
+            call.has_begun = True
+            reader = await self._free_one()
+            self._busy.add(reader)
+            try:
+                answer = await asyncio.wait_for(reader.answer(call.data), self._seconds_of_one)
+            except BaseException as error:
+                await reader.killed()
+                raise self._reason(reader, error) from None
+            finally:
+                self._busy.discard(reader)
+            await self._keep(reader)
+        is_good, found = answer
+        if not is_good:
+            raise found
+        return found
+
+    async def _free_one(self) -> _Reader:
+        while self._idle:
+            if (reader := self._idle.pop()).is_alive:
+                return reader
+        try:
+            return await _Reader.started(self._known)
+        except OSError as error:
+            message = f"no process could be started to read it: {error.strerror}"
+            raise RefusedError(503, message, retry_after=1) from None
+
+    def _reason(self, reader: _Reader, error: BaseException) -> BaseException:
+        """Return why a request was not read, whose process is killed."""
+        if isinstance(error, asyncio.TimeoutError):  # another one than TimeoutError in Python 3.10
+            logs.warning(
+                f"request {REQUEST_ID.get()}: it was not read within {self._seconds_of_one:g} s, "
+                f"and process {reader.process.pid}, which read it, is killed."
+            )
+            message = f"reading it takes more than {self._seconds_of_one:g} seconds; send less"
+            return RefusedError(413, message)
+        if isinstance(error, EOFError | OSError):
+            logs.warning(
+                f"request {REQUEST_ID.get()}: process {reader.process.pid}, which read it, has "
+                f"died; if the memory is full, lower --max-characters or --max-document-bytes."
+            )
+            return RefusedError(503, "the process that read it has died", retry_after=1)
+        return error
+
+    async def _keep(self, reader: _Reader) -> None:
+        """Keep a process for the next request, unless it has too much memory."""
+        if resident_bytes(reader.process.pid) > MOST_IDLE_BYTES:
+            await reader.killed()
+            return
+        self._idle.append(reader)
+        reader.num_uses += 1
+        loop = asyncio.get_running_loop()
+        loop.call_later(IDLE_SECONDS, self._end, reader, reader.num_uses)
+
+    def _end(self, reader: _Reader, num_uses: int) -> None:
+        """End a process that was not used since, and is not the last one."""
+        if reader in self._idle[:-1] and reader.num_uses == num_uses:
+            self._idle.remove(reader)
+            reader.kill()
+
+
+class _Call:
+    """A function and its arguments, pickled."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data, self.size, self.has_begun = data, size, False
+
+
+class _Reader:
+    """A process that reads, and the connection to it."""
+
+    def __init__(
+        self, process: Process, incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter
+    ) -> None:
+        self.process, self._incoming, self._outgoing = process, incoming, outgoing
+        self.num_uses = 0
+
+    @classmethod
+    async def started(cls, known: bytes) -> _Reader:
+        """Start a process, which gets what is ``known``."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *python_command(PROGRAM, str(theirs.fileno())),
+                # Numpy's OpenBLAS would start threads, which the detection of languages needs not.
+                env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
+            )
+        streams = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
+        reader = cls(process, *streams)
+        reader._send(known)
+        return reader
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nobody has killed it."""
+        return not self._incoming.at_eof()
+
+    async def answer(self, call: bytes) -> Any:
+        """Return the answer to a call. Raises EOFError or OSError if the process dies."""
+        self._send(call)
+        await self._outgoing.drain()
+        (length,) = LENGTH.unpack(await self._incoming.readexactly(LENGTH.size))
+        return pickle.loads(await self._incoming.readexactly(length))
+
+    def _send(self, data: bytes) -> None:
+        self._outgoing.write(LENGTH.pack(len(data)))
+        self._outgoing.write(data)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._outgoing.transport.abort()
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def killed(self) -> None:
+        """Kill the process, and wait for its end."""
+        self.kill()
+        await self.process.wait()
+
+
+def main() -> None:
+    """Answer the service at the other end of the connection that the argument names."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service ends it
+    connection = Connection(int(sys.argv[1]))
+    with suppress(EOFError, OSError):
+        known = connection.recv()
+        while True:
+            function, arguments = connection.recv()
+            connection.send(_answer(function, known, arguments))
+
+
+def _answer(function: Callable[..., Any], known: Any, arguments: Any) -> tuple[bool, Any]:
+    try:
+        return True, function(known, *arguments)
+    except RefusedError as error:
+        return False, error
+    except Exception:
+        return False, ReadingBugError(f"in a process that reads:\n{traceback.format_exc()}")
