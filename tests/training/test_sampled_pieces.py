@@ -93,11 +93,11 @@ def plan(sampled):
     return plan_batches(sampled.recipe, sampled.corpus)
 
 
-def batches_of(sampled, plan, first, count, *, recipe=None, **cut):
+def batches_of(sampled, plan, first, number, *, recipe=None, **cut):
     corpus = sampled.corpus
     change = changes_of(recipe or sampled.recipe, corpus, {})
     batches = load_batches(plan, [corpus.source, corpus.target], count(first), change)
-    return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, count)]
+    return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, number)]
 
 
 def sentences_of(batches, side):
