@@ -1,7 +1,10 @@
 """Documents of requests: they come back translated, and nothing of them is kept for long."""
 
+import asyncio
+import gc
 import io
 import time
+from contextlib import asynccontextmanager
 from typing import Any
 
 import deepl
@@ -12,9 +15,13 @@ from nmt_cli.corpus.text.language_codes import standard_code
 from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving import documents
 from nmt_cli.serving.models import glossaries_of, models_of
+from nmt_cli.serving.read_documents import ReadDocument
+from nmt_cli.serving.requests import RefusedError
+from nmt_cli.serving.served import Sent
 from nmt_cli.translating.translation import Translation
 from tests.documents.archives import docx, unzipped
 from tests.serving.conftest import ARGUMENTS, LIMITS, Instant, Silent, running
+from tests.serving.test_limits import until
 
 TEXT = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
 FILE = docx(TEXT.format("ant bee") * 2)
@@ -199,6 +206,64 @@ def test_few_large_documents_are_translated_at_once(monkeypatch):
             for batch in service.here.batches:
                 batch.done.get_loop().call_soon_threadsafe(batch.answer, 0, Translation("eins"))
         assert sent(service, "a.html", b"<p>two", **fields).status_code == 200
+
+
+def test_documents_in_progress_are_counted_before_they_are_read(monkeypatch):
+    """Six at once passed a limit that three of them reach."""
+    monkeypatch.setattr(documents, "MOST_READ_BYTES", 30)
+
+    class Slow:
+        def __init__(self):
+            self.may_read, self.num_read = asyncio.Event(), 0
+
+        @asynccontextmanager
+        async def sent(self, http, *, has_document):
+            assert has_document
+            yield Sent({}, "", b"0123456789", False, 10)
+
+        async def read_aside(self, http, sent, reading):
+            self.num_read += 1
+            await self.may_read.wait()
+            return ReadDocument("a.html", None, None, [], [], 0, http, 10)
+
+    async def in_progress(found, num_markup):
+        async with found._read(num_markup, None):
+            await asyncio.sleep(0.01)
+
+    async def count(sizes):
+        slow: Any = Slow()
+        found = documents.Documents(slow)
+        together = [asyncio.ensure_future(in_progress(found, size)) for size in sizes]
+        await asyncio.sleep(0)
+        slow.may_read.set()
+        await asyncio.wait(together)
+        assert not found._in_progress
+        refused = [each.exception() for each in together if each.exception()]
+        assert {type(each) for each in refused} <= {RefusedError}, refused
+        return len(refused), slow.num_read
+
+    assert asyncio.run(count([10] * 6)) == (3, 3)
+    assert asyncio.run(count([10, 21])) == (1, 2)  # an archive: its markup is known when it is read
+    assert asyncio.run(count([99])) == (0, 1)
+
+
+@pytest.mark.parametrize("path", ["/v2/document", "/translate_file"])
+def test_nothing_holds_a_document_that_was_fetched_or_is_no_longer_kept(service, monkeypatch, path):
+    def number():
+        gc.collect()
+        return sum(type(each) is documents.Kept for each in gc.get_objects())
+
+    before = number()
+    if path == "/translate_file":
+        monkeypatch.setattr(documents, "KEPT_SECONDS", 0.0)
+        assert sent(service).status_code == 200
+    else:
+        kept = sent(service, path=path, source_lang="EN", target_lang="DE").json()
+        url = f"{service.url}{path}/{kept['document_id']}"
+        body = {"document_key": kept["document_key"]}
+        assert number() > before
+        until(lambda: requests.post(f"{url}/result", json=body, timeout=30).status_code == 200)
+    until(lambda: number() == before)
 
 
 @pytest.mark.parametrize(
