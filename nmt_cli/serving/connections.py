@@ -8,15 +8,24 @@ import resource
 from http import HTTPStatus
 from typing import ClassVar
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError
 
 MOST_CONNECTIONS = 10_000
 MOST_HEAD_BYTES = 1 << 16  # some clients send a text in the query
 MOST_HEADERS = 100
 MOST_WAITING = 16  # requests that a client sends before the answer of an earlier one
 SECONDS_BETWEEN_WARNINGS = 60.0
+# What the connections below use of uvicorn beside asyncio's callbacks and httptools'. It documents
+# none of it, so it is looked for at the start: 0.30 to 0.54 have all.
+OF_UVICORN = (
+    *("connections", "headers", "loop", "parser", "pipeline", "transport"),
+    *("on_response_complete", "send_400_response"),
+)
 
 
 def allow_many_files() -> None:
@@ -43,6 +52,16 @@ def most_accepted() -> int:
     return min(2048, _most_files() // 8)
 
 
+def refuse_unknown_uvicorn(config: uvicorn.Config) -> None:
+    """Raise UserError if this version of uvicorn lacks what connections need of it."""
+    connection = Connection(config, ServerState(), {}, asyncio.get_running_loop())
+    if missing := [name for name in OF_UVICORN if not hasattr(connection, name)]:
+        raise UserError(
+            f"uvicorn {uvicorn.__version__} has no {' and no '.join(missing)} in its connections, "
+            "which this version of nmt-cli needs; run: pip install 'uvicorn>=0.30,<=0.54'"
+        )
+
+
 class _RefusedError(Exception):
     """Ends the reading of a request."""
 
@@ -57,15 +76,42 @@ class Connection(HttpToolsProtocol):
     _unread = 0  # bytes since the end of a head, a part of a body or a request
     _head_bytes = 0  # of the head and the trailers of a request
     _is_in_head = True
+    _num_unanswered = 0  # requests whose head has come
+    _is_unread = False  # the client does not read what was written
+    _idle_since: float | None = None  # None: a request is in progress
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to read, unless there are too many connections."""
         if len(self.connections) < most_connections():
             super().connection_made(transport)
+            self._note_idle()
             return
         self.transport = transport
         self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the service has too many connections")
         self._warn()
+
+    def abort_if_idle(self, seconds: float) -> None:
+        """Close it if no request was in progress, or no answer read, for so many seconds."""
+        if self._idle_since is not None and self.loop.time() - self._idle_since > seconds:
+            self.transport.abort()
+
+    def _note_idle(self) -> None:
+        if self._num_unanswered and not self._is_unread:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = self.loop.time()
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read."""
+        super().pause_writing()
+        self._is_unread = True
+        self._note_idle()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads again."""
+        super().resume_writing()
+        self._is_unread = False
+        self._note_idle()
 
     def _warn(self) -> None:
         """Log that connections are refused, but not for each of them."""
@@ -110,9 +156,17 @@ class Connection(HttpToolsProtocol):
             )
             self._refuse(HTTPStatus.BAD_REQUEST, message)
             raise _RefusedError
+        self._num_unanswered += 1
+        self._note_idle()
         super().on_headers_complete()
         if len(self.pipeline) > MOST_WAITING:
             raise _RefusedError
+
+    def on_response_complete(self) -> None:
+        """Note that a request was answered."""
+        self._num_unanswered -= 1
+        self._note_idle()
+        super().on_response_complete()
 
     def on_body(self, body: bytes) -> None:
         """Keep a part of a body."""

@@ -26,7 +26,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.serving.connections import Connection, allow_many_files, most_accepted
+from nmt_cli.serving.connections import (
+    Connection,
+    allow_many_files,
+    most_accepted,
+    refuse_unknown_uvicorn,
+)
 from nmt_cli.serving.documents import Documents
 from nmt_cli.serving.models import Models
 from nmt_cli.serving.openapi import interfaces, key_of_errors
@@ -170,18 +175,11 @@ class Server(uvicorn.Server):
         Others are closed elsewhere: by uvicorn five seconds after an answer was read, and while a
         request is in progress by the time that it may take.
         """
-        idle: dict[Any, tuple[Any, float]] = {}  # the last request of each, and since when
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
-            now, before, idle = asyncio.get_running_loop().time(), idle, {}
-            for connection in self.server_state.connections:
-                cycle = connection.cycle  # type: ignore[union-attr]
-                is_stuck = connection.flow.write_paused  # type: ignore[union-attr]
-                if cycle is None or cycle.response_complete or is_stuck:
-                    last, since = before.get(connection, (cycle, now))
-                    idle[connection] = (cycle, since if last is cycle else now)
-                    if now - idle[connection][1] > self._seconds:
-                        connection.transport.abort()
+            for connection in list(self.server_state.connections):
+                assert isinstance(connection, Connection)
+                connection.abort_if_idle(self._seconds)
 
 
 async def serve(
@@ -206,6 +204,7 @@ async def serve(
         service = Service(models, workers, options)
         stack.push_async_callback(service.readers.close)
         server, ending = Server(app_of(service), seconds), asyncio.Event()
+        refuse_unknown_uvicorn(server.config)
 
         def end() -> None:
             server.force_exit = ending.is_set()  # a second signal

@@ -1,5 +1,6 @@
 """How many connections there may be, and what one may send before a body."""
 
+import asyncio
 import re
 import socket
 from contextlib import ExitStack, suppress
@@ -7,7 +8,11 @@ from pathlib import Path
 
 import pytest
 import requests
+import uvicorn
 
+from nmt_cli.messages.errors import UserError
+from nmt_cli.serving import connections
+from nmt_cli.serving.connections import Connection
 from tests.serving.conftest import REVERSING
 from tests.serving.test_limits import until
 from tests.serving.test_serve import Command
@@ -127,3 +132,15 @@ def test_further_connections_are_refused(command):
     reason = f"{MOST} are open, half of the {HARD} files that it may open"
     assert line.startswith(f"Warning: further connections are refused: {reason}")
     assert command.log.count("connections are refused") == 1
+
+
+def test_a_uvicorn_that_lacks_what_connections_need_is_refused(monkeypatch):
+    """Otherwise each connection would fail, or none would ever be closed."""
+
+    async def check():
+        connections.refuse_unknown_uvicorn(uvicorn.Config(lambda: None, http=Connection))
+
+    asyncio.run(check())
+    monkeypatch.setattr(connections, "OF_UVICORN", (*connections.OF_UVICORN, "gone"))
+    with pytest.raises(UserError, match=r"uvicorn .* has no gone in its connections, which this"):
+        asyncio.run(check())
