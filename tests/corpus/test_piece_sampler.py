@@ -1,9 +1,11 @@
 """The pieces drawn for a batch: of the same text, as probable as they should be, by the seed."""
 
+import gc
 import itertools
 import math
 import random
 import threading
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.augmenter import PieceSampler
 from nmt_cli.corpus.binarized import Sentences
+from nmt_cli.corpus.tokenizers import ways_to_cut
 from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
 from nmt_cli.corpus.tokenizers.ways_to_cut import BpeDropout, Piece, UnigramSampling
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
@@ -228,6 +231,54 @@ def test_the_draws_depend_on_nothing_but_seed_batch_and_side(tokenizer):
     assert len({str(sentences) for sentences in drawn.values()}) == len(calls)
     other_seed = sampler_of(tokenizer, seed=4).sample(side, *calls[0])
     assert sentences_of(other_seed) != drawn[calls[0]]
+
+
+CHINESE = [chr(code) for code in range(0x4E00, 0x4E00 + 300)]
+
+
+def random_texts(alphabet, shortest, longest):
+    """Return texts of so many parts. Each is one word for a sampler; hardly any two are equal."""
+    draw = random.Random(longest)
+    sizes = [draw.randint(shortest, longest) for _ in range(900)]
+    return ["▁" + "".join(draw.choices(alphabet, k=size)) for size in sizes]
+
+
+@pytest.mark.parametrize("kind", [BpeDropout, UnigramSampling])
+@pytest.mark.parametrize("text", [(CHINESE, 5, 60), (SYLLABLES, 4, 7)], ids=["Chinese", "Latin"])
+def test_what_is_kept_of_a_text_takes_at_most_the_memory_that_it_may(kind, text, monkeypatch):
+    """The witness is Python's own count of its memory."""
+    limit = 120_000
+    monkeypatch.setattr(ways_to_cut, "BYTES_KEPT", limit)
+    texts, parts = random_texts(*text), ["▁", *CHINESE]
+    parts += {part[:end] for part in SYLLABLES for end in range(1, 4)}
+    parts += {pair for text in texts for pair in map("".join, itertools.pairwise(text[:6]))}
+    pieces = {part: Piece(number, -number / 1000) for number, part in enumerate(parts)}
+    ways, draw, most = kind(pieces, 0.1), random.Random(1).random, 0
+    tracemalloc.start()
+    for number, text in enumerate(texts):
+        ways.draw(text[:-1], (0,), draw)  # a text that nothing else keeps
+        if number % 150 == 149:
+            gc.collect()  # also frees what Python holds for new objects
+            most = max(most, tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert 0.6 * limit < most < limit
+
+
+def test_a_word_that_comes_again_and_again_is_not_forgotten(monkeypatch):
+    monkeypatch.setattr(ways_to_cut, "BYTES_KEPT", 20_000)
+    made: list[int] = []
+
+    def make(key: int) -> int:
+        made.append(key)
+        return -key
+
+    recent = ways_to_cut.Recent(make, lambda *_: 100)
+    for number in range(1, 2000):
+        assert recent[number] == -number
+        assert recent[1 + number % 7] == -1 - number % 7
+    assert sorted(made) == list(range(1, 2000))
+    assert recent[1000] == -1000
+    assert made.count(1000) == 2
 
 
 def test_a_sentence_that_gets_too_long_keeps_its_pieces(tokenizer):

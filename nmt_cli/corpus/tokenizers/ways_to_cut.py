@@ -6,14 +6,47 @@ seed, and a training could not be repeated.
 
 import heapq
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import NamedTuple, TypeAlias
+from sys import getsizeof
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 Draw = Callable[[], float]  # returns another number of [0, 1) each time
-WAYS_KEPT = 200_000  # in memory, of the words that were cut last
+# Of memory, for the words that were cut last: 150,000 of European languages, or 80,000 sentences
+# without spaces. Each process that samples has its own, and a rank may have one on each core.
+BYTES_KEPT = 128 << 20
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Recent(dict[Key, Value], Generic[Key, Value]):
+    """What ``make`` returns for the keys that were used last, in at most ``BYTES_KEPT``.
+
+    ``bytes_of`` returns the bytes of an entry, with 100 for its place here. Threads may share an
+    instance: what they count at the same moment may be lost, which is a few entries.
+    """
+
+    def __init__(self, make: Callable[[Key], Value], bytes_of: Callable[[Key, Value], int]) -> None:
+        super().__init__()
+        self._make, self._bytes_of = make, bytes_of
+        self._num_bytes = 0
+        self._older: dict[Key, Value] = {}  # used before all entries here; given up together
+
+    def __missing__(self, key: Key) -> Value:
+        value = self._older.get(key)
+        if value is None:
+            value = self._make(key)
+        num_bytes = self._bytes_of(key, value)
+        if self._num_bytes + num_bytes > BYTES_KEPT // 2:
+            self._older = dict(self)
+            self.clear()
+            self._num_bytes = 0
+        if num_bytes <= BYTES_KEPT // 2:
+            self[key] = value
+            self._num_bytes += num_bytes
+        return value
 
 
 class Piece(NamedTuple):
@@ -28,7 +61,7 @@ class BpeDropout:
 
     def __init__(self, pieces: dict[str, Piece], strength: float) -> None:
         self.pieces, self._log_kept = pieces, math.log1p(-strength)
-        self._cut = lru_cache(WAYS_KEPT)(self._cut_without)
+        self._cuts = Recent(self._cut_without, _bytes_of_cut)
 
     def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
         """Return the ids of drawn pieces of ``text``; ``plain`` if no merge was left out.
@@ -38,7 +71,7 @@ class BpeDropout:
         left_out: tuple[int, ...] = ()
         next_merge = 0
         while True:
-            ids, num_merges = self._cut(text, left_out)
+            ids, num_merges = self._cuts[text, left_out]
             # How many merges are kept before the next one that is not: geometrically distributed.
             next_merge += int(math.log1p(-draw()) / self._log_kept)
             if next_merge >= num_merges:
@@ -46,14 +79,13 @@ class BpeDropout:
             left_out += (next_merge,)
             next_merge += 1
 
-    def _cut_without(
-        self, text: str, left_out: tuple[int, ...]
-    ) -> tuple[tuple[int, ...] | None, int]:
-        """Return the ids of the pieces of ``text``, and how many merges were possible one by one.
+    def _cut_without(self, key: "_CutKey") -> "_Cut":
+        """Return the ids of the pieces of a text, and how many merges were possible one by one.
 
-        The merges numbered ``left_out`` are not made. The ids are None if a character that remains
-        alone is not in the vocabulary.
+        ``key`` is the text and the numbers of the merges that are not made. The ids are None if a
+        character that remains alone is not in the vocabulary.
         """
+        text, left_out = key
         parts = list(text)  # a part that was merged into the one on its left is ""
         after, before = list(range(1, len(text) + 1)), list(range(-1, len(text) - 1))
         possible: list[tuple[float, int, int, str]] = []
@@ -85,6 +117,14 @@ class BpeDropout:
         return ids if len(ids) == len(found) else None, num_merges
 
 
+_CutKey: TypeAlias = tuple[str, tuple[int, ...]]
+_Cut: TypeAlias = tuple[tuple[int, ...] | None, int]
+
+
+def _bytes_of_cut(key: _CutKey, cut: _Cut) -> int:
+    return 250 + getsizeof(key[0]) + 8 * (len(key[1]) + len(cut[0] or ()))
+
+
 class UnigramSampling:
     """Each way to cut a text, as probable as its pieces are together, to the power ``strength``.
 
@@ -93,44 +133,50 @@ class UnigramSampling:
 
     def __init__(self, pieces: dict[str, Piece], strength: float) -> None:
         self.pieces, self._strength = pieces, strength
-        self._longest = max(map(len, pieces), default=0)
-        self._last_pieces = lru_cache(WAYS_KEPT)(self._last_pieces_of)
+        self._lengths = {piece.id: len(text) for text, piece in pieces.items()}
+        self._longest = max(self._lengths.values(), default=0)
+        self._last_pieces = Recent(self._last_pieces_of, _bytes_of_last_pieces)
 
     def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
         """Return the ids of drawn pieces of ``text``; ``plain`` are ids that BPE may return."""
         del plain
-        last_pieces = self._last_pieces(text)
+        firsts, last_pieces, up_to = self._last_pieces[text]
         end, ids = len(text), []
         while end:
-            last = last_pieces[end]
-            chosen = bisect_right(last.up_to, draw() * last.up_to[-1])
-            ids.append(last.ids[chosen])
-            end = last.starts[chosen]
+            first, behind = firsts[end - 1], firsts[end]
+            chosen = bisect_right(up_to, draw() * up_to[behind - 1], first, behind)
+            ids.append(last_pieces[chosen])
+            end -= self._lengths[last_pieces[chosen]]
         return tuple(reversed(ids))
 
-    def _last_pieces_of(self, text: str) -> list["_LastPieces"]:
+    def _last_pieces_of(self, text: str) -> "_LastPieces":
         """Return the pieces that may be the last of ``text[:end]``, for each ``end``."""
-        found = [_LastPieces([], [], [])]
+        found = _LastPieces(array("I", [0]), array("I"), array("d"))
         sums = [0.0]  # logarithms of the sum over all ways to cut text[:end]
         for end in range(1, len(text) + 1):
-            starts, ids, logs = [], [], []
+            logs = []
             for start in range(max(0, end - self._longest), end):
                 piece = self.pieces.get(text[start:end])
                 if piece and sums[start] > -math.inf:
-                    starts.append(start)
-                    ids.append(piece.id)
+                    found.ids.append(piece.id)
                     logs.append(sums[start] + self._strength * piece.score)
             largest = max(logs, default=-math.inf)
-            up_to = list(accumulate(math.exp(log - largest) for log in logs))
-            sums.append(largest + math.log(up_to[-1]) if up_to else -math.inf)
-            found.append(_LastPieces(starts, ids, up_to))
+            found.up_to.extend(accumulate(math.exp(log - largest) for log in logs))
+            sums.append(largest + math.log(found.up_to[-1]) if logs else -math.inf)
+            found.firsts.append(len(found.ids))
         return found
 
 
 class _LastPieces(NamedTuple):
-    starts: list[int]
-    ids: list[int]
-    up_to: list[float]  # cumulative weights
+    """The pieces that may be the last of each beginning of a text, one after the other."""
+
+    firsts: "array[int]"  # those of text[:end] are from firsts[end - 1] to firsts[end]
+    ids: "array[int]"
+    up_to: "array[float]"  # cumulative weights among the pieces of the same end
+
+
+def _bytes_of_last_pieces(text: str, found: _LastPieces) -> int:
+    return 450 + getsizeof(text) + 4 * len(text) + 12 * len(found.ids)
 
 
 # Draws one of the ways to cut a text.
