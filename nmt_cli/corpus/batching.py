@@ -6,9 +6,8 @@ Legend: lengths count the end of sentence; a "side" is source or target.
 import bisect
 import hashlib
 import itertools
-import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.binarized import Indices, leave_memory
+from nmt_cli.corpus.epoch_pairs import Corpora, EpochPairs, Listed, refuse_wrong_weights
 from nmt_cli.corpus.node_memory import Arrays, NodeMemory, Order
 from nmt_cli.messages.errors import UserError
 
 Lengths = NDArray[np.uint16] | NDArray[np.uint32]
 
 BUCKET_GROWTH = 1.1  # lengths of a bucket differ by at most a tenth
-PAIRS_AT_ONCE = 1 << 20  # handled by one numpy call, which bounds temporary memory
+PAIRS_AT_ONCE = 1 << 18  # handled by one numpy call, which bounds temporary memory
 PARTS_IN_MEMORY = 16  # of so many pairs, at most, if the lengths are in a file
 # The last batches of an epoch are copied, so that its memory is free when the first rank plans the
 # next epoch. Ranks are fewer batches apart, because each step waits for all of them.
@@ -30,13 +30,12 @@ LAST_BATCHES = 8
 EPOCHS_OF_A_STAGE = 1 << 40  # more than a training has
 SIDES_OF_LENGTHS = ("source", "target")  # the fields of the lengths of a pair
 
-Corpora = Sequence[tuple[int, float]]  # (number of pairs, weight) of each
-
 
 class Epoch(NamedTuple):
     """The batches of one pass over the corpus."""
 
-    order: Order  # pair numbers; the pairs of a batch are adjacent
+    pairs: EpochPairs
+    order: Order  # places in the list of ``pairs``; those of a batch are adjacent
     bounds: Indices  # batch i of the unshuffled order is order[bounds[i]:bounds[i + 1]]
     shuffled: Indices  # the order in which the batches come
     first: int = 0  # batches before it are left out
@@ -44,18 +43,21 @@ class Epoch(NamedTuple):
     def __len__(self) -> int:
         return self.first + len(self.shuffled)
 
-    def batch(self, index: int) -> Indices:
-        """Return the pair numbers of batch ``index`` of this epoch."""
-        chosen = self.shuffled[index - self.first]
-        return self.order[self.bounds[chosen] : self.bounds[chosen + 1]].astype(np.int64)
+    def batch(self, index: int) -> Listed:
+        """Return the pairs of batch ``index`` of this epoch."""
+        return self.pairs.at(self._places(index))
 
     def last(self, number: int) -> "Epoch":
         """Return the last ``number`` batches of this epoch, in memory of their own."""
         first = max(0, len(self) - number)
-        batches = [self.batch(index) for index in range(first, len(self))]
+        batches = [self._places(index) for index in range(first, len(self))]
         bounds = np.cumsum([0, *map(len, batches)])
         order = np.concatenate(batches).astype(np.uint32)
-        return Epoch(order, bounds, np.arange(len(batches)), first)
+        return Epoch(self.pairs, order, bounds, np.arange(len(batches)), first)
+
+    def _places(self, index: int) -> Indices:
+        chosen = self.shuffled[index - self.first]
+        return self.order[self.bounds[chosen] : self.bounds[chosen + 1]].astype(np.int64)
 
 
 def _new_order(num_pairs: int) -> Order:
@@ -65,15 +67,13 @@ def _new_order(num_pairs: int) -> Order:
 class BatchPlan:
     """Batches of pairs of similar length, at most ``tokens_per_step`` tokens on either side.
 
-    In every epoch, each pair of a corpus of weight w appears floor(w) times, and a random share
-    w - floor(w) of its pairs, drawn by ``seed``, appears once more. Each stage has its weights.
-    Batch numbers go on from epoch to epoch and from stage to stage. An epoch is planned when one of
-    its batches is needed. It takes 4 bytes of memory for each of its pairs. While it is planned, it
-    takes 4 more for each pair of such a share, and then for each in the largest bucket, which often
-    has a tenth of the pairs. Threads may share a plan.
+    The pairs of an epoch are those of ``EpochPairs``, by the weights of the stage. Batch numbers go
+    on from epoch to epoch and from stage to stage. An epoch is planned when one of its batches is
+    needed. It takes 4 bytes of memory for each of its pairs, and while it is planned, 4 more for
+    each in the largest bucket, which often has a tenth of them. Threads may share a plan.
 
     Raises UserError if a sentence has more than ``tokens_per_step`` tokens, or if the weights leave
-    no pair.
+    no pair or too many.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class BatchPlan:
         self._tokens_per_step, self._seed = tokens_per_step, seed
         self._corpora = corpora if corpora is not None else [(len(source_lengths), 1.0)]
         self._stage = 0
-        refuse_no_pair(self._corpora, "data.train")
+        refuse_wrong_weights(self._corpora, "data.train")
         self._lock = threading.RLock()
         # The first batch of ``_first_epoch``, and of each epoch after it that was counted so far.
         self._first_epoch, self._first_batches = 0, [0]
@@ -129,6 +129,10 @@ class BatchPlan:
 
     def batch(self, batch_index: int) -> Indices:
         """Return the pair numbers of the batch; batches of all epochs are counted from 0."""
+        return self.listed(batch_index).pairs
+
+    def listed(self, batch_index: int) -> Listed:
+        """Return the pair numbers of the batch, and which of its copies in the epoch each is."""
         with self._lock:
             number, index = self.locate(batch_index)
             epoch = self._load(number, index)
@@ -181,18 +185,30 @@ class BatchPlan:
             # A rank may read ahead in an epoch that others begin in the next stage.
             name = self._stage * EPOCHS_OF_A_STAGE + number
             arrays = plan() if self._memory is None else self._memory.epoch(name, plan)
-            self._planned = number, Epoch(*arrays)
+            self._planned = number, Epoch(self._pairs_of(number), *arrays)
         return self._planned[1]
+
+    def _pairs_of(self, number: int) -> EpochPairs:
+        return EpochPairs(self._corpora, self._seed, number)
 
     def _plan_epoch(self, number: int, new_order: Callable[[int], Order] = _new_order) -> Arrays:
         rng = np.random.Generator(np.random.PCG64([self._seed, number]))
-        order, ends = self._sorted_by_bucket(self._shares(rng), new_order)
-        lengths = self._shuffle_buckets(order, ends, rng)
+        if all(weight % 1 == 0 for _, weight in self._corpora):
+            self._draw_as_before(rng)
+        pairs = self._pairs_of(number)
+        order, ends = self._sorted_by_bucket(pairs, new_order)
+        lengths = self._shuffle_buckets(pairs, order, ends, rng)
         bounds = _bounds_of_batches(lengths, self._tokens_per_step)
         return order, bounds, rng.permutation(len(bounds) - 1)
 
+    def _draw_as_before(self, rng: np.random.Generator) -> None:
+        """Draw what version 0.2.0 drew for whole weights, so that their batches are the same."""
+        if any(weight != 1.0 for _, weight in self._corpora):
+            for size, _ in self._corpora:
+                rng.shuffle(np.empty(size, np.uint8))
+
     def _shuffle_buckets(
-        self, order: Order, ends: list[int], rng: np.random.Generator
+        self, pairs: EpochPairs, order: Order, ends: list[int], rng: np.random.Generator
     ) -> Iterator[NDArray[Any]]:
         """Shuffle the pairs of each bucket in ``order``; yield the lengths of pairs in that order.
 
@@ -203,86 +219,57 @@ class BatchPlan:
         bounds = list(itertools.pairwise([0, *ends]))
         room = np.empty(max(end - start for start, end in bounds), self._of_a_pair)
         for start, end in bounds:
-            pairs, lengths = order[start:end], room[: end - start]
-            self._read_lengths(pairs, lengths, len(pairs) / len(order))
+            places, lengths = order[start:end], room[: end - start]
+            self._read_lengths(pairs, places, lengths, len(places) / len(order))
             before = rng.bit_generator.state
-            rng.shuffle(pairs)
+            rng.shuffle(places)
             rng.bit_generator.state = before
             rng.shuffle(lengths)
             for first in range(0, len(lengths), PAIRS_AT_ONCE):
                 yield lengths[first : first + PAIRS_AT_ONCE]
 
-    def _read_lengths(self, pairs: Order, lengths: NDArray[Any], share: float) -> None:
+    def _read_lengths(
+        self, pairs: EpochPairs, places: Order, lengths: NDArray[Any], share: float
+    ) -> None:
         # Pairs of a small bucket are far apart, and each brings 64 kB of the files into memory.
         at_once = min(PAIRS_AT_ONCE, 1 + int(share * PARTS_IN_MEMORY * PAIRS_AT_ONCE))
-        for start in range(0, len(pairs), at_once):
+        for start in range(0, len(places), at_once):
             part = slice(start, start + at_once)
+            found = pairs.at(places[part].astype(np.int64)).pairs
             for name, side in zip(SIDES_OF_LENGTHS, (self._source, self._target), strict=True):
-                lengths[name][part] = side[pairs[part]]
+                lengths[name][part] = side[found]
                 leave_memory(side)
 
-    def _shares(self, rng: np.random.Generator) -> list[Order]:
-        """Return the pairs of each corpus that appear once more than the others of their corpus."""
-        if all(weight == 1.0 for _, weight in self._corpora):
-            return [np.empty(0, dtype=np.uint32) for _ in self._corpora]
-        shares, first = [], 0
-        for size, weight in self._corpora:
-            pairs = np.arange(first, first + size, dtype=np.uint32)
-            rng.shuffle(pairs)
-            shares.append(pairs[: _share_of(size, weight)].copy())
-            first += size
-        return shares
-
-    def _parts(self, shares: list[Order]) -> Iterator[Order]:
-        """Yield the pairs of an epoch in parts: each corpus floor(weight) times, then its share."""
-        first = 0
-        for (size, weight), share in zip(self._corpora, shares, strict=True):
-            repeated = size * math.floor(weight)
-            for start in range(0, repeated, PAIRS_AT_ONCE):
-                places = np.arange(start, min(repeated, start + PAIRS_AT_ONCE))
-                yield (first + (places if repeated == size else places % size)).astype(np.uint32)
-            for start in range(0, len(share), PAIRS_AT_ONCE):
-                yield share[start : start + PAIRS_AT_ONCE]
-            first += size
-
     def _sorted_by_bucket(
-        self, shares: list[Order], new_order: Callable[[int], Order]
+        self, pairs: EpochPairs, new_order: Callable[[int], Order]
     ) -> tuple[Order, list[int]]:
-        """Return the pairs of an epoch in a stable order by bucket, and the end of each bucket.
+        """Return the places of an epoch in a stable order by bucket, and the end of each bucket.
 
         This is a counting sort in parts; the result of numpy's would need eight bytes per pair. The
         buckets are found twice, so that they need no memory.
         """
+        starts = range(0, len(pairs), PAIRS_AT_ONCE)
+        parts = [range(start, min(start + PAIRS_AT_ONCE, len(pairs))) for start in starts]
         of_each = np.zeros(256, dtype=np.int64)
-        for pairs in self._parts(shares):
-            of_each += np.bincount(self._buckets_of(pairs), minlength=256)
+        for part in parts:
+            of_each += np.bincount(self._buckets_of(pairs, part), minlength=256)
         ends = np.cumsum(of_each)
         free = ends - of_each  # the first place of each bucket that is not filled yet
-        order = new_order(int(ends[-1]))
-        for pairs in self._parts(shares):
-            buckets = self._buckets_of(pairs)
-            members = pairs[np.argsort(buckets, kind="stable")]
+        order = new_order(len(pairs))
+        for part in parts:
+            buckets = self._buckets_of(pairs, part)
+            members = np.argsort(buckets, kind="stable") + part.start
             count = np.bincount(buckets, minlength=256)
             for bucket, run in enumerate(np.split(members, np.cumsum(count)[:-1])):
                 order[free[bucket] : free[bucket] + len(run)] = run
             free += count
         return order, ends.tolist()
 
-    def _buckets_of(self, pairs: Order) -> NDArray[np.uint8]:
-        longer = np.maximum(self._source[pairs], self._target[pairs])
+    def _buckets_of(self, pairs: EpochPairs, part: range) -> NDArray[np.uint8]:
+        found = pairs.at(np.arange(part.start, part.stop)).pairs
+        longer = np.maximum(self._source[found], self._target[found])
         leave_memory(self._source, self._target)
         return self._bucket_of_length[longer]
-
-
-def refuse_no_pair(corpora: Corpora, key: str) -> None:
-    """Raise UserError if the weights of ``corpora``, which stand below ``key``, leave no pair."""
-    if not any(size * math.floor(weight) + _share_of(size, weight) for size, weight in corpora):
-        raise UserError(f"the weights of {key} leave no pair; raise one of them.")
-
-
-def _share_of(size: int, weight: float) -> int:
-    """Return how many of ``size`` pairs appear once more than the others."""
-    return round((weight - math.floor(weight)) * size)
 
 
 def _bucket_of_length(longest: int) -> NDArray[np.uint8]:

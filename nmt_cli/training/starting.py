@@ -12,7 +12,8 @@ from torch import Tensor
 
 from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.corpus.augmenter import read_glossaries
-from nmt_cli.corpus.batching import BatchPlan, refuse_no_pair
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.epoch_pairs import refuse_wrong_weights
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus, trained_on
 from nmt_cli.corpus.references import references_of
@@ -295,10 +296,10 @@ def _moments(state: TrainingState) -> Iterator[Tensor]:
 def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:
     """Return the plan of ``corpus``, in its first stage.
 
-    Raises UserError if a pair does not fit into a step, or if the weights of a stage leave no pair.
+    Raises UserError if a pair does not fit into a step, or if a stage has wrong weights.
     """
     for stage in range(len(recipe.data.stages)):
-        refuse_no_pair(corpora_of(recipe, corpus, stage), f"data.stages.{stage}")
+        refuse_wrong_weights(corpora_of(recipe, corpus, stage), f"data.stages.{stage}")
     tokens_per_step, seed, corpora = _plan_settings(recipe, corpus)
     return BatchPlan(corpus.source.lengths, corpus.target.lengths, tokens_per_step, seed, corpora)
 

@@ -1,3 +1,4 @@
+import itertools
 import math
 import tracemalloc
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus import batching
 from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.epoch_pairs import EpochPairs
 from nmt_cli.corpus.loader import cut_into_micro_batches
 from nmt_cli.messages.errors import UserError
 
@@ -42,14 +44,24 @@ def test_batches_are_nearly_full_and_of_similar_lengths(lengths):
     assert np.median(spread) <= 6
 
 
-def epoch_said_plainly(source, target, tokens_per_step, seed, number):
-    """Return the batches of an epoch: by bucket, shuffled in each, cut greedily, shuffled."""
+def epoch_said_plainly(source, target, tokens_per_step, seed, number, corpora=None):
+    """Return the batches of an epoch: by bucket, shuffled in each, cut greedily, shuffled.
+
+    Of ``corpora`` whose weights are whole numbers, the pairs of each are shuffled first, for a
+    share that none has, and are there as often as the weight says.
+    """
     rng = np.random.Generator(np.random.PCG64([seed, number]))
-    longer = np.maximum(source, target)
+    longer, listed, first = np.maximum(source, target), list[int](), 0
+    for size, weight in corpora or [(len(source), 1)]:
+        if corpora:
+            rng.shuffle(np.arange(size, dtype=np.uint32))
+        listed += [*range(first, first + size)] * int(weight)
+        first += size
+    every = np.array(listed, dtype=np.uint32)
     batches: list[list[int]] = [[]]
     shortest, longest = 0, 8
     while shortest < longer.max():
-        members = np.flatnonzero((longer > shortest) & (longer <= longest)).astype(np.uint32)
+        members = every[(longer[every] > shortest) & (longer[every] <= longest)]
         rng.shuffle(members)
         for pair in members.tolist():
             batch = [*batches[-1], pair]
@@ -62,12 +74,14 @@ def epoch_said_plainly(source, target, tokens_per_step, seed, number):
 
 
 @pytest.mark.parametrize("pairs_at_once", [50, 1 << 20])
-def test_an_epoch_is_the_one_of_a_plain_definition(lengths, pairs_at_once, monkeypatch):
+@pytest.mark.parametrize("corpora", [None, [(600, 2.0), (390, 1.0), (0, 1.0), (7, 0.0)]])
+def test_an_epoch_is_the_one_of_a_plain_definition(lengths, corpora, pairs_at_once, monkeypatch):
+    """Also of whole weights: version 0.2.0 drew the same."""
     monkeypatch.setattr(batching, "PAIRS_AT_ONCE", pairs_at_once)
     source, target = lengths
-    plan = BatchPlan(source, target, 300, seed=7)
+    plan = BatchPlan(source, target, 300, 7, corpora)
     for number in range(2):
-        expected = epoch_said_plainly(source, target, 300, 7, number)
+        expected = epoch_said_plainly(source, target, 300, 7, number, corpora)
         assert [batch.tolist() for batch in epoch_of(plan, number)] == expected
 
 
@@ -135,8 +149,16 @@ def test_a_corpus_of_weight_0_is_left_out(lengths):
     plan = BatchPlan(source, target, 500, 1, [(size // 2, 0.0), (size - size // 2, 1.0)])
     pairs = np.concatenate([plan.batch(index) for index in plan.batches_of(0)])
     assert sorted(pairs.tolist()) == list(range(size // 2, size))
-    with pytest.raises(UserError, match=r"the weights of data\.train leave no pair; raise one"):
-        BatchPlan(source, target, 500, 1, [(size, 0.0)])
+    message = r"^the weights of data\.train leave an epoch without a pair; raise one of them\.$"
+    for corpora in ([(size, 0.0)], [(0, 1.0), (1, 0.9)]):
+        with pytest.raises(UserError, match=message):
+            BatchPlan(source, target, 500, 1, corpora)
+
+
+def test_weights_by_which_an_epoch_has_too_many_pairs_are_refused(lengths):
+    message = r"^by the weights of data\.train an epoch would have 4,985,000,000 pairs; lower them"
+    with pytest.raises(UserError, match=message):
+        BatchPlan(*lengths, 500, 1, [(PAIRS, 5_000_000.0)])
 
 
 def test_weights_repeat_whole_corpora_and_a_share(lengths):
@@ -149,9 +171,89 @@ def test_weights_repeat_whole_corpora_and_a_share(lengths):
         assert sorted(set(counts[:600])) == [2, 3]
         assert (counts[:600] == 3).sum() == 150
         assert sorted(set(counts[600:])) == [0, 1]
-        assert counts[600:].sum() == round(0.5 * 397)
+        assert counts[600:].sum() in (198, 199)
         shares.append(counts)
     assert (shares[0] != shares[1]).any()  # another share each epoch
+
+
+def whole_list(corpora, seed, epoch):
+    pairs = EpochPairs(corpora, seed, epoch)
+    return pairs.at(np.arange(len(pairs)))
+
+
+# Of 1.3 the fraction is a little more than 0.3, of 1 / 3 a little less.
+@pytest.mark.parametrize("weight", [0.1, 0.01, 1 / 3, 0.5, 0.7, 1.3, 2.2, 1 + 1 / 7])
+@pytest.mark.parametrize("size", [1, 5, 64, 397, 1004])
+def test_as_many_epochs_as_shares_make_a_corpus_show_each_pair(size, weight):
+    fraction = weight % 1
+    once = math.ceil(round(1 / fraction, 6))
+    for first in (0, 7 * once, 10**12):
+        counts, sizes = np.zeros(size, np.int64), []
+        for epoch in range(first, first + once):
+            pairs, copies = whole_list([(100, 1.0), (size, weight)], 3, epoch)
+            own = pairs >= 100
+            assert sorted(pairs[~own]) == list(range(100))
+            in_share = pairs[own & (copies == int(weight))] - 100
+            assert len(set(in_share)) == len(in_share)
+            assert own.sum() == int(weight) * size + len(in_share)
+            counts[in_share] += 1
+            sizes.append(len(in_share))
+        assert set(sizes) <= {math.floor(fraction * size), math.ceil(fraction * size)}
+        assert first == 10**12 or counts.min() >= 1
+        assert (counts == 0).sum() <= 1
+        assert counts.max() <= 2
+
+
+def test_a_share_is_drawn_from_the_whole_corpus_by_the_seed():
+    """Of 12 shares of a tenth, the pairs in each of 50 parts, and neighbours, are as by chance."""
+    size, found = 50_000, []
+    for seed in range(4):
+        for epoch in (0, 4, 9):
+            found.append(whole_list([(size, 0.1)], seed, epoch).pairs)
+    for share in found:
+        of_parts = np.bincount(share * 50 // size, minlength=50)
+        chi_square = ((of_parts - 100) ** 2 / (100 * 0.9)).sum()
+        assert 20 < chi_square < 95  # of 49 degrees of freedom
+        for distance in (1, 2, 16):
+            neighbours = len(np.intersect1d(share, share + distance))
+            assert abs(neighbours - 500) < 5 * math.sqrt(500)
+        assert abs(np.corrcoef(share[1:], share[:-1])[0, 1]) < 0.07
+    common = [len(np.intersect1d(one, other)) for one, other in itertools.pairwise(found[::3])]
+    assert all(abs(number - 500) < 5 * math.sqrt(500) for number in common)
+
+
+def test_a_small_share_is_planned_without_the_rest_of_its_corpus():
+    """Counted are the lengths that are read, which are all that planning looks at."""
+
+    class CountedLengths(np.ndarray):
+        reads = 0
+
+        def __getitem__(self, places):
+            if isinstance(places, np.ndarray):
+                CountedLengths.reads += len(places)
+            return np.asarray(self)[places]
+
+    size = 2_000_000
+    lengths = np.random.default_rng(1).integers(4, 90, size).astype(np.uint16)
+    counted = lengths.view(CountedLengths)
+    plan = BatchPlan(counted, counted, 25_000, 1, [(size, 0.01)])
+    tracemalloc.start()
+    assert sum(len(plan.batch(index)) for index in plan.batches_of(0)) == 20_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * size  # an order of the corpus would take 4 bytes a pair
+    assert CountedLengths.reads == 3 * 2 * 20_000
+
+
+def test_each_pair_of_a_batch_has_the_number_of_its_copy(lengths):
+    plan = BatchPlan(*lengths, 500, 1, [(300, 3.5), (PAIRS - 300, 1.0)])
+    for epoch in range(2):
+        parts = [plan.listed(index) for index in plan.batches_of(epoch)]
+        pairs, copies = (np.concatenate(column) for column in zip(*parts, strict=True))
+        found = [sorted(copies[pairs == pair].tolist()) for pair in range(PAIRS)]
+        assert found == [list(range(len(of_pair))) for of_pair in found]
+        assert sum(len(of_pair) == 4 for of_pair in found[:300]) == 150
+        assert {len(of_pair) for of_pair in found[300:]} == {1}
 
 
 class CountedReads(Sequence[int]):
@@ -199,10 +301,10 @@ def test_a_batch_is_before_an_epoch_that_is_not_planned(lengths, monkeypatch):
 
 @pytest.mark.parametrize(
     ("corpora", "most"),
-    [(None, 4 + 4 / 11), ([(1 / 2, 1.0), (1 / 4, 0.5), (1 / 4, 2.5)], 4 + 4 / 5)],
+    [(None, 4 + 4 / 11), ([(1 / 2, 1.0), (1 / 4, 0.5), (1 / 4, 2.5)], 4 + 4 / 11)],
 )
 def test_planning_takes_few_bytes_for_each_pair_of_an_epoch(corpora, most, monkeypatch):
-    """4 bytes, and 4 for each pair of a share, or of the largest bucket, which has an eleventh.
+    """4 bytes, and 4 for each pair of the largest bucket, which has an eleventh.
 
     They are counted as growth, without the parts. Other threads of the test process may allocate a
     little at the same time.

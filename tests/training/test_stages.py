@@ -468,7 +468,9 @@ def test_changed_shares_need_permission_as_one_key(mixed, whole):
 
 def test_a_stage_that_leaves_no_pair_is_refused_before_the_first_step(mixed, tmp_path):
     stages = "data.stages=[{weights: {a: 1}, until: {steps: 3}}, {weights: {b: 0.001}}]"
-    with pytest.raises(UserError, match=r"^the weights of data\.stages\.1 leave no pair; raise"):
+    with pytest.raises(
+        UserError, match=r"^the weights of data\.stages\.1 leave an epoch without a pair; raise"
+    ):
         mixed.trainer(tmp_path / "run", mixed.recipe(stages=stages))
 
 
