@@ -35,8 +35,9 @@ Chosen = tuple[int, Augmenting, list[str], random.Random, range]
 class Augmenter:
     """Changes the text of some pairs of a batch, as ``augment`` of their corpora asks for.
 
-    What a pair becomes depends only on the seed, its corpus, its place there, and the epoch, so a
-    resumed training, or one on more ranks, trains on the same text. Only changed sides are cut into
+    What a pair becomes depends only on the seed, its corpus, its place there, the epoch, and which
+    of its copies in the epoch it is, so a resumed training, or one on more ranks, trains on the
+    same text. Only changed sides are cut into
     pieces again. A pair stays as it is if a side would be empty, or longer than the longest
     sentence, or if it has or would get ``<unk>``. Threads may share an instance.
     """
@@ -86,11 +87,13 @@ class Augmenter:
         """Yield the pairs that are to be changed."""
         first = 0
         for corpus, augmenting in enumerate(self._augments):
-            end = first + self._corpus.corpus_sizes[corpus]
+            size = self._corpus.corpus_sizes[corpus]
+            end = first + size
             places = np.flatnonzero((planned.pairs >= first) & (planned.pairs < end))
             if augmenting.probabilities and len(places):
                 lines = planned.pairs[places] - first
-                drawn = drawn_changes(augmenting, lines, (self._seed, corpus, planned.epoch))
+                listed = lines + planned.copies[places] * size
+                drawn = drawn_changes(augmenting, listed, (self._seed, corpus, planned.epoch))
                 for at, kinds, draw in drawn:
                     number = first + int(lines[at])
                     others = draw.randint(1, MOST_MERGED) if "merge" in kinds else 0

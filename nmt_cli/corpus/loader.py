@@ -48,6 +48,7 @@ class Planned(NamedTuple):
     number: int
     epoch: int
     pairs: Indices
+    copies: Indices  # how often each pair appears earlier in the list of the epoch
 
 
 # Returns other text, or other pieces, of the pairs of a batch.
@@ -155,7 +156,7 @@ def load_batches(
     num_begun = BATCHES_BEGUN if pool is None else 1 + pool.number
 
     def begin(number: int) -> Callable[[], SentencePairs]:
-        planned = Planned(number, plan.locate(number)[0], plan.batch(number))
+        planned = Planned(number, plan.locate(number)[0], *plan.listed(number))
         if pool is not None:
             return pool.begin(planned)
         pairs = SentencePairs(*(text.gather(planned.pairs) for text in texts))

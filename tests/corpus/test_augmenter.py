@@ -2,13 +2,15 @@
 
 import random
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of, random_bits, read_glossaries
-from nmt_cli.corpus.loader import Planned, SentencePairs
+from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.loader import Planned, SentencePairs, load_batches
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.messages import logs
@@ -61,14 +63,14 @@ class Corpora:
     def opened(self, recipe):
         return open_prepared(self.prepared, recipe, "nmt-cli preprocess toy")
 
-    def changed(self, *augments, pairs=PAIRS, epoch=0, seed=1):
-        """Return the texts of both sides of ``pairs``, as training sees them in ``epoch``."""
+    def changed(self, *augments, pairs=PAIRS, epoch=0, seed=1, copy=0):
+        """Return the texts of both sides of ``pairs``, as training sees this copy in ``epoch``."""
         recipe = self.recipe(*augments, seed=seed)
         corpus = self.opened(recipe)
         gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
         change = changes_of(recipe, corpus, read_glossaries(recipe))
         assert change is not None
-        batch = change(gathered, Planned(9, epoch, pairs))
+        batch = change(gathered, Planned(9, epoch, pairs, np.full_like(pairs, copy)))
         return [texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target)]
 
     def plain(self, pairs=PAIRS):
@@ -113,7 +115,7 @@ def test_as_many_pairs_are_changed_as_asked_for_and_only_those_of_the_corpus(cor
     assert every[0][:-1] == [text.upper() for text in plain_source[:-1]]
 
 
-def test_corpora_kinds_epochs_and_seeds_draw_independently(corpora):
+def test_corpora_kinds_epochs_seeds_and_copies_draw_independently(corpora):
     def chosen(key="title_case", first=0, **how):
         augment = f"{{{key}: 0.5}}"
         (source, _), (plain, _) = corpora.changed(augment, augment, **how), corpora.plain()
@@ -126,11 +128,39 @@ def test_corpora_kinds_epochs_and_seeds_draw_independently(corpora):
         chosen("upper_case"),
         chosen(epoch=1),
         chosen(seed=2),
+        chosen(copy=1),
+        chosen(first=SIZES[0], copy=1),
+        chosen(copy=2),
     ]
     assert draws[0] == chosen()
     for number, one in enumerate(draws):
         for other in draws[:number]:
             assert 0.4 * SIZES[1] < sum(are_equal(one, other)) < 0.6 * SIZES[1]
+
+
+def test_the_copies_of_an_upsampled_pair_are_changed_each_on_its_own(corpora):
+    """As training reads them: by the plan of a recipe with weights."""
+    augment = "{typos: 1}"
+    recipe = corpora.recipe(augment, augment)
+    corpus, found = corpora.opened(recipe), dict[int, list[str]]()
+    change = changes_of(recipe, corpus, {})
+    sides = [corpus.source, corpus.target]
+    weights = [(SIZES[0], 10.0), (SIZES[1], 1.0)]
+    plan = BatchPlan(sides[0].lengths, sides[1].lengths, 2000, 1, weights)
+    num_batches = len(plan.batches_of(0))
+    for batch in islice(load_batches(plan, sides, 0, change), num_batches):
+        (pairs,) = batch.micro_batches
+        texts = texts_of(pairs.source, corpus.tokenizer)
+        for pair, text in zip(plan.batch(batch.number).tolist(), texts, strict=True):
+            found.setdefault(pair, []).append(text)
+    assert {pair: len(texts) for pair, texts in found.items()} == {
+        pair: 10 if pair < SIZES[0] else 1 for pair in PAIRS
+    }
+    assert np.mean([len(set(found[pair])) for pair in range(SIZES[0])]) > 8
+    first, _ = corpora.changed(augment, augment)
+    assert [texts[0] for pair, texts in found.items() if pair >= SIZES[0]] == [
+        first[pair] for pair in found if pair >= SIZES[0]
+    ]
 
 
 ALL = (
@@ -182,7 +212,7 @@ def test_a_pair_with_a_side_that_would_be_too_long_or_empty_stays_as_it_is(corpo
     corpus.source.longest = corpus.target.longest = limit
     change = changes_of(recipe, corpus, {})
     assert change is not None
-    batch = change(plain, Planned(0, 0, pairs))
+    batch = change(plain, Planned(0, 0, pairs, np.zeros_like(pairs)))
     texts = texts_of(batch.source, corpus.tokenizer), texts_of(batch.target, corpus.tokenizer)
     for place, both in enumerate(zip(*texts, strict=True)):
         changes = lengths[place] <= limit
@@ -201,7 +231,7 @@ def test_a_pair_with_pieces_without_text_stays_as_it_is(corpora):
         change = changes_of(recipe, corpus, {})
         assert change is not None
         gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
-        batch = change(gathered, Planned(0, 0, pairs))
+        batch = change(gathered, Planned(0, 0, pairs, np.zeros_like(pairs)))
         both = zip(*plain, texts_of(batch.source, tokenizer), strict=True)
         stay = {source: source == found for source, _, found in both}
         texts = [(s, f"{s} {t}", f"{s} {t}".upper()) for s, t in zip(*plain, strict=True)]
@@ -259,7 +289,7 @@ def test_links_stay_those_of_the_words_they_link(tmp_path, tag):
     columns = (text.gather(pairs) for text in (corpus.source, corpus.target, corpus.links))
     change = changes_of(recipe, corpus, {})
     assert change is not None
-    batch = change(SentencePairs(*columns), Planned(0, 0, pairs))
+    batch = change(SentencePairs(*columns), Planned(0, 0, pairs, np.zeros_like(pairs)))
     assert batch.links is not None
     num_terms, ends = 0, np.cumsum(batch.links.lengths)
     sides = (texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target))

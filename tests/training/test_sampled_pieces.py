@@ -260,7 +260,7 @@ def test_processes_change_batches_as_a_thread_does(augmented):
 @pytest.mark.slow
 def test_a_process_that_dies_is_one_line(augmented):
     plan = plan_batches(augmented.recipe, augmented.corpus)
-    planned = Planned(0, 0, plan.batch(0))
+    planned = Planned(0, 0, *plan.listed(0))
     with ChangePool(augmented.recipe, augmented.corpus, {}, 2, with_links=False) as pool:
         assert pool.begin(planned)().links is None
         waiting = pool.begin(planned)
