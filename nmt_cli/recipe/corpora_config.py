@@ -185,8 +185,8 @@ class Corpus(ParallelFiles):
     name: Annotated[Word | None, Effect.USE] = None
     """Name of this corpus in data.stages."""
     weight: Annotated[Number, Field(ge=0, le=1_000_000), Effect.STEPS] = 1.0
-    """How often this corpus appears in an epoch; a fraction adds a share of its pairs, of 0.1 all of
-    them in ten epochs, in an order that the seed draws; 0 leaves it out."""
+    """How often this corpus appears in an epoch; a fraction adds a share of its pairs, of 0.1 all
+    of them in ten epochs, in an order that the seed draws; 0 leaves it out."""
     scores: Annotated[Scores | None, Effect.TEXT] = None
     """Scores of the pairs. Where repeated pairs are removed, the one with the best score stays."""
     alignments: Annotated[DataPath | None, Effect.TEXT] = None
