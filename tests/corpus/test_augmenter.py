@@ -2,7 +2,6 @@
 
 import random
 from collections import Counter
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -147,8 +146,7 @@ def test_the_copies_of_an_upsampled_pair_are_changed_each_on_its_own(corpora):
     sides = [corpus.source, corpus.target]
     weights = [(SIZES[0], 10.0), (SIZES[1], 1.0)]
     plan = BatchPlan(sides[0].lengths, sides[1].lengths, 2000, 1, weights)
-    num_batches = len(plan.batches_of(0))
-    for batch in islice(load_batches(plan, sides, 0, change), num_batches):
+    for batch in load_batches(plan, sides, plan.batches_of(0), change):
         (pairs,) = batch.micro_batches
         texts = texts_of(pairs.source, corpus.tokenizer)
         for pair, text in zip(plan.batch(batch.number).tolist(), texts, strict=True):

@@ -158,7 +158,7 @@ def test_a_corpus_of_weight_0_is_left_out(lengths):
 def test_weights_by_which_an_epoch_has_too_many_pairs_are_refused(lengths):
     message = r"^by the weights of data\.train an epoch would have 4,985,000,000 pairs; lower them"
     with pytest.raises(UserError, match=message):
-        BatchPlan(*lengths, 500, 1, [(PAIRS, 5_000_000.0)])
+        BatchPlan(lengths[0], lengths[1], 500, 1, [(PAIRS, 5_000_000.0)])
 
 
 def test_weights_repeat_whole_corpora_and_a_share(lengths):
@@ -246,7 +246,7 @@ def test_a_small_share_is_planned_without_the_rest_of_its_corpus():
 
 
 def test_each_pair_of_a_batch_has_the_number_of_its_copy(lengths):
-    plan = BatchPlan(*lengths, 500, 1, [(300, 3.5), (PAIRS - 300, 1.0)])
+    plan = BatchPlan(lengths[0], lengths[1], 500, 1, [(300, 3.5), (PAIRS - 300, 1.0)])
     for epoch in range(2):
         parts = [plan.listed(index) for index in plan.batches_of(epoch)]
         pairs, copies = (np.concatenate(column) for column in zip(*parts, strict=True))
