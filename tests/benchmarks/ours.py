@@ -12,9 +12,8 @@ from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from nmt_cli.corpus.batching import BatchPlan
+from nmt_cli.corpus.batching import BatchPlan, Listed
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.costs.flops import training_flops
@@ -42,10 +41,11 @@ class ListedBatches:
         batches = np.load(folder / "batches.npz")
         self.pairs, self._bounds = batches["pairs"], batches["bounds"]
 
-    def batch(self, batch_index: int) -> NDArray[np.int64]:
-        """Return the pair numbers of the batch."""
+    def listed(self, batch_index: int) -> Listed:
+        """Return the pair numbers of the batch, each of which is the only copy of its pair."""
         index = batch_index % (len(self._bounds) - 1)
-        return self.pairs[self._bounds[index] : self._bounds[index + 1]]
+        pairs = self.pairs[self._bounds[index] : self._bounds[index + 1]]
+        return Listed(pairs, np.zeros_like(pairs))
 
     def locate(self, batch_index: int) -> tuple[int, int]:
         """Return the epoch of the batch and its number within that epoch: there is one epoch."""

@@ -18,7 +18,6 @@ from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.reader import read_recipe
 from tests.real_text import real_file
 
 ROOT = Path(__file__).parent.parent.parent
@@ -315,22 +314,15 @@ def test_what_nobody_sees_is_left_out_of_new_text(corpus):
         corpus.opened("data.normalization.fold=true")
 
 
-def test_text_that_an_earlier_version_prepared_stays_as_it_was(corpus):
-    """That version did not fold text, and its manifests do not have the key."""
-    spoilt = spoil("data/a.en")
+def test_text_that_was_prepared_before_the_first_release_is_refused(corpus):
+    """Its manifests do not have the key."""
     corpus.prepare("data.normalization.fold=false")
     manifest = corpus.output / "manifest.json"
     facts = json.loads(manifest.read_text())
     del facts["data"]["normalization"]["fold"], facts[SEAL]
     manifest.write_text(json.dumps({**facts, SEAL: seal_of(facts)}))
-    prepared = corpus.opened()
-    recipe = prepared.completed(read_recipe("./small.yaml").recipe)
-    assert recipe.data.normalization.fold is False
-    assert decoded(prepared.source, prepared.tokenizer)[:80] == spoilt
-    assert prepared.tokenizer.encode("ri\u00addes") != prepared.tokenizer.encode("rides")
-    corpus.opened("data.normalization.fold=false")
-    with pytest.raises(UserError, match=r"normalization\.fold false, the recipe says true"):
-        corpus.opened("data.normalization.fold=true")
+    with pytest.raises(UserError, match=r"^prepared/small was made before release 0\.2\.0 of nmt"):
+        corpus.opened("data.normalization.fold=false")
 
 
 def test_too_few_checkpoints_for_the_average_are_a_warning(corpus, monkeypatch):

@@ -382,21 +382,3 @@ def test_text_that_is_only_younger_or_gone_has_not_changed(corpus, capsys):
     rewrite("data/a.de", Path("data/a.de").read_bytes())
     Path("data/a.en").unlink()
     assert opened_by_train(capsys) == ""
-
-
-def test_text_prepared_before_sizes_were_kept_is_compared_too(corpus, capsys, monkeypatch):
-    from nmt_cli.corpus.text.parallel_corpora import CorpusReport
-
-    facts = CorpusReport.facts
-    monkeypatch.setattr(
-        CorpusReport,
-        "facts",
-        lambda self, hashes: {
-            n: v for n, v in facts(self, hashes).items() if not n.endswith("_bytes")
-        },
-    )
-    corpus.prepare()
-    capsys.readouterr()
-    assert opened_by_train(capsys) == ""
-    rewrite("data/a.de", b"new\n")
-    assert "data/a.de has changed since prepared/small was made" in opened_by_train(capsys)

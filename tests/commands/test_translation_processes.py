@@ -73,7 +73,7 @@ def test_workers_write_what_one_process_writes(model, monkeypatch):
     whole = Starter.start
 
     def start_and_kill_the_first(self, number):
-        self.loaded()
+        self.wait_until_loaded()
         threads.append(len(list(Path(f"/proc/{self._process.pid}/task").iterdir())))
         connection, process = whole(self, number)
         processes.append(process)

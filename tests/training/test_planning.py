@@ -8,7 +8,6 @@ import torch
 
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.batching import LAST_BATCHES, BatchPlan
-from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
@@ -145,15 +144,8 @@ def test_no_epoch_is_planned_to_find_a_run_finished(toy, tmp_path):
     assert epochs_planned_by(work) == (True, set())
 
 
-def forget_epochs(run_dir):
-    """Make the checkpoints of a run those of a version that did not store their epoch."""
-    for checkpoint in list_checkpoints(run_dir):
-        facts = {n: v for n, v in checkpoint.manifest.items() if n not in {"epoch", "files"}}
-        write_manifest(checkpoint.path, facts)
-
-
-@pytest.mark.parametrize(("num_ranks", "has_epoch"), [(1, True), (2, True), (2, False)])
-def test_a_resumed_run_plans_only_the_epochs_that_it_uses(toy, tmp_path, num_ranks, has_epoch):
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_a_resumed_run_plans_only_the_epochs_that_it_uses(toy, tmp_path, num_ranks):
     recipe = changed(toy.recipe, validation={"bleu": "off"}, training={"tokens_per_step": 240})
     num_batches = len(plan_batches(recipe, toy.corpus).batches_of(0))
     stop, end = 3 * num_batches - 1, 3 * num_batches + 1  # in epoch 2 and in epoch 3
@@ -168,13 +160,11 @@ def test_a_resumed_run_plans_only_the_epochs_that_it_uses(toy, tmp_path, num_ran
 
     expected = [weights for weights, _ in train_to(end, tmp_path / "whole")]
     train_to(stop, tmp_path / "run")
-    if not has_epoch:
-        forget_epochs(tmp_path / "run")
     found = train_to(end, tmp_path / "run")
     for (weights, _), whole in zip(found, expected, strict=True):
         assert torch.equal(weights, whole)
     planned = set.union(*(epochs for _, epochs in found))
-    assert planned == {2, 3} | (set() if has_epoch else {0, 1})
+    assert planned == {2, 3}
     assert batch_indices(tmp_path / "run") == batch_indices(tmp_path / "whole")
 
 

@@ -108,7 +108,8 @@ def test_batches_are_prepared_ahead_in_their_order(toy):
 
     prepared: list[int] = []
     plan: Any = SimpleNamespace(
-        batch=lambda index: np.arange(index, index + 3), locate=lambda index: (0, index)
+        listed=lambda index: (np.arange(index, index + 3), np.zeros(3, dtype=np.int64)),
+        locate=lambda index: (0, index),
     )
     texts = [toy.corpus.source, toy.corpus.target]
     batches: Any = load_batches(plan, texts, count(5), prepare=prepare)
