@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import select
 import signal
 import socket
 import struct
@@ -131,6 +132,7 @@ class Readers:
         while self._idle:
             if (reader := self._idle.pop()).is_alive:
                 return reader
+            await reader.killed()
         try:
             return await _Reader.started(self._known)
         except OSError as error:
@@ -209,7 +211,11 @@ class _Reader:
     @property
     def is_alive(self) -> bool:
         """Whether nobody has killed it."""
-        return not self._incoming.at_eof()
+        if self._incoming.at_eof():
+            return False
+        hang_up = select.poll()  # the event loop may not have noticed it yet
+        hang_up.register(self._outgoing.get_extra_info("socket").fileno(), 0)
+        return not hang_up.poll(0)
 
     async def answer(self, call: bytes) -> Any:
         """Return the answer to a call. Raises EOFError or OSError if the process dies."""
@@ -232,6 +238,8 @@ class _Reader:
         """Kill the process, and wait for its end."""
         self.kill()
         await self.process.wait()
+        with suppress(OSError):
+            await self._outgoing.wait_closed()
 
 
 def main() -> None:

@@ -13,8 +13,9 @@ from typing import cast
 import numpy as np
 import torch
 
-from nmt_cli.corpus.batching import BatchPlan, Listed
+from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
+from nmt_cli.corpus.epoch_pairs import Listed
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import choose_device, sent_together
