@@ -162,15 +162,16 @@ class Readers:
             await reader.killed()
             return
         self._idle.append(reader)
-        reader.num_uses += 1
         loop = asyncio.get_running_loop()
-        loop.call_later(IDLE_SECONDS, self._end, reader, reader.num_uses)
+        reader.idle_until = loop.time() + IDLE_SECONDS
+        loop.call_at(reader.idle_until, self._end_unused, reader.idle_until)
 
-    def _end(self, reader: _Reader, num_uses: int) -> None:
-        """End a process that was not used since, and is not the last one."""
-        if reader in self._idle[:-1] and reader.num_uses == num_uses:
-            self._idle.remove(reader)
-            reader.kill()
+    def _end_unused(self, now: float) -> None:
+        """End the processes that were not used for long, but the last one."""
+        for reader in self._idle[:-1]:
+            if reader.idle_until <= now:
+                self._idle.remove(reader)
+                reader.kill()
 
 
 class _Call:
@@ -187,7 +188,7 @@ class _Reader:
         self, process: Process, incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter
     ) -> None:
         self.process, self._incoming, self._outgoing = process, incoming, outgoing
-        self.num_uses = 0
+        self.idle_until = 0.0  # by the clock of the event loop
 
     @classmethod
     async def started(cls, known: bytes) -> _Reader:
