@@ -56,7 +56,7 @@ class Readers:
         self._seconds = max(LEAST_SECONDS, seconds)
         self._seconds_of_one = max(LEAST_SECONDS, SHARE_OF_SECONDS * seconds)
         self._idle = list[_Reader]()  # the one that was used last is the last one
-        self._busy = set[_Reader]()
+        self._started = set[_Reader]()  # all whose end was not waited for
         self._turns, self._turns_of_large = map(asyncio.Semaphore, (NUM_READERS, NUM_OF_LARGE))
         self._tasks = set[asyncio.Task[Any]]()
 
@@ -68,7 +68,7 @@ class Readers:
     @property
     def processes(self) -> list[int]:
         """The ids of the processes."""
-        return [each.process.pid for each in (*self._idle, *self._busy)]
+        return [each.process.pid for each in self._started if each.process.returncode is None]
 
     def refuse_if_full(self) -> None:
         """Raise RefusedError if many requests wait."""
@@ -97,12 +97,13 @@ class Readers:
                 task.cancel()
 
     async def close(self) -> None:
-        """Kill the processes."""
-        for task in self._tasks:
+        """Kill the processes, also those that are being started, and wait for their ends."""
+        for task in (tasks := list(self._tasks)):
             task.cancel()
-        for each in (*self._idle, *self._busy):
-            await each.killed()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._idle.clear()
+        for each in list(self._started):
+            await self._end(each)
 
     def _note_end(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -114,14 +115,11 @@ class Readers:
         async with self._turns_of_large if is_large else nullcontext(), self._turns:
             call.has_begun = True
             reader = await self._free_one()
-            self._busy.add(reader)
             try:
                 answer = await asyncio.wait_for(reader.answer(call.data), self._seconds_of_one)
             except BaseException as error:
-                await reader.killed()
+                await self._end(reader)
                 raise self._reason(reader, error) from None
-            finally:
-                self._busy.discard(reader)
             await self._keep(reader)
         is_good, found = answer
         if not is_good:
@@ -132,12 +130,19 @@ class Readers:
         while self._idle:
             if (reader := self._idle.pop()).is_alive:
                 return reader
-            await reader.killed()
+            await self._end(reader)
         try:
-            return await _Reader.started(self._known)
+            reader = await _Reader.started(self._known)
         except OSError as error:
             message = f"no process could be started to read it: {error.strerror}"
             raise RefusedError(503, message, retry_after=1) from None
+        alive = {each for each in self._started if each.process.returncode is None}
+        self._started = alive | {reader}
+        return reader
+
+    async def _end(self, reader: _Reader) -> None:
+        await reader.killed()
+        self._started.discard(reader)
 
     def _reason(self, reader: _Reader, error: BaseException) -> BaseException:
         """Return why a request was not read, whose process is killed."""
@@ -159,7 +164,7 @@ class Readers:
     async def _keep(self, reader: _Reader) -> None:
         """Keep a process for the next request, unless it has too much memory."""
         if resident_bytes(reader.process.pid) > MOST_IDLE_BYTES:
-            await reader.killed()
+            await self._end(reader)
             return
         self._idle.append(reader)
         loop = asyncio.get_running_loop()
@@ -195,17 +200,21 @@ class _Reader:
         """Start a process, which gets what is ``known``."""
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *python_command(PROGRAM, str(theirs.fileno())),
-                # Numpy's OpenBLAS would start threads, which the detection of languages needs not.
-                env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
-            )
-        streams = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
-        reader = cls(process, *streams)
+            incoming, outgoing = await asyncio.open_unix_connection(sock=ours, limit=1 << 20)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *python_command(PROGRAM, str(theirs.fileno())),
+                    # Numpy's OpenBLAS would start threads, which detecting languages needs not.
+                    env={**environment_of_child(), "OPENBLAS_NUM_THREADS": "1"},
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # so that Ctrl-C in a terminal reaches only the command
+                )
+            except BaseException:
+                outgoing.transport.abort()
+                raise
+        reader = cls(process, incoming, outgoing)
         reader._send(known)
         return reader
 

@@ -119,6 +119,22 @@ def test_a_process_that_is_not_needed_ends(monkeypatch):
     asyncio.run(read())
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.002, 0.01, 0.05, 0.3])
+def test_processes_that_are_being_started_end_with_the_service(seconds):
+    async def read():
+        async with reading() as readers:
+            slow = asyncio.ensure_future(found(readers, ENDLESS))
+            await asyncio.sleep(seconds)
+        assert readers.processes == []
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        commands = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+        assert not any(b"serving.readers" in each for each in commands)
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+
+    asyncio.run(read())
+
+
 def test_a_refusal_is_the_same_in_another_process():
     refused = RefusedError(503, "it is full", retry_after=7)
     found = pickle.loads(pickle.dumps(refused))
