@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 PEERS := build/benchmark-venv
+NEWEST := build/newest-torch-venv
 
 # Compiled modules are kept, even if the environment says otherwise: the tests and the quickstart start
 # many processes, which would each compile the modules again.
@@ -25,12 +26,16 @@ $(INSTALLED): setup.py pyproject.toml $(wildcard *.txt) $(wildcard nmt_cli/model
 test: setup
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 
-# With the programs that models are exported to, those of the how-tos, the rules of OpenAPI, and the
-# interpreter of our kernels for GPUs.
+# With the programs that models are exported to, those of the how-tos, and the rules of OpenAPI; then
+# with the newest torch and Triton, in an environment of its own.
 test-all: setup
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface,ja,ko]" "ray[data]" openapi-spec-validator translate-toolkit triton
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(PIP_ARGS) --editable ".[ctranslate2,huggingface,ja,ko]" "ray[data]" openapi-spec-validator translate-toolkit
 	-npm install --silent --prefix build/npm libretranslate@1.0.1
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal -m ""
+	$(PYTHON) -m venv $(NEWEST)
+	grep --invert-match --extended-regexp "^(torch|triton)==" constraints.txt > $(NEWEST)/constraints.txt
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --constraint $(NEWEST)/constraints.txt --editable ".[dev]"
+	$(NEWEST)/bin/python -m pytest --numprocesses 3 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

@@ -219,6 +219,7 @@ setup(
             "python-docx>=1.2",
             "python-pptx>=1.0",
             "ruff>=0.9",
+            "triton>=3.6",  # torch's builds for CUDA have it; interprets our kernels
             "types-PyYAML",
             "types-tqdm",
         ],

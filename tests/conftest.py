@@ -68,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # exactly -m gpu, as in make gpu, sees one.
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        # Our kernels run in Triton's interpreter. Triton reads this when it is imported, which
+        # any test may do, as torch imports it for some of its functions.
+        os.environ["TRITON_INTERPRET"] = "1"
     settings.register_profile("thorough", max_examples=300, deadline=None)
     settings.register_profile("quick", max_examples=30, deadline=None)
     settings.load_profile("quick" if config.option.markexpr else "thorough")

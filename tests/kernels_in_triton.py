@@ -1,17 +1,14 @@
 """Lets our kernels run on a GPU if there is one, else in Triton's interpreter, which is in numpy.
 
-Importing this skips a test module where triton is not installed.
+Importing this skips a test module where triton is not installed. tests/conftest.py lets Triton
+interpret.
 """
-
-import os
 
 import pytest
 import torch
 
 ON_GPU = torch.cuda.is_available()  # only with -m gpu
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
-if not ON_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # read where triton is imported
 # The warnings are numpy's, of -inf and of products that overflow.
 MARKS = [pytest.mark.filterwarnings("ignore::RuntimeWarning"), *([pytest.mark.gpu] * ON_GPU)]
 
@@ -49,5 +46,22 @@ def _compute_in_bf16() -> None:
     interpreter.InterpreterBuilder.create_dot = dot
 
 
+def _take_numbers_as_bounds() -> None:
+    """Let the interpreter take a tensor of one number as a bound of a loop.
+
+    That of Triton 3.6 cannot with NumPy 2.4.
+    """
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
 if not ON_GPU:
     _compute_in_bf16()
+    _take_numbers_as_bounds()

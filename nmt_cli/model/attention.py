@@ -118,7 +118,7 @@ class MultiHeadAttention(nn.Module, ABC):
         keys, values = self.num_heads * self.d_k, self.num_heads * self.d_v
         return keys, keys, values
 
-    def _attend(self, layout: AttentionLayout, window: Window, *projected: Tensor) -> Tensor:
+    def attend(self, layout: AttentionLayout, window: Window, *projected: Tensor) -> Tensor:
         """Return softmax(QK^T / sqrt(d_k)) V of every head as packed rows [T, H*V].
 
         The rows come as one tensor [T, 2HK+HV] of queries, keys and values, or as two: queries
@@ -134,11 +134,11 @@ class MultiHeadAttention(nn.Module, ABC):
             return attend_packed(layout, self.num_heads, window, *projected)
         is_padded = layout.is_padded or layout.has_spare_rows
         if not is_padded and self.supports_varlen(projected[0].device, projected[0].dtype):
-            heads = (part.unflatten(1, (self.num_heads, -1)) for part in self._parts(*projected))
+            heads = (part.unflatten(1, (self.num_heads, -1)) for part in self.parts(*projected))
             return attend_varlen(layout, window, *heads)
         sides = layout.padded.queries, layout.padded.keys  # one tensor has the first side only
         places = (unpack(rows, side) for rows, side in zip(projected, sides, strict=False))
-        return self._attend_padded(layout.padded, window, *self._parts(*places))
+        return self._attend_padded(layout.padded, window, *self.parts(*places))
 
     def _suits_batched_products(self, rows: Tensor, layout: AttentionLayout) -> bool:
         """Return whether ``attend_packed`` supports this; on a CPU it is the fastest way."""
@@ -166,8 +166,8 @@ class MultiHeadAttention(nn.Module, ABC):
         """Whether values are as wide as keys and attention weights have no dropout."""
         return self.d_k == self.d_v and not (self.training and self.dropout > 0.0)
 
-    def _parts(self, first: Tensor, keys_values: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Return queries, keys and values, cut from one tensor or from the two of ``_attend``."""
+    def parts(self, first: Tensor, keys_values: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Return queries, keys and values, cut from one tensor or from the two of ``attend``."""
         if keys_values is None:
             return first.split(self.widths, dim=1)
         return first, *keys_values.split(self.widths[1:], dim=1)
@@ -246,7 +246,7 @@ class SelfAttention(MultiHeadAttention):
         With ``causal``, it attends only to itself and the rows before it.
         """
         projected = self.queries_keys_values(rows)  # T 2HK+HV
-        return self.output(self._attend(layout, self._reached(causal=causal), projected))
+        return self.output(self.attend(layout, self._reached(causal=causal), projected))
 
     def weights(self, rows: Tensor, layout: AttentionLayout, *, causal: bool) -> list[Tensor]:
         """Return the weights [H, T, T] of each sentence when ``rows`` [T, D] enter."""
@@ -260,7 +260,7 @@ class SelfAttention(MultiHeadAttention):
 
     def project(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Return the queries [T, H*K], keys [T, H*K] and values [T, H*V] of all heads."""
-        return self._parts(self.queries_keys_values(rows))
+        return self.parts(self.queries_keys_values(rows))
 
 
 class MemoryAttention(MultiHeadAttention):
@@ -273,9 +273,9 @@ class MemoryAttention(MultiHeadAttention):
     def forward(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> Tensor:
         """Return attention [T, D] of ``rows`` [T, D] to ``memory`` [S, D]."""
         queries, keys_values = self.queries(rows), self.keys_values(memory)
-        return self.output(self._attend(layout, EVERYTHING, queries, keys_values))
+        return self.output(self.attend(layout, EVERYTHING, queries, keys_values))
 
     def weights(self, rows: Tensor, memory: Tensor, layout: AttentionLayout) -> list[Tensor]:
         """Return the weights [H, T, S] of each sentence when ``rows`` attend to ``memory``."""
-        queries, keys, _ = self._parts(self.queries(rows), self.keys_values(memory))
+        queries, keys, _ = self.parts(self.queries(rows), self.keys_values(memory))
         return self._weights(layout, EVERYTHING, queries, keys)

@@ -39,9 +39,10 @@ class FeedForward(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the network's output [T, D]; each row is computed alone."""
-        return self.outer(self.dropout(self._activated(rows)))
+        return self.outer(self.dropout(self.activated(rows)))
 
-    def _activated(self, rows: Tensor) -> Tensor:
+    def activated(self, rows: Tensor) -> Tensor:
+        """Return the activation [T, F] of the inner layer."""
         if self.is_by_kernel and torch.is_grad_enabled():
             from nmt_cli.model.triton_kernels.relu import linear_relu
 

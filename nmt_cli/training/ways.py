@@ -9,12 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.hardware.device import DTYPES, finish_work
@@ -25,12 +20,10 @@ from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.kernels import Part, has_triton, suits_kernels, use_kernels
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
+from nmt_cli.training.kernel_trials import pairs_to_try, wrong_result
 
 NUM_BATCHES = 3  # that are timed, a micro-batch of each
 TRITON, BY_TRITON = "triton", "by our kernels in Triton"
-# Of sentences by which the kernels are tried: one for each size of their tiles, and several tiles.
-LENGTHS = (20, 50, 120, 300)
-LARGEST_DIFFERENCE = 0.05  # of gradients, relative
 TURNS = 4  # of all ways; the first is not timed, because libraries load kernels in it
 
 
@@ -170,7 +163,7 @@ def suited_ways(objective: Objective, choice: Choice) -> list[str]:
 
 
 def working_ways(objective: Objective, choice: Choice, ways: Sequence[str]) -> list[str]:
-    """Return those of ``ways`` that compute the right gradient on all ranks.
+    """Return those of ``ways`` that compute the right results and gradients on all ranks.
 
     Only our own kernels are tried; one line says why they are not used.
     """
@@ -186,51 +179,20 @@ def working_ways(objective: Objective, choice: Choice, ways: Sequence[str]) -> l
 def _why_not(objective: Objective, choice: Choice) -> str | None:
     """Return why our kernels cannot be used for ``choice``; None if they can.
 
-    Their gradient of sentences of ``LENGTHS`` is compared with that by the first way. That also
-    compiles them for all sizes of tiles, so that no later sentence can make them fail.
+    They are compiled for all sizes of tiles here, so that no later sentence can make them fail.
     """
     first = next(way for way in choice.ways if choice.suits(objective, way))
-    pairs, model = list(_pairs_to_try(objective)), objective.model
     try:
-        model.eval()  # without dropout, whose draws differ
-        expected = _gradients(computing(objective, choice, first), pairs)
-        found = _gradients(by_kernels := computing(objective, choice, TRITON), pairs)
-        model.train()
-        for each in pairs:
+        by_kernels = computing(objective, choice, TRITON)
+        for each in pairs_to_try(objective):
             by_kernels.try_gradient(by_kernels.on_device(each))
         by_kernels.forget_graphs()
-        difference = (found - expected).norm().item() / expected.norm().item()
+        return wrong_result(by_kernels, choice.name)
     except Exception as error:  # of Triton, its compilers, the driver
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     finally:
-        model.train().zero_grad(set_to_none=True)
+        objective.model.zero_grad(set_to_none=True)
         choice.use(objective, first)
-    if difference <= LARGEST_DIFFERENCE:  # which NaN is not
-        return None
-    return f"its gradient differs by {difference:.1%}, more than {LARGEST_DIFFERENCE:.0%}"
-
-
-def _pairs_to_try(objective: Objective) -> Iterator[SentencePairs]:
-    """Yield two pairs of each of ``LENGTHS``, in tokens of the vocabularies."""
-    config = objective.model.config
-    for length in LENGTHS:
-        if config.positions == "learned":
-            length = min(length, config.max_positions)
-        lengths = np.array([length, (length + 1) // 2])
-        sizes = config.source_vocabulary_size, objective.model.vocabulary_size
-        tokens = np.arange(lengths.sum())
-        source, target = (Sentences(tokens % (size or sizes[1]), lengths) for size in sizes)
-        yield SentencePairs(source, target)
-
-
-def _gradients(objective: Objective, pairs: Sequence[SentencePairs]) -> Tensor:
-    """Return the gradients of the losses of all ``pairs`` in one tensor."""
-    weights = list(objective.model.parameters())
-    if objective.rounded is not None:
-        weights = [objective.rounded.leaves.get(each, each) for each in weights]
-    losses = torch.stack([objective.loss_sums(each).loss for each in pairs])
-    found = torch.autograd.grad(losses.sum(), weights, materialize_grads=True, allow_unused=True)
-    return torch.cat([each.flatten().float() for each in found])
 
 
 def computing(objective: Objective, choice: Choice, way: str) -> Objective:

@@ -50,6 +50,8 @@ def _import_all() -> None:
 def serve(shim: str) -> None:
     """Answer requests until stdin ends."""
     ctypes.CDLL(shim)
+    # Nothing finds Triton, whether it is installed or not; driver.py has a stand-in for it.
+    sys.modules["triton"] = None  # type: ignore[assignment]
     _import_all()
     # A child lives for seconds. Its collector would look at all that was imported, and copy it.
     gc.disable()

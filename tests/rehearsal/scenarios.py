@@ -29,6 +29,7 @@ from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.interchange.exported_model import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
+from nmt_cli.model import kernels as kernels_of_models
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import load_model
@@ -37,11 +38,10 @@ from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import GuidedAlignmentConfig
-from nmt_cli.search.graphed import kernels
 from nmt_cli.search.members import Member
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.training import flat_gradient, gradient, starting, trainer, ways
+from nmt_cli.training import flat_gradient, gradient, kernel_trials, starting, trainer, ways
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import prepare_training
@@ -206,8 +206,9 @@ def train(
     _take_ways_untimed("triton" if by_triton else "")
     if by_triton:
         driver.bring_triton(mode)
-        tried: Any = ways
-        tried.LARGEST_DIFFERENCE = 1.0  # of invented numbers
+        tried: Any = kernel_trials
+        of_all: Any = kernels_of_models
+        tried.DEVIATIONS = of_all.MOST = 1e9  # numbers are invented
         tried.LENGTHS = tried.LENGTHS[:1]
     cut = BatchCut(80, ranks)  # two micro-batches a step
     if only_a_step or resumes:
@@ -424,8 +425,8 @@ def translate(
     """Translate lines by each way to search; ``kind`` says which."""
     if by_triton:
         driver.bring_triton(mode)
-        tried: Any = kernels
-        tried.LARGEST_DIFFERENCE = 1.0  # of invented numbers
+        tried: Any = kernels_of_models
+        tried.MOST = 1e9  # numbers are invented
     decoding = {"beam_size": 4, "max_extra_length": 5}
     recipe = changed(recipe, decoding=decoding, model={"decoder": decoder})
     model, other = (Transformer(recipe.model, VOCABULARY).to("cuda") for _ in range(2))

@@ -68,15 +68,15 @@ def test_layers_that_only_the_decoder_has(own, layer):
 def test_weights_times_values_are_what_the_core_computes(changes, monkeypatch):
     """The core's own inputs and outputs are caught in the same pass."""
     calls: list[tuple[Window, Tensor, Tensor]] = []
-    attend = MultiHeadAttention._attend
+    attend = MultiHeadAttention.attend
 
     def caught(self, layout, window, *projected):
         output = attend(self, layout, window, *projected)
-        *_, values = self._parts(*projected)
+        *_, values = self.parts(*projected)
         calls.append((window, values.unflatten(1, (self.num_heads, -1)), output))
         return output
 
-    monkeypatch.setattr(MultiHeadAttention, "_attend", caught)
+    monkeypatch.setattr(MultiHeadAttention, "attend", caught)
     weights = forced(model_of(**changes))
     kinds = [("encoder", n) for n in range(3)]
     kinds += [(kind, n) for n in range(3) for kind in ("decoder", "memory")]

@@ -1,14 +1,9 @@
 """The ways in which a GPU trains; the rehearsals show how they are chosen, recorded and kept."""
 
 import re
-import sys
-from types import ModuleType
-from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.layers import Residual
@@ -17,27 +12,18 @@ from nmt_cli.training import ways
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.ways import CHOICES, working_ways
+from tests import kernels_in_torch
+from tests.kernels_in_torch import add_dropout_norm
 
 (RESIDUALS,) = (each for each in CHOICES if each.name == "residuals")
 
 
-class Norm(NamedTuple):
-    weight: Tensor
-    bias: Tensor
-    epsilon: float
-
-
-def right(rows, branch, drawn, norm):
-    assert drawn == (0.0, None, 0) or drawn.rate == 0.1
-    return F.layer_norm(rows + branch, norm.weight.shape, *norm)
-
-
 def wrong(*arguments):
-    return 1.2 * right(*arguments)
+    return 1.2 * add_dropout_norm(*arguments)
 
 
 def without_a_number(*arguments):
-    return right(*arguments) * torch.nan
+    return add_dropout_norm(*arguments) * torch.nan
 
 
 def failing(*arguments):
@@ -47,18 +33,16 @@ def failing(*arguments):
 @pytest.mark.parametrize(
     ("kernel", "why"),
     [
-        (right, None),
-        (wrong, r"its gradient differs by \d+\.\d%, more than 5%"),
-        (without_a_number, "its gradient differs by nan%, more than 5%"),
+        (add_dropout_norm, None),
+        (wrong, r"the (result|gradient) of \S+ is off by 20\.\d%, torch's by \d\.\d%"),
+        (without_a_number, r"the result of \S+ is off by nan%, torch's by \d\.\d%"),
         (failing, "RuntimeError: out of resource: shared memory"),
     ],
 )
 def test_a_kernel_that_fails_or_computes_something_else_is_named(
     kernel, why, toy, monkeypatch, capsys
 ):
-    module: Any = ModuleType("residual")
-    module.add_dropout_norm, module.Norm = kernel, Norm
-    monkeypatch.setitem(sys.modules, "nmt_cli.model.triton_kernels.residual", module)
+    kernels_in_torch.bring(monkeypatch, add_dropout_norm=kernel)
     monkeypatch.setattr(ways, "has_triton", lambda device: True)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     objective = Objective(model, 1, 0.1, 1, Machine(torch.device("cpu"), "fp32"))
