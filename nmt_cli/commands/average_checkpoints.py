@@ -16,6 +16,7 @@ from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.model_directory import Model, find_model, keep_common_lexicon, save_model, verified
+from nmt_cli.recipe.model_settings import common_characters
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.runs.checkpoint import mean_weights
 
@@ -78,10 +79,10 @@ def _write_average(models: Sequence[Model], output: Path, precision: str, *, rep
     _refuse_unfit(models)
     newest, chosen = models[-1], [model.path for model in models]
     recipe = (newest.path / RECIPE).read_bytes()
+    characters = common_characters(*(model.settings for model in models))
+    settings = newest.settings._replace(characters=characters)
     with directory_appearing_whole(output, replace=replace) as partial:
-        save_model(
-            partial, newest.settings, recipe, newest.tokenizer, mean_weights(chosen), precision
-        )
+        save_model(partial, settings, recipe, newest.tokenizer, mean_weights(chosen), precision)
         partial.facts.update(kind=AVERAGED, averaged=list(map(_facts, models)))
         keep_common_lexicon(models, partial)
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")

@@ -29,6 +29,7 @@ def as_json(figures: ModelFigures) -> str:
         "name": subject.name,
         "architecture": subject.architecture.as_json(),
         "vocabulary_size": subject.vocabulary_size,
+        "source_characters": subject.num_characters,
         "lexicon": subject.lexicon,
         "lengths": {
             "source": lengths.mean_source,
@@ -98,6 +99,9 @@ def _head(figures: ModelFigures) -> list[str]:
         printable(subject.name),
         f"{_layers(config)}, vocabulary {subject.vocabulary_size:,}{own}",
     ]
+    if subject.num_characters is not None:
+        characters = counted(subject.num_characters, "character")
+        lines.append(f"trained on sources of {characters}; translate copies others")
     if subject.lexicon is not None:
         used = "by default" if subject.lexicon["uses_shortlist"] else "with --shortlist"
         num_bytes = with_prefix(subject.lexicon["bytes"], "B")

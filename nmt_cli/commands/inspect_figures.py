@@ -39,6 +39,7 @@ class Subject(NamedTuple):
     training: TrainingConfig | None  # None if the recipe of a model cannot be read
     lengths: costs.SentenceLengths
     lexicon: dict[str, Any] | None = None  # its bytes, and whether shortlists are the default
+    num_characters: int | None = None  # that its sources had in training; None if not known
 
 
 def find_subject(
@@ -97,6 +98,7 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
         training=file.recipe.training if file is not None else None,
         lengths=_chosen_lengths(lengths, text, settings.architecture.attention_window),
         lexicon=lexicon,
+        num_characters=None if settings.characters is None else len(settings.characters),
     )
 
 

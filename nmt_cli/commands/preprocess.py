@@ -13,7 +13,7 @@ from nmt_cli.checkpoints import warn_of_few_checkpoints
 from nmt_cli.commands.lines import text_warnings
 from nmt_cli.commands.lines.recipe_texts import on_languages, on_scripts, wrong_texts
 from nmt_cli.corpus.chunk_pool import ChunkPool
-from nmt_cli.corpus.encoding import Encoder
+from nmt_cli.corpus.encoding import Encoder, learnt_characters
 from nmt_cli.corpus.prepared import foreign_file, validation_facts, validation_text
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits
 from nmt_cli.corpus.text.looking_over import Cleaner
@@ -94,16 +94,28 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         measured = [report for corpora in validation.values() for report in corpora.reports]
         _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
 
-        tokenizer = _make_tokenizer(recipe, training, [*text.symbols(), *_pieces_of_tags(recipe)])
+        symbols = [*text.symbols(), *_pieces_of_tags(recipe)]
+        tokenizer = _make_tokenizer(recipe, training, symbols)
         _refuse_unknown_tags(recipe, tokenizer)
+        filters = data.filters
+        limits = PairLimits(data.max_length, filters.min_length, filters.max_length_ratio)
+        encoder = Encoder(recipe, tokenizer, directory, pool)
+        are_others = encoder.choose_repeated(training, limits, folder / "again")
+        if are_others and recipe.tokenizer.type == "whitespace":
+            # They may have other words; lengths in words do not depend on the vocabulary.
+            tokenizer = _make_tokenizer(recipe, training, symbols)
+            encoder = encoder._replace(tokenizer=tokenizer)
         tokenizer.save(directory)
         (directory / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8", newline="\n")
 
-        encoder = Encoder(recipe, tokenizer, directory, pool)
-        limits = data.max_length, data.filters.min_length, data.filters.max_length_ratio
-        counts = {"train": encoder.encode("train", training, PairLimits(*limits))}
+        counts = {"train": encoder.encode("train", training, limits)}
         for part, corpora in validation.items():
             counts[part] = encoder.encode(part, corpora, PairLimits(data.max_length))
+        symbols = [*recipe.tokenizer.user_defined_symbols, *data.tags.values()]
+        characters = {
+            side: learnt_characters(found, tokenizer, side, symbols)
+            for side, found in counts["train"].characters.items()
+        }
         for corpora in (training, *validation.values()):
             _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
     reports = [*training.reports, *measured]
@@ -124,6 +136,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "corpus_sizes": [report.pairs_kept for report in training.reports],
         "tokens": {part: count.tokens for part, count in counts.items()},
         "unknown": {part: count.unknown for part, count in counts.items()},
+        "characters": characters,
         "train": [report.facts(hashes) for report in training.reports],
         "validation": _facts_of_sets(
             data.validation_sets, [report.facts(hashes) for report in measured]

@@ -1,6 +1,6 @@
 """Encodes text pairs as token ids, chunk by chunk, and writes them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.prepared import LINKS
 from nmt_cli.corpus.text.cleaning import KEPT, PairLimits, rules_broken
 from nmt_cli.corpus.text.links import links_within
-from nmt_cli.corpus.text.looking_over import CorpusChunk
+from nmt_cli.corpus.text.looking_over import Cleaner, CorpusChunk, FittingPairs
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
@@ -34,6 +34,7 @@ class EncodedSide(NamedTuple):
     tokens: npt.NDArray[Any]
     lengths: npt.NDArray[np.int64]
     num_unknown: int
+    characters: frozenset[str]  # after normalization
 
 
 class EncodedLinks(NamedTuple):
@@ -54,10 +55,11 @@ class EncodedPairs(NamedTuple):
 
 
 class TokenCounts(NamedTuple):
-    """The tokens written for each side, including each ``</s>``, and how many are unknown."""
+    """What was written for each side: its tokens, including each ``</s>``, and its characters."""
 
     tokens: dict[Side, int]
-    unknown: dict[Side, int]
+    unknown: dict[Side, int]  # of the tokens
+    characters: dict[Side, set[str]]
 
 
 class Encoder(NamedTuple):
@@ -68,6 +70,25 @@ class Encoder(NamedTuple):
     directory: Path
     pool: ChunkPool
 
+    def choose_repeated(self, corpora: ParallelCorpora, limits: PairLimits, folder: Path) -> bool:
+        """Choose which of repeated pairs stay, among those whose lengths fit the ``limits``.
+
+        Returns whether some are others than the corpora had chosen without their lengths. Hashes
+        are written to ``folder`` if they do not fit in memory.
+        """
+        cleaner, tags = corpora.cleaner, self._ids_of_tags(corpora)
+        assert cleaner is not None
+        work = partial(
+            fitting_pairs, tokenizer=self.tokenizer, limits=limits, tags=tags, cleaner=cleaner
+        )
+        num_read = sum(report.pairs_read for report in corpora.reports)
+        with logs.progress("comparing repeated pairs", "pairs", num_read) as counter:
+            return corpora.choose_again(folder, work, counter.advance)
+
+    def _ids_of_tags(self, corpora: ParallelCorpora) -> list[list[int]]:
+        tags = (report.files.tag for report in corpora.reports)
+        return [(tag and tag_ids(tag, self.tokenizer)) or [] for tag in tags]
+
     def encode(self, part: str, corpora: ParallelCorpora, limits: PairLimits) -> TokenCounts:
         """Write the token files of ``part``; count kept and dropped pairs in ``corpora``."""
         tokenizer, longest = self.tokenizer, self.recipe.data.max_length
@@ -75,14 +96,12 @@ class Encoder(NamedTuple):
         if any("alignments" in report.paths for report in corpora.reports):
             text = text_settings(self.recipe.tokenizer, self.recipe.data)
             finders = [WordFinder(tokenizer, text, side) for side in SIDES]
-        tags = [report.files.tag for report in corpora.reports]
-        ids_of_tags = [(tag and tag_ids(tag, tokenizer)) or [] for tag in tags]
-        work = partial(
-            encode_chunk, tokenizer=tokenizer, limits=limits, tags=ids_of_tags, finders=finders
-        )
+        tags = self._ids_of_tags(corpora)
+        work = partial(encode_chunk, tokenizer=tokenizer, limits=limits, tags=tags, finders=finders)
         workers = self.pool.useful_workers(corpora.num_text_pairs, PAIRS_WORTH_A_WORKER)
         num_read = sum(report.pairs_read for report in corpora.reports)
         unknown: dict[Side, int] = dict.fromkeys(SIDES, 0)
+        characters: dict[Side, set[str]] = {side: set() for side in SIDES}
         with ExitStack() as stack:
             counter = stack.enter_context(logs.progress(f"encoding {part}", "pairs", num_read))
 
@@ -99,12 +118,32 @@ class Encoder(NamedTuple):
                 for side, written in zip(SIDES, (encoded.source, encoded.target), strict=True):
                     writers[side].append(written.tokens, written.lengths)
                     unknown[side] += written.num_unknown
+                    characters[side] |= written.characters
                 if of_links is not None and encoded.links is not None:
                     of_links.append(encoded.links.words, encoded.links.lengths)
                     report.links += len(encoded.links.words) // 2
                     report.pairs_of_other_words += encoded.links.num_of_other_words
                 counter.advance(chunk.lines.num_lines)
-        return TokenCounts({side: writers[side].tokens.count for side in SIDES}, unknown)
+        tokens = {side: writers[side].tokens.count for side in SIDES}
+        return TokenCounts(tokens, unknown, characters)
+
+
+def learnt_characters(
+    of_text: Iterable[str], tokenizer: Tokenizer, side: Side, symbols: Iterable[str]
+) -> str:
+    """Return the characters that a model learns from a side, and those of ``symbols``, sorted.
+
+    It learns those ``of_text`` that the tokenizer has pieces for.
+    """
+    size = (tokenizer.source_size if side == "source" else None) or tokenizer.size
+    in_pieces = {*chain.from_iterable(tokenizer.pieces(range(size), side))}
+    learnt = {
+        character
+        for character in of_text
+        if not character.isspace()
+        and (character in in_pieces or tokenizer.unk_id not in tokenizer.encode(character, side))
+    }
+    return "".join(sorted(learnt.union(*symbols)))
 
 
 def encode_chunk(
@@ -120,18 +159,54 @@ def encode_chunk(
     words of both sides if a corpus has alignments.
     """
     broken, pairs = chunk.text_pairs()
-    sources = tokenizer.encode_batch(pairs.sources, "source")
+    texts = [
+        tokenizer.normalized(each, side)
+        for side, each in zip(SIDES, (pairs.sources, pairs.targets), strict=True)
+    ]
+    sources, targets = (
+        tokenizer.encode_normalized(each, side) for side, each in zip(SIDES, texts, strict=True)
+    )
     if tag := tags[chunk.corpus]:
         sources = [[*tag, *source] for source in sources]
-    targets = tokenizer.encode_batch(pairs.targets, "target")
     of_lengths = rules_broken(_lengths(sources), _lengths(targets), limits)
     kept = np.flatnonzero(of_lengths == KEPT)
     broken[broken == KEPT] = of_lengths
-    sides = [_encoded_side(side, kept, tokenizer) for side in (sources, targets)]
+    sides = [
+        _encoded_side(side, of_side, kept, tokenizer)
+        for side, of_side in zip((sources, targets), texts, strict=True)
+    ]
     links = None
     if finders is not None:
         links = _encoded_links(pairs, kept, sides, finders, has_tag=bool(tag))
     return EncodedPairs(broken, sides[0], sides[1], links)
+
+
+def fitting_pairs(
+    chunk: CorpusChunk,
+    tokenizer: Tokenizer,
+    limits: PairLimits,
+    tags: Sequence[list[int]],
+    cleaner: Cleaner,
+) -> FittingPairs:
+    """Return the hashes of the pairs whose lengths fit the ``limits``, and how many do not fit.
+
+    The source of each pair begins with the pieces ``tags[chunk.corpus]``.
+    """
+    broken, pairs = chunk.text_pairs()
+    sources, targets = _encoded(pairs, tokenizer, tags[chunk.corpus])
+    fits = rules_broken(_lengths(sources), _lengths(targets), limits) == KEPT
+    places = np.flatnonzero(broken == KEPT)[fits]
+    records = cleaner.records(chunk, pairs.only(fits), places)
+    return FittingPairs(len(fits) - len(places), records)
+
+
+def _encoded(
+    pairs: Texts, tokenizer: Tokenizer, tag: list[int]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the ids of both sides; each source begins with those of ``tag``."""
+    sources = tokenizer.encode_batch(pairs.sources, "source")
+    targets = tokenizer.encode_batch(pairs.targets, "target")
+    return [[*tag, *source] for source in sources] if tag else sources, targets
 
 
 def _encoded_links(
@@ -172,7 +247,10 @@ def _lengths(encoded: list[list[int]]) -> npt.NDArray[np.int64]:
 
 
 def _encoded_side(
-    encoded: list[list[int]], kept: npt.NDArray[np.intp], tokenizer: Tokenizer
+    encoded: list[list[int]],
+    texts: Sequence[str],
+    kept: npt.NDArray[np.intp],
+    tokenizer: Tokenizer,
 ) -> EncodedSide:
     end, sentences = tokenizer.eos_id, [encoded[place] for place in kept]
     for sentence in sentences:
@@ -181,4 +259,6 @@ def _encoded_side(
     # Few bytes to send to the process that writes them.
     dtype = dtype_holding(max(tokenizer.size, tokenizer.source_size or 0) - 1)
     tokens = np.fromiter(chain.from_iterable(sentences), dtype, count=int(lengths.sum()))
-    return EncodedSide(tokens, lengths, int((tokens == tokenizer.unk_id).sum()))
+    num_unknown = int((tokens == tokenizer.unk_id).sum())
+    characters = frozenset(chain.from_iterable(texts[place] for place in kept))
+    return EncodedSide(tokens, lengths, num_unknown, characters)

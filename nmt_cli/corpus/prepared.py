@@ -80,6 +80,9 @@ class PreparedCorpus(NamedTuple):
     tokenizer: Tokenizer
     manifest: dict[str, Any]
     links: BinarizedText | None = None  # of words; each link is a source word and a target word
+    # Those that sources of a training by the recipe have; with those of the model that it begins
+    # from. None: unknown.
+    characters: frozenset[str] | None = None
 
     @property
     def longest(self) -> int:
@@ -252,8 +255,30 @@ def _open(directory: Path, manifest: dict[str, Any], recipe: Recipe) -> Prepared
                 f"{directory} is damaged: {len(links):,} pairs have links, {len(source):,} text."
             )
     return PreparedCorpus(
-        directory, source, target, tuple(validation), corpus_sizes, tokenizer, manifest, links
+        directory,
+        source,
+        target,
+        tuple(validation),
+        corpus_sizes,
+        tokenizer,
+        manifest,
+        links,
+        _characters_of_sources(manifest, recipe),
     )
+
+
+def _characters_of_sources(manifest: Mapping[str, Any], recipe: Recipe) -> frozenset[str] | None:
+    """Return the characters that sources have once they are augmented; None if it is unknown."""
+    characters = manifest.get("characters")  # manifests of version 0.2.0 have none
+    if characters is None:
+        return None
+    found = set(characters["source"])
+    for augment in (corpus.augment for corpus in recipe.data.train):
+        if augment.terms > 0:
+            found |= set(characters["target"])
+        if augment.upper_case > 0 or augment.title_case > 0:
+            found |= {other for each in found for other in each.upper() + each.title()}
+    return frozenset(found)
 
 
 def _shown(value: Any) -> str:

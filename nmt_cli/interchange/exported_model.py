@@ -198,6 +198,10 @@ def _widened(array: Array, num_heads: int, width: int, axis: int) -> Array:
 
 
 CARD = "README.md"
+ABOUT_UNSEEN = (
+    "Characters that the model never saw, such as emoji: nmt-cli copies them, this program gives "
+    "them to the model."
+)
 EXACT = "float32"
 TYPICAL_LENGTH = 25  # pieces of an output at which length penalties are compared
 
@@ -249,7 +253,7 @@ def model_card(
         "## The text",
         _listed(_about_text(model)),
         "## What differs from nmt-cli translate",
-        _listed([_about_length_penalty(settings), *card.differences]),
+        _listed([_about_length_penalty(settings), ABOUT_UNSEEN, *card.differences]),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 

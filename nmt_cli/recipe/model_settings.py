@@ -55,6 +55,8 @@ class ModelSettings(NamedTuple):
     decoding: Decoding
     trees: Linearization | None = None  # how a model that parses writes trees
     alignment: AlignmentHead | None = None  # None if no head was trained to align words
+    # Those that its sources had in training; None if they are not known.
+    characters: frozenset[str] | None = None
 
     @property
     def format_version(self) -> int:
@@ -99,6 +101,12 @@ def length_limits(*models: ModelSettings) -> LengthLimits:
     return LengthLimits(min(longest, positions), positions)
 
 
+def common_characters(*models: ModelSettings) -> frozenset[str] | None:
+    """Return the characters that the sources of all ``models`` had, of those that are known."""
+    known = [settings.characters for settings in models if settings.characters is not None]
+    return frozenset.intersection(*known) if known else None
+
+
 def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
     """Return the text settings of these sections of a recipe, whose text was prepared."""
     return TextSettings(
@@ -111,11 +119,14 @@ def text_settings(tokenizer: TokenizerConfig, data: DataConfig) -> TextSettings:
 
 
 def settings_of(
-    recipe: Recipe, vocabulary_size: int, labels: Labels | None = None
+    recipe: Recipe,
+    vocabulary_size: int,
+    labels: Labels | None = None,
+    characters: frozenset[str] | None = None,
 ) -> ModelSettings:
     """Return the settings of a model trained by ``recipe``.
 
-    ``labels`` are those of its treebanks, if it has any.
+    ``labels`` are those of its treebanks, if it has any, and ``characters`` those of its sources.
     """
     treebank = recipe.data.treebank
     return ModelSettings(
@@ -126,6 +137,7 @@ def settings_of(
         recipe.decoding.of_model(),
         treebank.linearization(labels) if treebank is not None else None,
         guided_head(recipe),
+        characters,
     )
 
 
@@ -178,6 +190,8 @@ def as_json(settings: ModelSettings) -> str:
         content["trees"] = {**vars(trees), "labels": labels}
     if settings.alignment is not None:
         content["alignment"] = {name: n + 1 for name, n in settings.alignment._asdict().items()}
+    if settings.characters is not None:
+        content["characters"] = "".join(sorted(settings.characters))
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -243,7 +257,14 @@ def read_config(path: Path) -> ModelSettings:
         Decoding(**content["decoding"]),
         _trees_from_json(content["trees"]) if "trees" in content else None,
         _head_from_json(content["alignment"], model) if "alignment" in content else None,
+        _characters_from_json(content["characters"]) if "characters" in content else None,
     )
+
+
+def _characters_from_json(content: Any) -> frozenset[str]:
+    if not isinstance(content, str):
+        raise ValueError("its characters are not text")
+    return frozenset(content)
 
 
 def _head_from_json(content: Mapping[str, Any], model: Architecture) -> AlignmentHead:

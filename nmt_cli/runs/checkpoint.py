@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.checkpoints import Checkpoint, best_checkpoint, checkpoint_name, list_checkpoints
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.files.atomic_files import (
     REMEDIES,
     directory_appearing_whole,
@@ -30,7 +30,6 @@ from nmt_cli.model.stored_weights import StoredWeights, check_weights
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.model_directory import save_model
 from nmt_cli.optimization import Adam, MovingAverage
-from nmt_cli.parsing.labels import Labels
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -115,13 +114,10 @@ def save_checkpoint(
     run_dir: Path,
     contents: Contents,
     recipe: Recipe,
-    tokenizer: Tokenizer,
+    corpus: PreparedCorpus,
     facts: dict[str, Any],
-    labels: Labels | None = None,
 ) -> None:
-    """Write the checkpoint of a step, with ``facts`` in its manifest.
-
-    ``labels`` are those of the recipe's treebanks, if it has any.
+    """Write the checkpoint of a step of a training on ``corpus``, with ``facts`` in its manifest.
 
     Raises UserError if a weight is not finite, and OutputError if the disk is full; earlier
     checkpoints stay as they were.
@@ -141,7 +137,8 @@ def save_checkpoint(
         saved["trained_weights"] = trained
     weights = trained if average is None else average
     with directory_appearing_whole(directory, replace=True) as partial:
-        settings = settings_of(recipe, tokenizer.size, labels)
+        tokenizer = corpus.tokenizer
+        settings = settings_of(recipe, tokenizer.size, corpus.labels, corpus.characters)
         arrays = {name: weight.cpu().numpy() for name, weight in weights.items()}
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
         with (partial.path / TRAINING_STATE).open("wb") as stream:

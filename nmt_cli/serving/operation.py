@@ -30,6 +30,12 @@ OF_MODELS: list[tuple[type[Counted | Gauge], str, str, str]] = [
         "Lines from which invisible characters were left out.",
         "num_invisible",
     ),
+    (
+        Counted,
+        "lines_of_unseen",
+        "Lines with a sentence that was copied, because the model never saw such letters.",
+        "num_unseen",
+    ),
     (Counted, "worker_deaths", "Workers that died.", "num_deaths"),
     (Gauge, "waiting_lines", "Lines that no worker has.", "num_waiting"),
     (Gauge, "worker_lines", "Lines that workers have.", "num_inside"),

@@ -143,8 +143,8 @@ class Saver:
         contents = Contents.of(self._state, are_copied=self._thread is not None)
 
         def write() -> float:
-            step, recipe, corpus = contents.progress.step, training.recipe, training.corpus
-            save_checkpoint(self._run_dir, contents, recipe, corpus.tokenizer, facts, corpus.labels)
+            step, recipe = contents.progress.step, training.recipe
+            save_checkpoint(self._run_dir, contents, recipe, training.corpus, facts)
             prune(self._run_dir, recipe.checkpoints.keep_for_average, step)
             return time.monotonic() - started
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
+from nmt_cli.checkpoints import best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.epoch_pairs import refuse_wrong_weights
@@ -18,7 +18,7 @@ from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
-from nmt_cli.files.file_names import RECIPE, validation_part
+from nmt_cli.files.file_names import CHECKPOINTS, RECIPE, validation_part
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.hardware.system_facts import version_of
@@ -27,6 +27,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer, round_to_int8
+from nmt_cli.model_directory import find_model
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.keys import as_written, changes_of_quality, values_beside_paths
 from nmt_cli.recipe.model_origin import first_model
@@ -73,9 +74,11 @@ def prepare_training(
     elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
         state.origin = start_from(parent, state.model, corpus.tokenizer)
         state.average = _new_average(recipe, state.model)
+    characters = _characters(corpus, run_dir, state) if ranks.is_main else None
     if ranks.size > 1:
         _join_main_rank(ranks, recipe, corpus, plan, state)
-        facts = ranks.from_main(facts)
+        facts, characters = ranks.from_main((facts, characters))
+    corpus = corpus._replace(characters=characters)
     if facts is not None and facts.get("launches") == "rooms":
         facts = {**facts, "launches": "graph"}  # which is tried again; it computes the same
     machine = agree_on_products(machine, facts)
@@ -104,6 +107,23 @@ def prepare_training(
         limit = None if is_changed else recipe.training.tokens_per_step
         training.cut = fit_to_memory(cut, state, training.objective, corpus, limit, facts)
     return training
+
+
+def _characters(
+    corpus: PreparedCorpus, run_dir: Path, state: TrainingState
+) -> frozenset[str] | None:
+    """Return the characters of ``corpus`` and of the model that training began from.
+
+    None: they are unknown. A checkpoint that it is resumed from has the characters of both.
+    """
+    if state.origin is None:
+        return corpus.characters
+    step = state.saved.step
+    began_from = run_dir / CHECKPOINTS / checkpoint_name(step) if step else state.origin["path"]
+    before = find_model(Path(began_from)).settings.characters
+    if before is None or corpus.characters is None:
+        return None
+    return before | corpus.characters
 
 
 def _new_state(recipe: Recipe, corpus: PreparedCorpus, machine: Machine) -> TrainingState:

@@ -265,9 +265,10 @@ class Validator:
         precision = machine.precision
         if model.rounded is not None and kernels_for(machine.device.type) is not None:
             precision = "int8"  # without the library, the model itself rounds
+        corpus = self._corpus
         translator = Translator(
-            settings_of(self._recipe, self._corpus.tokenizer.size, self._corpus.labels),
-            self._corpus.tokenizer,
+            settings_of(self._recipe, corpus.tokenizer.size, corpus.labels, corpus.characters),
+            corpus.tokenizer,
             model,
             beam_size=beam_size,
             precision=precision,

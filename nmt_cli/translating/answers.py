@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +27,7 @@ from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Output, Segments, Span, uncut
 from nmt_cli.translating.translation import Alternative, Translation, in_groups, kth_of_each
+from nmt_cli.translating.unseen import Placed, Run, place_runs
 from nmt_cli.translating.wanted_output import Wanted
 
 if TYPE_CHECKING:
@@ -83,7 +85,9 @@ class Answers:
         Raises UserError if an option does not suit the model.
         """
         self._tokenizer, self.keep_pieces = tokenizer, options.keep_pieces
-        self.known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
+        self.known_text = KnownText(
+            tokenizer, folds=settings.text.normalization.fold, characters=settings.characters
+        )
         self._length_penalty, self._settings = length_penalty, settings.text
         self._form, self._trees = settings.trees, trees
         if options.alignments and settings.trees is not None:
@@ -114,9 +118,10 @@ class Answers:
         parts = in_groups(job.parts, sizes)
         if not found:  # all segments are kept
             nothing: list[tuple[()]] = [()] * len(parts)
-            outputs = [self._output((), (), source, True) for source in job.sources]
-            links = self._links(job, nothing, parts)
-            return Translation(layout.filled(outputs), alignment=links, is_joined=layout.is_cut)
+            placed = self._placed(job, nothing, parts)
+            links = self._links(job, nothing, parts, placed)
+            text = layout.filled([each.output for each in placed])
+            return Translation(text, alignment=links, is_joined=layout.is_cut)
         rankings = [self._ranking(each, wanted.length_penalty) for each in in_groups(found, sizes)]
         is_by_agreement = (wanted.choose or self._choose) == "mbr"
         if is_by_agreement:
@@ -125,14 +130,12 @@ class Answers:
         alternatives, are_few = list[Alternative](), False
         for choice in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
             of_each = [ranked.hypotheses for ranked in choice]
-            outputs = [
-                self._output(*of_segment, job.words)
-                for of_segment in zip(of_each, parts, job.sources, layout.need_spans, strict=True)
-            ]
+            placed = self._placed(job, of_each, parts)
+            outputs = [each.output for each in placed]
             if not alternatives and self._form is None:  # the best
                 texts = zip(job.sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
-            links = self._links(job, of_each, parts)
+            links = self._links(job, of_each, parts, placed)
             alternatives.append(self._alternative(job, choice, outputs, links))
         best, *others = alternatives
         return Translation(
@@ -149,6 +152,7 @@ class Answers:
         job: LineJob,
         hypotheses: Sequence[Sequence[Hypothesis]],
         parts: Sequence[Sequence[Part]],
+        placed: Sequence[Placed],
     ) -> Links:
         """Return the links of the words of a line, if they are asked for."""
         if not (self._alignments or job.wanted.alignments):
@@ -156,7 +160,14 @@ class Answers:
         every = attended_words.links_of_segments(
             job.sources, job.layout.separators, hypotheses, parts, self._have_pieces
         )
-        return attended_words.joined_links(every).links
+        joiner = self._settings.joiner
+        with_runs = (
+            attended_words.with_links_of_runs(of_segment, source, of_source, joiner)
+            if of_source.insertions
+            else of_segment
+            for of_segment, source, of_source in zip(every, job.sources, placed, strict=True)
+        )
+        return attended_words.joined_links(with_runs).links
 
     def _have_pieces(self, text: str) -> list[bool]:
         """Return for each word of ``text`` whether it has pieces; an invisible one may not."""
@@ -190,6 +201,44 @@ class Answers:
         weights = [1.0 if self._are_samples else math.exp(each - max(logs)) for each in logs]
         return [ranking[place] for place in by_agreement(texts, weights)]
 
+    def _placed(
+        self,
+        job: LineJob,
+        hypotheses: Sequence[Sequence[Hypothesis]],
+        parts: Sequence[Sequence[Part]],
+    ) -> list[Placed]:
+        """Return the translation of each segment with the runs that the model does not get."""
+        placed = list[Placed]()
+        need_spans = job.layout.need_spans
+        for of_segment in zip(hypotheses, parts, job.sources, need_spans, strict=True):
+            output, source = self._output(*of_segment, job.words), of_segment[2]
+            if source.runs and not source.is_kept:
+                runs, least = self._runs(source, output.text, job.wanted, is_first=not placed)
+                placed.append(place_runs(source.source, runs, output, least))
+            else:
+                placed.append(Placed(output))
+        return placed
+
+    def _runs(
+        self, source: ProtectedText, output: str, wanted: Wanted, *, is_first: bool
+    ) -> tuple[list[Run], int]:
+        """Return the runs of ``source`` that ``output`` shall have, and where they may begin.
+
+        The prefix comes before them, and those that it has, or that are required or banned, are
+        not put into the output.
+        """
+        prefix = self._tokenizer.decode(wanted.prefix[0].ids) if wanted.prefix and is_first else ""
+        banned = [self._tokenizer.decode(phrase.ids).strip() for phrase in wanted.banned]
+        is_forced = bool(wanted.prefix or wanted.required or wanted.glossary)
+        there, runs = Counter[str](), list[Run]()
+        for run in source.runs:
+            text = source.source[run.begin : run.end]
+            there[text] += 1
+            has_one = is_forced and output.count(text) >= there[text]
+            if not has_one and not any(phrase and phrase in text for phrase in banned):
+                runs.append(run)
+        return runs, len(prefix) if output.startswith(prefix) else 0
+
     def _output(
         self,
         hypotheses: Sequence[Hypothesis],
@@ -210,9 +259,9 @@ class Answers:
             exact = self._exact_tree(self._form, hypotheses, words)
             tree, repairs = exact or tree_of(texts, words, self._form)
             return Output(one_line(tree), repairs=repairs)
-        whole = self._joined(texts, parts)
-        if not has_spans:
-            return Output(one_line(whole))
+        whole = one_line(self._joined(texts, parts))
+        if not (has_spans or source.needs_attention):
+            return Output(whole)
         spans, written, read = list[Span](), 0, 0
         for hypothesis, part, text in zip(hypotheses, parts, texts, strict=True):
             written += len(part.separator) if written else 0
@@ -225,9 +274,10 @@ class Answers:
                 part.text,
                 partial(self._part, part=part),
             )
-            spans += [span.moved(written, read, source.source_place) for span in of_part]
-            written += len(text)
-        return Output(one_line(whole), spans)
+            places = source.source_place, source.source_end
+            spans += [span.moved(written, read, *places) for span in of_part]
+            written, read = written + len(text), read + len(part.text)
+        return Output(whole, spans)
 
     def _kept(self, source: str) -> Output:
         """Return a segment as its own translation."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.copies import Copy, ProtectedText
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.segments import Span
+from nmt_cli.translating.unseen import Placed
 
 # Characters in which a piece is looked for if normalization has changed the text before it.
 NEAR = 32
@@ -81,6 +84,42 @@ def _with_words_without_pieces(of_segment: WordLinks, have_pieces: Sequence[bool
     )
     num_sources = max(len(have_pieces), of_segment.num_sources + num_without)
     return of_segment._replace(links=links, num_sources=num_sources)
+
+
+def with_links_of_runs(
+    of_segment: WordLinks, source: ProtectedText, placed: Placed, joiner: str | None
+) -> WordLinks:
+    """Return the links of a segment with those of the runs that were put into its translation.
+
+    ``of_segment`` has those of the texts without runs.
+    """
+    sources, targets = _begins(source.source, joiner), _begins(placed.output.text)
+    own_sources = [source.source_place(each) for each in _begins(source.text, joiner)]
+    own_targets = [placed.place_of(each) for each in _begins(placed.without_runs)]
+    links = [
+        (_number(sources, own_sources[i]), _number(targets, own_targets[j]))
+        for i, j in of_segment.links
+        if i < len(own_sources) and j < len(own_targets)
+    ]
+    for each in placed.insertions:
+        first, last = _number(sources, each.source_begin), _number(sources, each.source_end - 1)
+        written = range(_number(targets, each.begin), _number(targets, each.end - 1) + 1)
+        links += zip(range(first, last + 1), written, strict=False)
+    links.sort(key=lambda link: link[::-1])
+    return WordLinks(tuple(links), len(sources), len(targets), of_segment.separator)
+
+
+def _begins(text: str, joiner: str | None = None) -> list[int]:
+    """Return where the words of ``text`` begin, whose pieces are joined at ``joiner``."""
+    begins, goes_on = list[int](), False
+    for piece in re.finditer(r"\S+", text):
+        begins += [] if goes_on else [piece.start()]
+        goes_on = joiner is not None and piece[0].endswith(joiner)
+    return begins
+
+
+def _number(begins: Sequence[int], place: int) -> int:
+    return max(0, bisect_right(begins, place) - 1)
 
 
 def joined_links(every: Iterable[WordLinks]) -> WordLinks:

@@ -9,10 +9,11 @@ for these.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import is_border
@@ -22,11 +23,15 @@ from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_to
 from nmt_cli.translating.protection import Match
 from nmt_cli.translating.request import LineError
 from nmt_cli.translating.target_phrases import OneOf, TargetPhrase, TargetPhrases, shown
+from nmt_cli.translating.unseen import Run, Where
 
 # Names of pieces that stand for any span; those with other names stand for matches of this name.
 FOR_ANY = ("ph", "placeholder", "entity", "ent", "protected")
 FIRST_PRIVATE = 0xF0000  # characters without a meaning
 LAST_CHARACTER = 0x10FFFF
+LETTER = "\u4e2d"  # of a script without spaces between words
+
+FindRuns = Callable[[str], Sequence[Run]]  # in a text, those of characters that a model never saw
 
 
 class Copy(NamedTuple):
@@ -37,6 +42,7 @@ class Copy(NamedTuple):
     written: str  # what stands for it there: its text, or a placeholder
     forms: Constraint  # its pieces, or those of the placeholder; none if nothing can stand for it
     is_exact: bool  # whether these pieces are written as its text
+    is_unseen: bool = False  # the search does not write it: it is put into the translation
 
     @property
     def end(self) -> int:
@@ -60,6 +66,7 @@ class ProtectedText(NamedTuple):
     with_placeholders: str | None = None  # None: nothing stands for a span
     is_kept: bool = False  # it is its own translation, without the model
     known: str | None = None  # its translation in a memory, which then needs no model
+    runs: Sequence[Run] = ()  # the spans that the model never saw
 
     @property
     def text(self) -> str:
@@ -68,33 +75,68 @@ class ProtectedText(NamedTuple):
 
     @property
     def around(self) -> str:
-        """The text around the spans."""
-        ends = [0, *(match.end for match in self.matches)]
-        begins = [*(match.begin for match in self.matches), len(self.source)]
-        return "".join(self.source[end:begin] for end, begin in zip(ends, begins, strict=True))
+        """The text around the spans that the search writes."""
+        return "".join(self._around(is_unseen=False))
+
+    @property
+    def around_runs(self) -> str:
+        """The text around all spans."""
+        return "".join(self._around(is_unseen=True))
+
+    def _around(self, *, is_unseen: bool) -> Iterator[str]:
+        place = 0
+        for match, copy in zip(self.matches, self.copies, strict=True):
+            if is_unseen or not copy.is_unseen:
+                yield self.source[place : match.begin]
+                place = match.end
+        yield self.source[place:]
+
+    @property
+    def searched(self) -> Sequence[Copy]:
+        """The spans that the search writes."""
+        return [copy for copy in self.copies if not copy.is_unseen]
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether a run comes to a place that attention decides."""
+        return any(run.where is Where.AMONG_WORDS for run in self.runs)
 
     def with_first(self, number: int) -> ProtectedText:
         """Return the segment, of whose spans only the first ``number`` are copied."""
-        return self._replace(matches=self.matches[:number], copies=self.copies[:number])
+        copies = self.copies[:number]
+        runs = self.runs[: sum(copy.is_unseen for copy in copies)]
+        return self._replace(matches=self.matches[:number], copies=copies, runs=runs)
 
     def source_place(self, place: int) -> int:
-        """Return the place in ``source`` of a place in ``text``."""
-        number = bisect_left([copy.end for copy in self.copies], place)
+        """Return the place in ``source`` of what begins at a place in ``text``."""
+        return self._source_place(place, bisect_right(self.copies, place, key=_end_of))
+
+    def source_end(self, place: int) -> int:
+        """Return the place in ``source`` where ends what ends at a place in ``text``."""
+        number = bisect_left(self.copies, place, key=_end_of)
         if number < len(self.copies) and self.copies[number].begin < place:
-            inside, match = place - self.copies[number].begin, self.matches[number]
-            at_end = place == self.copies[number].end
-            return match.end if at_end else min(match.begin + inside, match.end - 1)
-        if number == 0:
+            number += self.copies[number].end == place
+        return self._source_place(place, number)
+
+    def _source_place(self, place: int, num_before: int) -> int:
+        """Return the place in ``source`` of a ``place`` behind so many spans."""
+        if num_before < len(self.copies) and self.copies[num_before].begin < place:
+            match = self.matches[num_before]
+            inside = place - self.copies[num_before].begin
+            return min(match.begin + inside, match.end - 1)
+        if num_before == 0:
             return place
-        return self.matches[number - 1].end + place - self.copies[number - 1].end
+        return self.matches[num_before - 1].end + place - self.copies[num_before - 1].end
 
     def not_copied(self, output: str) -> tuple[str, ...]:
         """Return the texts of spans that ``output`` has more or less often than the source."""
-        wanted = Counter(copy.text for copy in self.copies)
+        wanted = Counter(copy.text for copy in self.searched)
         if not wanted:
             return ()
         begin_words, end_words = set[str](), set[str]()
         for match, copy in zip(self.matches, self.copies, strict=True):
+            if copy.is_unseen:
+                continue
             if is_border(self.source, match.begin):
                 begin_words.add(copy.text)
             if is_border(self.source, match.end):
@@ -156,29 +198,71 @@ class SourceCopies:
     def __init__(self, tokenizer: Tokenizer, phrases: TargetPhrases) -> None:
         self._tokenizer, self._phrases = tokenizer, phrases
 
-    def of(self, source: str, matches: Sequence[Match]) -> ProtectedText:
-        """Return ``source`` with the spans that match, and with those that are placeholders."""
+    def of(
+        self, source: str, matches: Sequence[Match], find_runs: FindRuns | None = None
+    ) -> ProtectedText:
+        """Return ``source`` with the spans that match, and with those that are placeholders.
+
+        The model gets nothing of the runs that ``find_runs`` finds. A match in one of them belongs
+        to it, unless a placeholder stands for it; no other match has a part in a run.
+        """
         matches = self._with_placeholders(source, matches)
+        runs: Sequence[Run] = ()
+        if find_runs is not None:
+            matches, runs = self._separated(source, matches, find_runs)
+        spans: dict[Match, Run | None] = dict.fromkeys(matches)
+        spans |= {Match(run.first, run.last, ""): run for run in runs}
         numbers = defaultdict[Sequence[str], dict[str, int]](dict)  # of texts, by placeholders
         text, place, copies = "", 0, list[Copy]()
-        for match in matches:
-            span = source[match.begin : match.end]
-            written, pieces = span, self._placeholders(source, match)
-            if pieces:
-                of_pieces = numbers[pieces]
-                number = of_pieces.setdefault(span, len(of_pieces))
-                written = pieces[min(number, len(pieces) - 1)]
-            is_spaced = source[: match.begin][-1:].strip() == ""
+        for match, run in sorted(spans.items(), key=itemgetter(0)):
             text += source[place : match.begin]
-            following = source[match.end : match.end + 1]
-            goes_on = self._phrases.continues(following)
-            forms = self._phrases.forms_of_copy(written, is_spaced=is_spaced, goes_on=goes_on)
-            if are_too_many([form.ids for form in forms]):
-                forms = ()
-            is_exact = bool(forms) and self._tokenizer.decode(forms[0].ids) == span
-            copies.append(Copy(span, len(text), written, forms, is_exact))
-            text, place = text + written, match.end
-        return ProtectedText(source, matches, _with_equal_forms(copies), text + source[place:])
+            if run is None:
+                copy = self._copy(source, match, len(text), numbers)
+            else:
+                span = source[run.begin : run.end]
+                copy = Copy(span, len(text), run.written, (), is_exact=False, is_unseen=True)
+            copies.append(copy)
+            text, place = text + copy.written, match.end
+        text += source[place:]
+        return ProtectedText(source, sorted(spans), _with_equal_forms(copies), text, runs=runs)
+
+    def _separated(
+        self, source: str, matches: Sequence[Match], find_runs: FindRuns
+    ) -> tuple[Sequence[Match], Sequence[Run]]:
+        """Return the matches that belong to no run, and the runs of the text around them."""
+        kept = {match for match in matches if self._placeholders(source, match)}
+        while True:
+            runs = find_runs(_masked(source, kept))
+            more = {match for match in matches if not _is_within(match, runs)} - kept
+            if not more:
+                return sorted(kept), runs
+            kept |= more
+
+    def _copy(
+        self,
+        source: str,
+        match: Match,
+        begin: int,
+        numbers: Mapping[Sequence[str], dict[str, int]],
+    ) -> Copy:
+        """Return the copy of a match, at ``begin`` in the text that the model gets.
+
+        ``numbers`` are those of the texts that a placeholder has stood for.
+        """
+        span = source[match.begin : match.end]
+        written, pieces = span, self._placeholders(source, match)
+        if pieces:
+            of_pieces = numbers[pieces]
+            number = of_pieces.setdefault(span, len(of_pieces))
+            written = pieces[min(number, len(pieces) - 1)]
+        is_spaced = source[: match.begin][-1:].strip() == ""
+        following = source[match.end : match.end + 1]
+        goes_on = self._phrases.continues(following)
+        forms = self._phrases.forms_of_copy(written, is_spaced=is_spaced, goes_on=goes_on)
+        if are_too_many([form.ids for form in forms]):
+            forms = ()
+        is_exact = bool(forms) and self._tokenizer.decode(forms[0].ids) == span
+        return Copy(span, begin, written, forms, is_exact)
 
     def _with_placeholders(self, source: str, matches: Sequence[Match]) -> Sequence[Match]:
         """Return ``matches`` and, in place of those that overlap them, placeholders in the text."""
@@ -204,6 +288,23 @@ class SourceCopies:
         if is_joined or any(character.isspace() for character in span):
             return ()
         return next((known[name] for name in (match.kind, *FOR_ANY) if name in known), ())
+
+
+def _end_of(span: Copy | Run) -> int:
+    return span.end
+
+
+def _is_within(match: Match, runs: Sequence[Run]) -> bool:
+    number = bisect_right(runs, match.begin, key=_end_of)
+    return any(each.begin <= match.begin < match.end <= each.end for each in runs[number:][:1])
+
+
+def _masked(text: str, matches: Iterable[Match]) -> str:
+    """Return ``text`` with letters that join no word in place of ``matches``."""
+    masked = list(text)
+    for match in matches:
+        masked[match.begin : match.end] = LETTER * (match.end - match.begin)
+    return "".join(masked)
 
 
 def _with_equal_forms(copies: Sequence[Copy]) -> list[Copy]:

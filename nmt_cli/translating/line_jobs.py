@@ -12,7 +12,8 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
 from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
 from nmt_cli.translating.answers import Answers, LineJob, TicketedSentence
-from nmt_cli.translating.copies import CollapsedText, ProtectedText, are_possible
+from nmt_cli.translating.copies import CollapsedText, FindRuns, ProtectedText, are_possible
+from nmt_cli.translating.list_marks import has_letters
 from nmt_cli.translating.options import TooLong
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
@@ -20,6 +21,7 @@ from nmt_cli.translating.segmenter import Segmenter, needs_no_model
 from nmt_cli.translating.segments import uncut
 from nmt_cli.translating.target_phrases import shown
 from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.unseen import runs_in
 from nmt_cli.translating.wanted_output import Wanted, WantedOutputs
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class LineJobs:
         """
         self._tokenizer, self._outputs, self._answers = tokenizer, outputs, answers
         self._segmenter, self._soft_glossary = segmenter, outputs.constraints.soft_glossary
+        # Of the translations that are added to a source.
+        self._soft_terms = (
+            frozenset[str]() if self._soft_glossary is None else self._soft_glossary.characters
+        )
         self._memory = outputs.constraints.memory
         self._longest = longest - len(outputs.marks.tag)
         self._too_long, self._words_of = too_long, words_of
@@ -95,17 +101,38 @@ class LineJobs:
 
     def _sources(self, job: LineJob) -> list[ProtectedText]:
         """Return the segments with what is copied of each; a forced output needs the model."""
-        wanted, protection = job.wanted, job.wanted.protection
+        wanted = job.wanted
         sources = [
-            ProtectedText(text) if protection is None else self._outputs.protected(text, protection)
+            self._outputs.protected(text, wanted.protection, self._find_runs(text, wanted))
             for text in job.layout.texts
         ]
         if self._memory is not None:
             sources = self._with_memory(self._memory, job, sources)
         kept = [not wanted.needs_model and self._is_kept(source, wanted) for source in sources]
-        if wanted.required and all(kept):
-            return sources
+        if wanted.needs_model or (wanted.required and all(kept)):
+            return [self._with_text(source, wanted) for source in sources]
         return [each._replace(is_kept=kept) for each, kept in zip(sources, kept, strict=True)]
+
+    def _with_text(self, source: ProtectedText, wanted: Wanted) -> ProtectedText:
+        """Return ``source``, whose output the model must write, with something for the model."""
+        if source.runs and is_blank(source.text):
+            return self._outputs.protected(source.source, wanted.protection, None)
+        return source
+
+    def _find_runs(self, text: str, wanted: Wanted) -> FindRuns | None:
+        """Return what finds the runs that the model does not get; None if ``text`` has none.
+
+        They have characters that it never saw. Those of terms have a translation.
+        """
+        if not self._segmenter.copies_unseen:
+            return None
+        known_text = self._answers.known_text
+        unknown = known_text.unknown_in(text) - self._soft_terms
+        if unknown and wanted.glossary is not None:
+            unknown.difference_update(*(term.source for term in wanted.glossary.found_in(text)))
+        if not unknown:
+            return None
+        return lambda text: runs_in(text, unknown, known_text.knows)
 
     def _with_memory(
         self, memory: TranslationMemory, job: LineJob, sources: Sequence[ProtectedText]
@@ -131,7 +158,7 @@ class LineJobs:
         if source.known is not None:
             return True
         if self._segmenter.keeps_text:
-            is_kept = needs_no_model(source.around)
+            is_kept = needs_no_model(source.around) or not has_letters(source.around_runs)
         else:
             is_kept = bool(source.matches) and is_blank(source.around)
         has_terms = is_kept and wanted.glossary and wanted.glossary.found_in(source.source)
@@ -160,7 +187,11 @@ class LineJobs:
                 raise LineError(self._reason(outcome, job.wanted))
         translation = self._answers.answer(job, found)
         drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
-        translation = translation._replace(drops_invisible=drops, memory=tuple(job.matches))
+        translation = translation._replace(
+            drops_invisible=drops,
+            copies_unseen=any(map(_is_unseen, job.sources)),
+            memory=tuple(job.matches),
+        )
         return strict(translation) if job.wanted.is_strict else translation
 
     def without_copies(self, job: LineJob) -> list[TicketedSentence]:
@@ -195,8 +226,12 @@ class LineJobs:
         """Return the sentences for the parts of a line, with the terms in them."""
         parts = [part._replace(text=self._answers.known_text(part.text)) for part in job.parts]
         words = job.words if len(parts) == 1 and not job.truncated else ()
-        of_segments = zip(job.layout.need_spans, job.parts_of_each, strict=True)
-        need_units = [need for need, number in of_segments for _ in range(number)]
+        of_segments = zip(job.layout.need_spans, job.sources, job.parts_of_each, strict=True)
+        need_units = [
+            need or source.needs_attention
+            for need, source, number in of_segments
+            for _ in range(number)
+        ]
         return self._outputs.sentences(parts, words, job.wanted, need_units)
 
     def _encode(self, text: str) -> list[int]:
@@ -210,7 +245,7 @@ class LineJobs:
         source = job.sources[place]
         if source.is_kept:
             return []
-        text, copies, longest = source.text, source.copies, self._longest
+        text, copies, longest = source.text, source.searched, self._longest
         tokens = self._encode(text)
         if self._too_long == "split" and (len(tokens) > longest or not are_possible(copies)):
             return self._parts_of(source, tokens)
@@ -220,8 +255,8 @@ class LineJobs:
         if self._too_long == "truncate":
             job.truncated = True
             start = self._start_of(source, tokens)
-            job.sources[place] = source.with_first(len(start.copies))
-            return [start]
+            job.sources[place] = source = source.with_first(len(start.copies))
+            return [start._replace(copies=source.searched)]
         raise LineError(
             f"it has {len(tokens):,} pieces, the model takes {longest:,}; "
             "--too-long split translates it in parts"
@@ -250,7 +285,7 @@ class LineJobs:
     def _parts_of(self, source: ProtectedText, tokens: Sequence[int]) -> list[Part]:
         """Return the parts of a segment; no part begins or ends within a copy."""
         longest = self._longest
-        if not source.copies:
+        if not source.searched:
             return parts_within(source.text, tokens, longest, self._encode)
         collapsed = CollapsedText(source, lambda text: len(self._encode(text)) <= longest)
         parts = parts_within(
@@ -276,6 +311,12 @@ def strict(translation: Translation) -> Translation:
         return Translation(error=f"the protected text {first} is not copied exactly once")
     best, *others = ranked
     return translation._replace(alternatives=tuple(others), **best._asdict())
+
+
+def _is_unseen(source: ProtectedText) -> bool:
+    """Return whether a segment is kept, and has letters that the model never saw."""
+    runs = (source.source[run.begin : run.end] for run in source.runs)
+    return source.is_kept and any(map(has_letters, runs))
 
 
 def _reason_unless_bug(error: Exception) -> str:

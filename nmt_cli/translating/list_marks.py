@@ -4,6 +4,7 @@ Models that have not seen such lines in training translate the mark as if it wer
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from nmt_cli.corpus.text.language_codes import base_of
@@ -88,7 +89,7 @@ def mark_before(text: str, language: str) -> re.Match[str] | None:
     return mark if is_certain or (first.isalpha() and not first.islower()) else None
 
 
-def has_letters(text: str) -> bool:
+def has_letters(text: Iterable[str]) -> bool:
     """Return whether a character of ``text`` is a letter (of Unicode's categories L)."""
     return any(map(str.isalpha, text))
 

@@ -16,7 +16,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
-from nmt_cli.recipe.model_settings import ModelSettings, length_limits
+from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
 from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search import sentences
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
@@ -64,10 +64,15 @@ class Rescorer:
         ensemble: Sequence[Member] = (),
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
-        self._known_text = KnownText(tokenizer, folds=settings.text.normalization.fold)
+        all_settings = settings, *(each.settings for each in ensemble)
+        self._known_text = KnownText(
+            tokenizer,
+            folds=settings.text.normalization.fold,
+            characters=common_characters(*all_settings),
+        )
         self._alpha = length_penalty
         refuse_outside("--length-penalty", self._alpha, RESCORING_PENALTY)
-        limits = length_limits(settings, *(each.settings for each in ensemble))
+        limits = length_limits(*all_settings)
         # The longest output that the search may give a sentence of the longest length.
         longest = limits.source + settings.decoding.max_extra_length
         self._limits: dict[Side, int] = {

@@ -19,6 +19,7 @@ from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.segments import Segments, sentences, uncut, whole
+from nmt_cli.translating.target_phrases import BYTE
 from nmt_cli.translating.wanted_output import Wanted
 
 TREES_HAVE_NO_ALIGNMENTS = "this model writes trees, which have no alignments"
@@ -49,7 +50,11 @@ class Segmenter:
         self._is_parser = settings.trees is not None
         is_everything = options.translate_everything or options.keep_pieces
         # Whether text without letters, and list marks, are their own translation.
-        self.keeps_text = not (is_everything or self._is_parser) and knows_letters(tokenizer)
+        self.keeps_text = not (is_everything or self._is_parser) and knows_letters(
+            tokenizer, settings.characters or frozenset()
+        )
+        # Whether characters that the model never saw are copied. Else they may become <unk>.
+        self.copies_unseen = self.keeps_text and not options.replace_unknown
         self._split_sentences, self._markup = options.split_sentences, options.markup
         self._markup_refused: str | None = None
         if options.keep_pieces:
@@ -118,13 +123,20 @@ def needs_no_model(text: str) -> bool:
     return not has_letters(text) or is_mark(text.strip())
 
 
-def knows_letters(tokenizer: Tokenizer) -> bool:
-    """Return whether a source piece has a letter; else the model was trained on other text.
+def knows_letters(tokenizer: Tokenizer, characters: frozenset[str]) -> bool:
+    """Return whether a source piece has a letter, or the ``characters`` of the training text have.
 
-    Names in angle brackets, such as <unk>, <0x0A> and <2de>, are no text.
+    Else the model was trained on other text. Names in angle brackets, such as <unk>, <0x0A> and
+    <2de>, are no text.
     """
-    pieces = source_pieces(tokenizer)
-    return any(has_letters(piece) for piece in pieces if not piece.startswith("<"))
+    names = set[str]()
+    for piece in source_pieces(tokenizer):
+        if not piece.startswith("<"):
+            if has_letters(piece):
+                return True
+        elif not BYTE.fullmatch(piece):
+            names |= set(piece)
+    return has_letters(characters - names)
 
 
 def with_marks(

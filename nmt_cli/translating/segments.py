@@ -35,17 +35,23 @@ class Span(NamedTuple):
     # Where words of the source begin that this word attends to more than all other words do.
     attending: tuple[int, ...] = ()
 
-    def moved(self, by: int, source_by: int, place_of: Callable[[int], int]) -> Span:
+    def moved(
+        self,
+        by: int,
+        source_by: int,
+        place_of: Callable[[int], int],
+        end_of: Callable[[int], int],
+    ) -> Span:
         """Return the span in a text with ``by`` characters before this one.
 
-        The source has ``source_by`` characters before that of this one, and ``place_of`` returns
-        the place of its characters in the segment.
+        The source has ``source_by`` characters before that of this one. ``place_of`` returns the
+        place of one of them in the segment, and ``end_of`` the place where one ends.
         """
         return Span(
             self.begin + by,
             self.end + by,
             place_of(self.source_begin + source_by),
-            place_of(self.source_end + source_by),
+            end_of(self.source_end + source_by),
             tuple(place_of(place + source_by) for place in self.attending),
         )
 

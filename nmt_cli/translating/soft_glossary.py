@@ -14,6 +14,8 @@ class SoftGlossary:
 
     def __init__(self, glossary: Glossary, tags: tuple[str, str] = TERM_TAGS) -> None:
         self._glossary, self._tags = glossary, tags
+        added = [*tags, *(term.targets[0] for term in glossary.terms.values())]
+        self.characters = frozenset("".join(added))  # of what is put behind terms
 
     def __str__(self) -> str:
         """Return the tags and a checksum of the terms, which show whether they have changed."""

@@ -54,6 +54,7 @@ class Translation(NamedTuple):
     not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
     lacks_sentences: bool = False  # it has few of many sentences that were translated as one text
     drops_invisible: bool = False  # characters of the line that nobody sees were left out
+    copies_unseen: bool = False  # a segment was copied, because the model never saw its letters
     memory: tuple[MemoryMatch, ...] = ()  # equal or similar segments of a memory
     is_joined: bool = False  # from segments; what is between them may hold line ends
 

@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
-from nmt_cli.recipe.model_settings import ModelSettings, length_limits
+from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.sentences import SearchSettings
@@ -89,6 +89,8 @@ class Translator:
         With a ``lexicon``, each line has a shortlist of the pieces that may translate it.
         """
         options = TranslatorOptions(**keywords)
+        characters = common_characters(settings, *(each.settings for each in ensemble))
+        settings = settings._replace(characters=characters)
         sampling, constraints = options.sampling, options.constraints
         is_parser = settings.trees is not None
         words_of: Callable[[str], list[str]] | None = None

@@ -15,7 +15,14 @@ from nmt_cli.search.rules import rule
 from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
 from nmt_cli.search.rules.rule import Choice, Rule
 from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, samples_of
-from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, are_ambiguous, limits_of
+from nmt_cli.translating.copies import (
+    Copy,
+    FindRuns,
+    ProtectedText,
+    SourceCopies,
+    are_ambiguous,
+    limits_of,
+)
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.output_limits import Bounds, OutputLimits
 from nmt_cli.translating.over_long import Part
@@ -146,9 +153,17 @@ class WantedOutputs:
             is_strict=self.constraints.protect_strict if strict is None else strict,
         )
 
-    def protected(self, text: str, protection: Protection) -> ProtectedText:
-        """Return ``text`` with the spans that its translation copies."""
-        return self._copies.of(text, protection.found_in(text))
+    def protected(
+        self, text: str, protection: Protection | None, find_runs: FindRuns | None
+    ) -> ProtectedText:
+        """Return ``text`` with the spans that its translation copies.
+
+        They are those that ``protection`` finds, and the runs that ``find_runs`` finds.
+        """
+        if protection is None and find_runs is None:
+            return ProtectedText(text)
+        matches = () if protection is None else protection.found_in(text)
+        return self._copies.of(text, matches, find_runs)
 
     def sentences(
         self,

@@ -206,6 +206,16 @@ def test_a_model_or_run_has_the_parameters_of_its_weights(tokenizer, part):
     assert found["training"]["steps"] > 1200  # of the recipe beside the weights
 
 
+def test_the_characters_that_a_model_saw_are_counted(folder):
+    model = folder / "model"
+    shutil.copytree(FORMATS / "format_2/sentencepiece/run/average", model)
+    assert as_json(model)["source_characters"] is None
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "characters": "ab\U0001f44d"}))
+    assert as_json(model)["source_characters"] == 3
+    assert "trained on sources of 3 characters; translate copies others\n" in inspect(model).stdout
+
+
 def test_a_run_may_have_only_its_average(folder):
     run = folder / "run"
     shutil.copytree(FORMATS / "format_2/whitespace/run", run)

@@ -314,6 +314,42 @@ def test_what_nobody_sees_is_left_out_of_new_text(corpus):
         corpus.opened("data.normalization.fold=true")
 
 
+def test_the_characters_of_the_training_text_are_recorded(corpus):
+    """Those that a brute-force count finds on each side, of pairs that were kept."""
+    sources, targets = corpus.sentences(80, 0), corpus.sentences(80, 1)
+    sources[:3] = [f"ж{sources[0]}", f"{sources[1]} 👍", f"ａ\u00ad {sources[2]}"]
+    targets[5] += " é"
+    sources[7], targets[7] = "и " * 1500, "x"  # too long
+    corpus.write("data/a.en", sources)
+    corpus.write("data/a.de", targets)
+    corpus.write("data/val.en", ["ы", *corpus.sentences(19, 4)])
+    corpus.prepare("tokenizer.user_defined_symbols=['<de>']")
+    of_b = "".join([*corpus.sentences(30, 2), *corpus.sentences(30, 3)])
+    letters = {*"".join(sources[9:]), *of_b} - {" "}
+    manifest = corpus.opened("tokenizer.user_defined_symbols=['<de>']").manifest
+    assert manifest["characters"] == {
+        "source": "".join(sorted({*letters, *"ж👍<>de"})),
+        "target": "".join(sorted({*letters, *"é<>de"})),
+    }
+
+
+def test_augmented_sources_have_more_characters(corpus):
+    sources, targets = corpus.sentences(80, 0), corpus.sentences(80, 1)
+    corpus.write("data/a.en", [f"{each} é" for each in sources])
+    corpus.write("data/a.de", [f"{each} ж" for each in targets])
+    corpus.prepare()
+    plain = corpus.opened().characters
+    assert not plain & {*"ÉAЖж"}
+    assert corpus.opened("data.train.0.augment.upper_case=0.1").characters == plain | {
+        each.upper() for each in plain
+    }
+    tags = "tokenizer.user_defined_symbols=['<t>', '</t>']"
+    corpus.prepare(tags, force=True)
+    corpus.write("terms.tsv", ["a\tb"])
+    terms = ["data.train.0.augment.terms=0.1", "data.train.0.augment.glossary=terms.tsv"]
+    assert "ж" in corpus.opened(tags, *terms).characters
+
+
 def test_text_that_was_prepared_before_the_first_release_is_refused(corpus):
     """Its manifests do not have the key."""
     corpus.prepare("data.normalization.fold=false")

@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nmt_cli.corpus import chunk_pool
@@ -46,9 +47,8 @@ ORDER = [
     *("empty", "scores", "min_characters", "max_characters", "max_characters_ratio"),
     *("min_words", "max_words", "max_words_ratio", "max_word_length", "remove_copies"),
     *("min_letters", "min_script", "min_equal_digits", "remove_different_urls", "max_urls"),
-    *("max_repeated_ngrams", "min_language", "remove_held_out", "duplicate"),
-    *("remove_duplicate_sources", "remove_duplicate_targets", "too_long", "too_short"),
-    "length_ratio",
+    *("max_repeated_ngrams", "min_language", "remove_held_out", "too_long", "too_short"),
+    *("length_ratio", "duplicate", "remove_duplicate_sources", "remove_duplicate_targets"),
 ]
 
 
@@ -143,10 +143,10 @@ def test_filters_that_are_not_used_leave_no_trace(corpus):
     report = facts["train"][0]
     assert list(report["dropped"]) == [
         "empty",
-        "duplicate",
         "too_long",
         "too_short",
         "length_ratio",
+        "duplicate",
     ]
     assert all(list(rule) == ["count", "first_lines"] for rule in report["dropped"].values())
     assert list(report["found"])[-1] == "lines_with_invalid_utf8"
@@ -247,6 +247,111 @@ def test_of_repeated_sides_the_best_pair_stays(corpus):
     flags = ["data.filters.remove_duplicates=true", "data.filters.remove_duplicate_sources=true"]
     corpus.prepare(*settings, *flags, force=True)
     assert sum(corpus.opened(*settings, *flags).corpus_sizes) == len(of_sources)
+
+
+def length_rule(source, target):
+    """The rule about lengths that a pair of words breaks by the limits 8, 2 and 3, or None."""
+    longer, shorter = sorted((len(source.split()), len(target.split())), reverse=True)
+    if longer > 8:
+        return "too_long"
+    if shorter < 2:
+        return "too_short"
+    return "length_ratio" if longer > 3 * shorter else None
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["remove_duplicates"],
+        ["remove_duplicate_sources"],
+        ["remove_duplicate_targets"],
+        ["remove_duplicates", "remove_duplicate_sources", "remove_duplicate_targets"],
+    ],
+)
+def test_a_pair_is_left_out_only_for_a_repeated_one_that_stays(corpus, monkeypatch, keys, workers):
+    """First what each pair is worth alone, by its lengths too, then what repeats."""
+    monkeypatch.setattr("nmt_cli.corpus.text.cleaning.RECORDS_IN_MEMORY", 50)
+    monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 40)
+    monkeypatch.setattr(chunk_pool, "PAIRS_IN_CHUNK", 40)
+    generator = random.Random(len(keys))
+
+    def text(number):
+        return " ".join(
+            f"w{number}x{place}" for place in range(random.Random(number).randint(1, 9))
+        )
+
+    pairs = [(text(generator.randrange(60)), text(generator.randrange(90))) for _ in range(240)]
+    pairs[200:220] = pairs[:20]
+    scores = [generator.randrange(5) for _ in pairs]
+    write_pairs(corpus, "a", pairs[:170])
+    write_pairs(corpus, "b", pairs[170:])
+    corpora = []
+    for name, part in {"a": slice(170), "b": slice(170, None)}.items():
+        corpus.write(f"data/{name}.s", [str(score) for score in scores[part]])
+        files = f"source: data/{name}.en, target: data/{name}.de"
+        corpora.append(f"{{{files}, scores: {{file: data/{name}.s}}}}")
+    filters = ", ".join(["min_length: 2", "max_length_ratio: 3", *(f"{key}: true" for key in keys)])
+    settings = [f"data.train=[{', '.join(corpora)}]", "data.max_length=8"]
+    settings += [
+        f"data.filters={{{filters}}}",
+        "tokenizer={type: whitespace, vocabulary_size: 9999}",
+    ]
+    corpus.prepare(*settings, workers=workers)
+    expected = dict[int, str | None]()
+    for index, pair in enumerate(pairs):
+        expected[index] = length_rule(*pair)
+    compared = {
+        "remove_duplicates": lambda pair: pair,
+        "remove_duplicate_sources": lambda pair: pair[0],
+        "remove_duplicate_targets": lambda pair: pair[1],
+    }
+    worth = [index for index, rule in expected.items() if rule is None]
+    for key in keys:
+        groups: dict[object, list[int]] = {}
+        for index in worth:
+            groups.setdefault(compared[key](pairs[index]), []).append(index)
+        for group in groups.values():
+            best = max(group, key=lambda index: (scores[index], -index))
+            for index in group:
+                if index != best and expected[index] is None:
+                    expected[index] = "duplicate" if key == "remove_duplicates" else key
+    reports = manifest()["train"]
+    found = {
+        line - 1 + first: rule
+        for report, first in zip(reports, (0, 170), strict=True)
+        for rule, lines in lines_dropped(report).items()
+        for line in lines
+    }
+    assert found == {index: rule for index, rule in expected.items() if rule is not None}
+    kept = [index for index, rule in expected.items() if rule is None]
+    assert sum(report["pairs_kept"] for report in reports) == len(kept) > 20
+    assert manifest()["unknown"]["train"] == {"source": 0, "target": 0}
+    prepared = corpus.opened(*settings)
+    for place, side in enumerate((prepared.source, prepared.target)):
+        sentences = side.gather(np.arange(len(kept))).lists()
+        words = [prepared.tokenizer.decode(ids[:-1], keep_pieces=True) for ids in sentences]
+        assert words == [pairs[index][place] for index in kept]
+
+
+def test_the_good_translation_of_a_repeated_source_stays_in_pieces_too(corpus):
+    """The first translation of each source is too long, too short or too unequal in pieces."""
+    words = [f"{word}{number}" for number, word in enumerate(WORDS)]
+    bad = ["Wort " * 60, "x", "Haus " * 17]
+    pairs = [(f"the {word} is a house", bad[number % 3]) for number, word in enumerate(words)]
+    pairs += [(f"the {word} is a house", f"{word} ist ein Haus") for word in words]
+    write_pairs(corpus, "a", pairs)
+    settings = [
+        ONE_CORPUS,
+        "data.filters={remove_duplicate_sources: true, min_length: 3, max_length_ratio: 1.9}",
+        "data.max_length=40",
+        "tokenizer={vocabulary_size: 330, byte_fallback: true}",
+    ]
+    corpus.prepare(*settings)
+    report = manifest()["train"][0]
+    assert kept_lines(report) == [*range(11, 21)]
+    assert "remove_duplicate_sources" not in report["dropped"]
+    assert report["found"]["duplicates"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -14,10 +15,13 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.command_line import training
-from nmt_cli.commands import train
+from nmt_cli.commands import average_checkpoints, train
+from nmt_cli.files.atomic_files import read_manifest, write_manifest
 from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, InterruptedTrainingError, UserError
+from nmt_cli.model_directory import Model, find_model
+from nmt_cli.recipe.model_settings import as_json
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training import training as training_module
 from nmt_cli.training.gradient import GradientFigures
@@ -289,6 +293,42 @@ def test_init_from_starts_from_the_weights_of_another_run(run, tmp_path):
     assert origin["pieces_matched"] == origin["vocabulary_size"]
     run("training.max_steps=2", "training.peak_learning_rate=1e-9", run_dir=child, resume=True)
     assert list_checkpoints(child)[-1].manifest["initialized_from"] == origin
+
+
+def with_characters(model, characters):
+    """Let a model know these characters; None: nobody knows which it knows."""
+    settings = Model(model, read_manifest(model)).settings._replace(characters=characters)
+    (model / "config.json").write_text(as_json(settings), encoding="utf-8")
+    facts = read_manifest(model)
+    write_manifest(model, {name: fact for name, fact in facts.items() if name != "files"})
+
+
+def characters_of(run_dir):
+    return find_model(run_dir).settings.characters
+
+
+def test_models_know_the_characters_of_all_that_they_were_trained_on(run, toy, tmp_path):
+    parent = run("training.max_steps=3", "checkpoints.every_steps=1")
+    own = toy.corpus.characters
+    assert own == frozenset("".join(decoded_sources(toy))) - {" "}
+    assert characters_of(parent) == own
+    newest = list_checkpoints(parent)[-1].path
+    with_characters(newest, own | {"ж"})
+    average_checkpoints.run(parent, last=2)
+    assert characters_of(parent) == own  # those of both checkpoints
+    child = run("training.max_steps=1", run_dir=tmp_path / "child", init_from=newest)
+    assert characters_of(child) == own | {"ж"}
+    run("training.max_steps=2", run_dir=child, resume=True)
+    assert characters_of(child) == own | {"ж"}
+    with_characters(newest, None)
+    other = run("training.max_steps=1", run_dir=tmp_path / "other", init_from=newest)
+    assert characters_of(other) is None
+
+
+def decoded_sources(toy):
+    tokens, _ = toy.corpus.source.gather(np.arange(len(toy.corpus.source)))
+    tokenizer = toy.corpus.tokenizer
+    return tokenizer.pieces(sorted(set(tokens.tolist()) - {tokenizer.eos_id}), "source")
 
 
 def test_time_that_is_up_stops_and_saves(run, tmp_path):

@@ -144,6 +144,14 @@ def test_too_long_lines_are_reported(copying_pipe, capsys):
     assert "too long for the model, translated in parts: 6 lines (2, 5, 8, 11, 14, 17)." in stderr
 
 
+def test_lines_of_letters_that_the_model_never_saw_are_counted(monkeypatch, capsys):
+    found = [Translation("a", copies_unseen=n in {1, 3}) for n in range(5)]
+    monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: found)
+    Pipe(monkeypatch, TaggingTranslator())(b"line\n" * 5)
+    warning = "Warning: copied, because the model never saw such letters: 2 lines (2, 4)."
+    assert capsys.readouterr().err.count(warning) == 1
+
+
 def test_lines_that_lost_sentences_are_counted_once(monkeypatch, capsys):
     found = [Translation("a", -1.0, lacks_sentences=n % 2 == 0) for n in range(30)]
     monkeypatch.setattr(TaggingTranslator, "translate_window", lambda *_: found)

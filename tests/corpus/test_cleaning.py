@@ -68,7 +68,7 @@ def test_all_dropped_lines_are_counted_and_the_first_thousand_listed():
     assert facts["too_long"] == {"count": 1250, "first_lines": list(range(1, 2001, 2))}
     assert facts["empty"] == {"count": 1, "first_lines": [2]}
     assert facts["duplicate"] == {"count": 0, "first_lines": []}
-    assert list(facts) == ["empty", "duplicate", "too_long", "too_short", "length_ratio"]
+    assert list(facts) == ["empty", "too_long", "too_short", "length_ratio", "duplicate"]
 
 
 def test_the_first_pairs_that_a_filter_dropped_are_shown():
@@ -96,14 +96,15 @@ def test_repeated_pairs_are_found_whether_they_fit_in_memory_or_not(tmp_path, re
     for first in range(0, len(pairs), 50):
         sources, targets = zip(*pairs[first : first + 50], strict=True)
         finder.add(hash_records("duplicate", sources, targets, np.arange(first, first + 50)))
-    repeated = np.concatenate([repeated_in(part) for part in finder.parts()])
-    seen, expected = set(), set()
+    found = [repeated_in(part) for part in finder.parts()]
+    best, others = map(np.concatenate, zip(*found, strict=True))
+    seen, expected = dict[tuple[str, str], int](), set()
     for index, pair in enumerate(pairs):
-        if pair in seen:
+        if seen.setdefault(pair, index) != index:
             expected.add(index)
-        seen.add(pair)
-    assert len(repeated) == len(expected) > 100
-    assert set(repeated.tolist()) == expected
+    assert len(others) == len(expected) > 100
+    assert set(others.tolist()) == expected
+    assert sorted(best.tolist()) == sorted({seen[pairs[index]] for index in expected})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,7 +127,8 @@ def test_of_pairs_with_the_same_side_the_best_is_left(tmp_path, rule, records_in
         sources, targets = zip(*pairs[part], strict=True)
         indices, some = np.arange(first, first + 50), np.array(scores[part])
         finder.add(hash_records(rule, sources, targets, indices, some))
-    repeated = np.concatenate([repeated_in(part, SCORED_RECORD) for part in finder.parts()])
+    found = [repeated_in(part, SCORED_RECORD) for part in finder.parts()]
+    repeated = np.concatenate([each.others for each in found])
     best: dict[object, int] = {}
     for index, pair in enumerate(pairs):
         compared = SIDES_COMPARED[rule](pair)
@@ -134,6 +136,7 @@ def test_of_pairs_with_the_same_side_the_best_is_left(tmp_path, rule, records_in
             best[compared] = index
     assert len(repeated) == len(set(repeated.tolist()))
     assert set(range(600)) - set(repeated.tolist()) == set(best.values())
+    assert {index for each in found for index in each.best.tolist()} <= set(best.values())
 
 
 def test_the_hash_sees_where_the_source_ends():

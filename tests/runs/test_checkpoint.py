@@ -29,7 +29,7 @@ def take_a_step(state):
 def save(toy, run_dir, state, kind="regular", quality=None):
     validation = None if quality is None else {"quality": quality}
     facts = {"kind": kind, "step": state.progress.step, "validation": validation, "epoch": 0}
-    save_checkpoint(run_dir, Contents.of(state), toy.recipe, toy.corpus.tokenizer, facts)
+    save_checkpoint(run_dir, Contents.of(state), toy.recipe, toy.corpus, facts)
 
 
 def names(run_dir):

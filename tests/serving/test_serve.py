@@ -302,8 +302,8 @@ def test_a_worker_that_refuses_to_start_is_not_replaced(monkeypatch):
 
 # "usw." is an abbreviation in German.
 PARTS = {
-    "en": ["Eel usw.", "Gnu hen ibis.", "Cat."],
-    "de": ["Eel usw. Gnu hen ibis.", "Cat."],
+    "en": ["Eel ant usw.", "Gnu hen dog.", "Cat."],
+    "de": ["Eel ant usw. Gnu hen dog.", "Cat."],
 }
 
 

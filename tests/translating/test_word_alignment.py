@@ -177,10 +177,10 @@ def test_alignments_count_the_words_that_are_cut_off():
     recipe = tiny_recipe(data={"max_length": 3})
     options = {"split_sentences": True, "alignments": True, "too_long": "truncate"}
     options["constraints"] = Constraints(min_length=2)
-    texts = "ant bee cat", "Dog hen."
-    line = f"{texts[0]} fox gnu eel. {texts[1]}"
-    (found,) = untrained(WORDS, recipe, **options).translate([line])
-    first, second = untrained(WORDS, recipe, **options).translate(texts)
+    texts, words = ("ant bee cat", "Dog ten."), [*WORDS, "D", "."]
+    line = f"{texts[0]} tan goat eel. {texts[1]}"
+    (found,) = untrained(words, recipe, **options).translate([line])
+    first, second = untrained(words, recipe, **options).translate(texts)
     num_words = len(first.text.split())
     moved = ((source + 6, target + num_words) for source, target in second.alignment)
     assert found.alignment == (*first.alignment, *moved)

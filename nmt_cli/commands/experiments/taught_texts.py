@@ -59,21 +59,27 @@ def write_texts(each: Distillation, partial: Partial) -> None:
 
 
 def _repeated_lines(each: Distillation) -> cleaning.Marks:
-    """Return which lines of all texts together repeat an earlier one."""
+    """Return which lines of all texts together repeat another one.
+
+    The first that has a reference stays, or the first if none has.
+    """
     index = 0
     with TemporaryDirectory() as folder, logs.progress("reading", "lines") as counter:
-        finder = cleaning.DuplicateFinder(Path(folder))
+        finder = cleaning.DuplicateFinder(Path(folder), dtype=cleaning.SCORED_RECORD)
         for text in each.texts:
             for chunk in _in_chunks(_lines_of(text, each)):
                 indices = np.arange(index, index + len(chunk))
                 lines = [source for source, _ in chunk]
                 tags = [text.tag or ""] * len(chunk)
-                finder.add(cleaning.hash_records(cleaning.DUPLICATE, tags, lines, indices))
+                with_reference = np.array([bool(target) for _, target in chunk], np.float64)
+                finder.add(
+                    cleaning.hash_records(cleaning.DUPLICATE, tags, lines, indices, with_reference)
+                )
                 index += len(chunk)
                 counter.advance(len(chunk))
         repeated = cleaning.Marks(index)
         for part in finder.parts():
-            repeated.add(cleaning.repeated_in(part))
+            repeated.add(cleaning.repeated_in(part, finder.dtype).others)
     return repeated
 
 

@@ -29,6 +29,7 @@ class Tally:
         self._truncated = Numbers()
         self._lacking = Numbers()
         self._with_invisible = Numbers()
+        self._of_unseen = Numbers()
         self._with_bad_bytes = Numbers()
         self._num_replaced = 0  # byte sequences
         self._not_copied = Numbers()
@@ -54,6 +55,7 @@ class Tally:
             (self._truncated, translation.truncated),
             (self._lacking, translation.lacks_sentences),
             (self._with_invisible, translation.drops_invisible),
+            (self._of_unseen, translation.copies_unseen),
             (self._not_copied, translation.not_copied),
             (self._from_memory, translation.has_equal_segments),
         ):
@@ -80,6 +82,11 @@ class Tally:
             (self._in_parts, logs.warning, "too long for the model, translated in parts: {}."),
             (self._truncated, logs.warning, "too long for the model, end cut off: {}."),
             (self._lacking, logs.warning, LACKING),
+            (
+                self._of_unseen,
+                logs.warning,
+                "copied, because the model never saw such letters: {}.",
+            ),
             (self._not_copied, logs.warning, "protected text not copied exactly once: {}."),
             (self._from_memory, logs.info, "Took translations from the memory in {}."),
             (self._with_invisible, logs.info, "Left out characters that nobody sees in {}."),

@@ -20,8 +20,9 @@ DUPLICATE, SAME_SOURCE = "duplicate", "remove_duplicate_sources"
 SAME_TARGET = "remove_duplicate_targets"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
 OF_LENGTHS = (TOO_LONG, TOO_SHORT, LENGTH_RATIO)  # in pieces
-# A pair is counted for the first rule that it breaks.
-RULES = (EMPTY, SCORES, *TEXT_FILTERS, HELD_OUT, DUPLICATE, SAME_SOURCE, SAME_TARGET, *OF_LENGTHS)
+# A pair is counted for the first rule that it breaks. Those that compare pairs with each other are
+# the last ones, so that a pair is left out only for another one that stays.
+RULES = (EMPTY, SCORES, *TEXT_FILTERS, HELD_OUT, *OF_LENGTHS, DUPLICATE, SAME_SOURCE, SAME_TARGET)
 ALWAYS_COUNTED = (EMPTY, DUPLICATE, *OF_LENGTHS)
 KEPT = -1  # other values are indices of RULES
 COUNTED = -2  # the pair broke a rule, for which it was already counted
@@ -287,13 +288,15 @@ class DuplicateFinder:
         return self._directory / f"hashes-{bucket:04d}"
 
 
-def repeated_in(
-    part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = RECORD
-) -> npt.NDArray[np.int64]:
-    """Return the indices of all pairs but one for each hash; remove the file of the part.
+class Repeated(NamedTuple):
+    """The indices of pairs that have the same hash as other pairs."""
 
-    The one has the best score, and of equal scores it is the first.
-    """
+    best: npt.NDArray[np.int64]  # of each hash, the one with the best score, or the first of them
+    others: npt.NDArray[np.int64]
+
+
+def repeated_in(part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = RECORD) -> Repeated:
+    """Return the pairs of a part that repeat each other; remove the file of the part."""
     if isinstance(part, Path):
         records = np.fromfile(part, dtype=dtype)
         part.unlink()
@@ -304,7 +307,10 @@ def repeated_in(
     records = records[np.lexsort((*worse, records["low"], records["high"]))]
     high, low = records["high"], records["low"]
     same = (high[1:] == high[:-1]) & (low[1:] == low[:-1])
-    return records["index"][1:][same].astype(np.int64)
+    begins = same.copy()
+    begins[1:] &= ~same[:-1]
+    indices = records["index"].astype(np.int64)
+    return Repeated(indices[:-1][begins], indices[1:][same])
 
 
 class Marks:

@@ -69,6 +69,13 @@ class ChunkFindings(NamedTuple):
     wrong_links: tuple[int, str] | None  # the first line with one, from 0, and what is wrong
 
 
+class FittingPairs(NamedTuple):
+    """What is left of some repeated pairs by all rules that look at each pair alone."""
+
+    num_others: int  # pairs that break such a rule
+    records: list[npt.NDArray[np.void]]  # of the pairs that break none, for the finder of each rule
+
+
 def look_over(
     chunk: CorpusChunk, held_out: Mapping[str, HeldOut], cleaner: "Cleaner | None"
 ) -> ChunkFindings:
@@ -129,10 +136,7 @@ class Cleaner:
         """
         corpus = self._data.train[chunk.corpus]
         broken = np.full(chunk.lines.num_lines, KEPT, dtype=np.int8)
-        # Of a corpus without scores, each pair is better than all others.
-        scores = np.full(chunk.lines.num_lines, np.inf)
-        if corpus.scores is not None:
-            scores = chunk.lines.numbers(corpus.scores.file)
+        scores = self._scores(chunk)
         if corpus.scores is not None and corpus.scores.at_least is not None:
             broken[places[scores[places] < corpus.scores.at_least]] = RULES.index(SCORES)
         first = self._filters.first_broken(texts.sources, texts.targets, broken[places] == KEPT)
@@ -140,11 +144,34 @@ class Cleaner:
         if self._data.filters.remove_held_out:
             broken[held_out[broken[held_out] == KEPT]] = RULES.index(HELD_OUT)
         is_left = broken[places] == KEPT
-        left, indices = texts.only(is_left), chunk.first_index + places[is_left]
-        compared = scores[places[is_left]] if self.has_scores else None
-        records = [
-            hash_records(rule, left.sources, left.targets, indices, compared)
-            for rule in self.compared
-            if corpus.memory is not None or rule in self.removed
-        ]
+        records = self._records(chunk, texts.only(is_left), places[is_left], scores)
         return None if is_left.all() else broken, records
+
+    def records(
+        self, chunk: CorpusChunk, texts: Texts, places: npt.NDArray[np.intp]
+    ) -> list[npt.NDArray[np.void]]:
+        """Return the hashes of ``texts``, which are at ``places`` of ``chunk``."""
+        return self._records(chunk, texts, places, self._scores(chunk))
+
+    def _records(
+        self,
+        chunk: CorpusChunk,
+        texts: Texts,
+        places: npt.NDArray[np.intp],
+        scores: npt.NDArray[np.float64],
+    ) -> list[npt.NDArray[np.void]]:
+        is_memory = self._data.train[chunk.corpus].memory is not None
+        compared = scores[places] if self.has_scores else None
+        indices = chunk.first_index + places
+        return [
+            hash_records(rule, texts.sources, texts.targets, indices, compared)
+            for rule in self.compared
+            if is_memory or rule in self.removed
+        ]
+
+    def _scores(self, chunk: CorpusChunk) -> npt.NDArray[np.float64]:
+        """Return the scores; of a corpus without them, each pair is better than all others."""
+        scores = self._data.train[chunk.corpus].scores
+        if scores is None:
+            return np.full(chunk.lines.num_lines, np.inf)
+        return chunk.lines.numbers(scores.file)

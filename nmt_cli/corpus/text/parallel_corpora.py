@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text import cleaning
-from nmt_cli.corpus.text.looking_over import ChunkFindings, Cleaner, CorpusChunk, look_over
+from nmt_cli.corpus.text.looking_over import (
+    ChunkFindings,
+    Cleaner,
+    CorpusChunk,
+    FittingPairs,
+    look_over,
+)
 from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.messages.errors import UserError
@@ -130,9 +136,11 @@ class ParallelCorpora:
 
         ``plain`` returns the text files of a corpus that is no text.
         """
-        self._pool, self._plain, self._data = pool, plain, data
+        self._pool, self._plain = pool, plain
+        self.cleaner = Cleaner(data) if data is not None else None
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
         self._left_out: dict[int, cleaning.Marks] = {}  # by rule; a pair has at most one
+        self._in_groups = cleaning.Marks()  # pairs of which some are left out as repeated
         self._num_blank = array("I")  # pairs of each chunk
         self._workers = 1
 
@@ -151,9 +159,8 @@ class ParallelCorpora:
         have different numbers of lines, or if a link is not between words of its sentences.
         """
         held_out = held_out or {}
-        cleaner = Cleaner(self._data) if self._data is not None else None
-        finders = {} if cleaner is None else _finders(cleaner, directory)
-        work = partial(look_over, held_out=held_out, cleaner=cleaner)
+        finders = {} if self.cleaner is None else _finders(self.cleaner, directory)
+        work = partial(look_over, held_out=held_out, cleaner=self.cleaner)
         self._workers = self._pool.useful_workers(self._estimated_pairs(), PAIRS_WORTH_A_WORKER)
         bytes_read = [0 for _ in self.reports]
         for chunk, found in self._pool.in_order(self._all_chunks(), work, self._workers):
@@ -176,8 +183,42 @@ class ParallelCorpora:
             advance(chunk.lines.num_lines, chunk.lines.num_bytes - bytes_read[chunk.corpus])
             bytes_read[chunk.corpus] = chunk.lines.num_bytes
         for rule, finder in finders.items():
-            is_removed = cleaner is not None and rule in cleaner.removed
-            self._mark_repeated(rule, finder, is_removed=is_removed)
+            is_removed = self.cleaner is not None and rule in self.cleaner.removed
+            numbers = self._mark_repeated(rule, finder, is_removed=is_removed)
+            for report, number in zip(self.reports, numbers, strict=True):
+                if rule == cleaning.DUPLICATE and (is_removed or report.files.memory is not None):
+                    report.duplicates = number
+
+    def choose_again(
+        self,
+        directory: Path,
+        fitting: Callable[[CorpusChunk], FittingPairs],
+        advance: Callable[[int], None],
+    ) -> bool:
+        """Choose anew which of repeated pairs stay: of those that ``fitting`` returns.
+
+        Returns whether others may stay than before. Hashes are written to ``directory`` if they do
+        not fit in memory. ``advance`` is called with numbers of pairs. Raises UserError if a file
+        has changed since ``look_over``.
+        """
+        if self.cleaner is None or not any(report.repeated for report in self.reports):
+            return False
+        finders, num_others = _finders(self.cleaner, directory), 0
+        chunks = self._repeated_chunks()
+        for chunk, found in self._pool.in_order(chunks, fitting, self._workers):
+            advance(chunk.lines.num_lines)
+            num_others += found.num_others
+            for rule, records in zip(self.cleaner.removed, found.records, strict=False):
+                finders[rule].add(records)
+        if not num_others:
+            return False
+        for report in self.reports:
+            report.repeated = 0
+        for rule in self.cleaner.removed:
+            self._left_out.pop(cleaning.RULES.index(rule))
+        for rule in self.cleaner.removed:
+            self._mark_repeated(rule, finders[rule], is_removed=True)
+        return True
 
     @property
     def num_text_pairs(self) -> int:
@@ -225,16 +266,19 @@ class ParallelCorpora:
         return Counter(dict(zip(numbers, totals.tolist(), strict=True)))
 
     def chunks(self) -> Iterator[CorpusChunk]:
-        """Yield all lines. Call ``look_over`` first.
+        """Return all lines. Call ``look_over`` first.
 
         Raises UserError if a file has changed since then.
         """
+        return map(self._without_left_out, self._unchanged_chunks())
+
+    def _unchanged_chunks(self) -> Iterator[CorpusChunk]:
         for corpus, chunks in groupby(self._all_chunks(), key=attrgetter("corpus")):
             report, num_read = self.reports[corpus], 0
             for chunk in chunks:
                 num_read += chunk.lines.num_lines
                 _refuse_change(report, num_read <= report.pairs_read)
-                yield self._without_left_out(chunk)
+                yield chunk
             _refuse_change(report, num_read == report.pairs_read)
 
     def _all_chunks(self) -> Iterator[CorpusChunk]:
@@ -260,16 +304,29 @@ class ParallelCorpora:
             left_out[marks.have(indices)] = rule
         return chunk._replace(left_out=left_out)
 
+    def _repeated_chunks(self) -> Iterator[CorpusChunk]:
+        """Yield the chunks that have pairs in groups of repeated ones, without all other pairs."""
+        for chunk in self._unchanged_chunks():
+            indices = chunk.first_index + np.arange(chunk.lines.num_lines)
+            in_groups = self._in_groups.have(indices)
+            if in_groups.any():
+                left_out = np.where(in_groups, cleaning.KEPT, cleaning.COUNTED).astype(np.int8)
+                yield chunk._replace(left_out=left_out)
+
     def _mark_repeated(
         self, rule: str, finder: cleaning.DuplicateFinder, *, is_removed: bool
-    ) -> None:
+    ) -> list[int]:
+        """Mark the pairs that repeat others, if they are removed; return their number by corpus."""
         ends = np.cumsum([report.pairs_read for report in self.reports])
         marks = cleaning.Marks(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
         parts = finder.parts()
         workers = min(self._workers, len(parts))
         work = partial(cleaning.repeated_in, dtype=finder.dtype)
-        for _, indices in self._pool.in_order(parts, work, workers):
+        for _, repeated in self._pool.in_order(parts, work, workers):
+            if is_removed:
+                self._in_groups.add(np.concatenate(repeated))
+            indices = repeated.others
             for counted in self._left_out.values():
                 indices = indices[~counted.have(indices)]
             marks.add(indices)
@@ -277,16 +334,15 @@ class ParallelCorpora:
             counts += np.bincount(corpora, minlength=len(self.reports))
         if is_removed:
             self._left_out[cleaning.RULES.index(rule)] = marks
-        for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
-            report.repeated += num_repeated * is_removed
-            if rule == cleaning.DUPLICATE and (is_removed or report.files.memory is not None):
-                report.duplicates = num_repeated
+            for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
+                report.repeated += num_repeated
+        return counts.tolist()
 
 
 def _finders(cleaner: Cleaner, directory: Path) -> dict[str, cleaning.DuplicateFinder]:
     dtype, finders = cleaning.SCORED_RECORD if cleaner.has_scores else cleaning.RECORD, {}
     for rule in cleaner.compared:
-        (directory / rule).mkdir()
+        (directory / rule).mkdir(parents=True)
         finders[rule] = cleaning.DuplicateFinder(directory / rule, dtype=dtype)
     return finders
 

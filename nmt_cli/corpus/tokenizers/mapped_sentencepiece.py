@@ -79,18 +79,30 @@ class MappedSentencePieceTokenizer:
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return the ids of the pieces of each text, in less time than one by one."""
-        may_have_tags = self._has_tags and side == "source"
-        tags = [TAG.match(text) if may_have_tags else None for text in texts]
-        rests = [
-            self._normalizer(text[tag.end() if tag else 0 :], side)
-            for text, tag in zip(texts, tags, strict=True)
+        return self.encode_normalized(self.normalized(texts, side), side)
+
+    def normalized(self, texts: Sequence[str], side: Side) -> list[str]:
+        """Return the texts as they are cut into pieces; tags stay as they are."""
+        ends = [0 if tag is None else tag.end() for tag in self._tags(texts, side)]
+        return [
+            text[:end] + self._normalizer(text[end:], side)
+            for text, end in zip(texts, ends, strict=True)
         ]
+
+    def encode_normalized(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        """Return the ids of the pieces of each text, which is ``normalized``."""
+        tags = self._tags(texts, side)
+        rests = [text[tag.end() if tag else 0 :] for text, tag in zip(texts, tags, strict=True)]
         encoded = encoded_texts(self._processors[side], rests, str)
         ids, unk_id = self._ids[side], self.unk_id
         return [
             [ids.get(piece, unk_id) for piece in ([tag[1], *pieces] if tag else pieces)]
             for tag, pieces in zip(tags, encoded, strict=True)
         ]
+
+    def _tags(self, texts: Sequence[str], side: Side) -> list[re.Match[str] | None]:
+        may_have_tags = self._has_tags and side == "source"
+        return [TAG.match(text) if may_have_tags else None for text in texts]
 
     def decode(
         self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False

@@ -69,8 +69,16 @@ class SentencePieceTokenizer:
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return the ids of the pieces of each text, in a third of the time of one by one."""
-        normalized = [self._normalizer(text, side) for text in texts]
-        return encoded_texts(self._processor, normalized, int)
+        return self.encode_normalized(self.normalized(texts, side), side)
+
+    def normalized(self, texts: Sequence[str], side: Side) -> list[str]:
+        """Return the texts as they are cut into pieces."""
+        return [self._normalizer(text, side) for text in texts]
+
+    def encode_normalized(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        """Return the ids of the pieces of each text, which is ``normalized``."""
+        del side
+        return encoded_texts(self._processor, texts, int)
 
     def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
         """Return what draws the pieces of plain text, with the strength of the randomness.

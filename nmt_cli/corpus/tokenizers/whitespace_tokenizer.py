@@ -48,8 +48,7 @@ class WhitespaceTokenizer:
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """Return the ids of the pieces of ``text``, without marks of start and end."""
-        ids, unk_id = self._ids[side], self.unk_id
-        return [ids.get(piece, unk_id) for piece in self.split(text, side)]
+        return self.encode_batch([text], side)[0]
 
     def split(self, text: str, side: Side = "source") -> list[str]:
         """Return the pieces of ``text``, also those that are not in the vocabulary."""
@@ -57,7 +56,16 @@ class WhitespaceTokenizer:
 
     def encode_batch(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return the ids of the pieces of each text, without marks of start and end."""
-        return [self.encode(text, side) for text in texts]
+        return self.encode_normalized(self.normalized(texts, side), side)
+
+    def normalized(self, texts: Sequence[str], side: Side) -> list[str]:
+        """Return the texts as they are cut into pieces."""
+        return [self._normalizer(text, side) for text in texts]
+
+    def encode_normalized(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+        """Return the ids of the pieces of each text, which is ``normalized``."""
+        ids, unk_id = self._ids[side], self.unk_id
+        return [[ids.get(piece, unk_id) for piece in text.split()] for text in texts]
 
     def decode(
         self, ids: Sequence[int], side: Side = "target", *, keep_pieces: bool = False

@@ -40,6 +40,7 @@ class WorkerFigures(NamedTuple):
     num_lines: int = 0  # translated
     num_pieces: int = 0  # of the translations
     num_invisible: int = 0  # lines without some characters that nobody sees
+    num_unseen: int = 0  # lines with a segment that was copied for its characters
     num_deaths: int = 0  # of workers
     num_waiting: int = 0  # lines
     num_inside: int = 0  # lines that workers have
@@ -249,6 +250,7 @@ class Dispatcher:
         if isinstance(answer, Translation):
             self._counts["num_pieces"] += len(answer.tokens)
             self._counts["num_invisible"] += answer.drops_invisible
+            self._counts["num_unseen"] += answer.copies_unseen
         line.batch.answer(line.place, answer)
 
     def _note_work(self, worker: WorkerProcess) -> None:

@@ -1,0 +1,356 @@
+"""Characters that a model never saw, such as emoji: found in a source, put into its translation.
+
+The model does not get them, because they would ruin its translation of the words around them. Each
+run of them is copied to the place that it has in the source: an end, or else beside the word that
+translates the one beside it. A letter is copied with its word.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
+from operator import itemgetter
+from typing import NamedTuple
+
+from nmt_cli.corpus.text.characters import COMMON, script_of
+from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
+from nmt_cli.files.lines import one_line
+from nmt_cli.translating.encoded_texts import WITHIN_WORDS
+from nmt_cli.translating.protection import COMMON_PATTERNS
+from nmt_cli.translating.segments import Output, Span
+
+_EMOJI = re.compile(COMMON_PATTERNS["emoji"])
+_BRACKETS = frozenset(
+    map("".join, zip("([{<«»‹“„‘\"'（「『【《", ")]}>»«›”“’\"'）」』】》", strict=True))
+)
+_SENTENCE_ENDS = frozenset(".!?…。！？؟।")
+_CLOSING = frozenset(".,;:!?…%)]}»›”’、。，；：！？）」』】》؟،؛।")
+LONGEST_CLUSTER = 64  # characters; normalizing takes time in proportion to the square
+
+
+class Where(Enum):
+    """The place of a run among the other characters of its text."""
+
+    FIRST = auto()
+    BEFORE_WORDS = auto()  # behind punctuation
+    AMONG_WORDS = auto()
+    BEHIND_WORDS = auto()  # before punctuation
+    LAST = auto()
+
+
+class Run(NamedTuple):
+    """Characters of a source that its translation copies, and what the model gets for them."""
+
+    begin: int
+    end: int
+    # With the white space that is left out with them.
+    first: int
+    last: int
+    written: str = ""  # what the model gets: a space between words, else nothing
+    where: Where = Where.AMONG_WORDS
+
+
+class Insertion(NamedTuple):
+    """A run that was put into a translation."""
+
+    gap: int  # its place in the translation without runs
+    begin: int
+    end: int
+    source_begin: int
+    source_end: int
+    moved: int  # by how many characters what is behind it was moved
+
+
+class Placed(NamedTuple):
+    """The translation of a segment, the runs in it, and its text without them."""
+
+    output: Output
+    insertions: Sequence[Insertion] = ()
+    without_runs: str = ""
+
+    def place_of(self, place: int) -> int:
+        """Return the place of what begins at a place of the text without runs."""
+        return place + self._moved(bisect_right(self.insertions, place, key=_gap_of))
+
+    def end_of(self, place: int) -> int:
+        """Return the place where ends what ends at a place of the text without runs."""
+        return place + self._moved(bisect_left(self.insertions, place, key=_gap_of))
+
+    def _moved(self, num_before: int) -> int:
+        return self.insertions[num_before - 1].moved if num_before else 0
+
+
+def _gap_of(insertion: Insertion) -> int:
+    return insertion.gap
+
+
+class _Span(NamedTuple):
+    begin: int
+    end: int
+    is_word: bool  # whether a letter or a digit is in it
+
+
+def runs_in(text: str, unknown: set[str], knows: Callable[[str], bool]) -> list[Run]:
+    """Return the runs of ``text`` that have its ``unknown`` characters.
+
+    A mark behind a letter is known if the model ``knows`` both as one character.
+    """
+    places = [place for place, character in enumerate(text) if character in unknown]
+    found = sorted([*_words(text, places, knows), *_emoji(text, places)])
+    spans = [_Span(*each, any(map(str.isalnum, text[slice(*each)]))) for each in found]
+    extents = list(_widened(_joined(spans, text), text))
+    words = _extent(text, extents, str.isalnum)
+    visible = _extent(text, extents, lambda character: not character.isspace())
+    runs, behind = list[Run](), 0
+    for begin, end in extents:
+        run = _with_spaces(text, begin, end)
+        where = _where(begin, words, visible)
+        runs.append(run._replace(first=max(run.first, behind), where=where))
+        behind = run.last
+    return runs
+
+
+def _words(
+    text: str, places: Sequence[int], knows: Callable[[str], bool]
+) -> Iterator[tuple[int, int]]:
+    """Yield where the characters at ``places`` are, with their marks and the rest of their word."""
+    done = 0
+    for place in places:
+        if place < done:
+            continue
+        plain = WITHIN_WORDS.get(text[place])
+        if plain and knows(plain) and _is_within_word(text, place):
+            continue
+        begin, end = _base(text, place), _behind_marks(text, place + 1)
+        done = end
+        if begin < place and end - begin <= LONGEST_CLUSTER:
+            composed = unicodedata.normalize("NFC", text[begin:end])
+            if all(map(knows, composed)):
+                continue
+        last = begin  # the last letter so far
+        while begin > 0 and _are_of_one_word(text[_base(text, begin - 1)], text[begin]):
+            begin = _base(text, begin - 1)
+        while end < len(text) and _are_of_one_word(text[last], text[end]):
+            last, end = end, _behind_marks(text, end + 1)
+        done = end
+        yield begin, end
+
+
+def _is_within_word(text: str, place: int) -> bool:
+    return text[max(0, place - 1) : place].isalpha() and text[place + 1 : place + 2].isalpha()
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"
+
+
+def _base(text: str, place: int) -> int:
+    """Return the place of the character that the marks at ``place`` belong to."""
+    while place > 0 and _is_mark(text[place]) and not text[place - 1].isspace():
+        place -= 1
+    return place
+
+
+def _behind_marks(text: str, place: int) -> int:
+    while place < len(text) and _is_mark(text[place]):
+        place += 1
+    return place
+
+
+def _are_of_one_word(*letters: str) -> bool:
+    """Return whether two letters beside each other belong to one word of one script.
+
+    Scripts without spaces between words have no such words.
+    """
+    if not (all(map(str.isalnum, letters)) and _have_spaces(*letters)):
+        return False
+    return len(set(map(script_of, letters)) - COMMON) < 2
+
+
+def _have_spaces(*characters: str) -> bool:
+    return not any(map(is_of_script_without_spaces, characters))
+
+
+def _emoji(text: str, places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield where emoji of several characters are that have one at ``places``."""
+    for match in _EMOJI.finditer(text) if places else ():
+        number = bisect_left(places, match.start())
+        if number < len(places) and places[number] < match.end():
+            yield match.span()
+
+
+def _joined(spans: Sequence[_Span], text: str) -> list[_Span]:
+    """Return ``spans``, those that belong together as one."""
+    known = _extent(text, [(begin, end) for begin, end, _ in spans], str.isalnum)
+    joined = list[_Span]()
+    for span in spans:
+        if joined:
+            before = joined[-1]
+            is_at_end = before.end <= known.start or span.begin >= known.stop
+            between = text[before.end : span.begin]
+            if _belong_together(before, span, between, is_at_end=is_at_end):
+                is_word = before.is_word or span.is_word
+                joined[-1] = _Span(before.begin, max(before.end, span.end), is_word)
+                continue
+        joined.append(span)
+    return joined
+
+
+def _extent(text: str, runs: Sequence[tuple[int, int]], is_one: Callable[[str], bool]) -> range:
+    """Return the places from the first to the last character outside of ``runs`` that is one."""
+    inside = bytearray(len(text))
+    for begin, end in runs:
+        inside[begin:end] = b"\1" * (end - begin)
+    places = [place for place, each in enumerate(text) if is_one(each) and not inside[place]]
+    return range(places[0], places[-1] + 1) if places else range(len(text), len(text))
+
+
+def _where(begin: int, words: range, visible: range) -> Where:
+    """Return where a run begins; ``words`` and ``visible`` are where other characters are."""
+    if begin < words.start:
+        return Where.FIRST if begin < visible.start else Where.BEFORE_WORDS
+    if begin >= words.stop:
+        return Where.LAST if begin >= visible.stop else Where.BEHIND_WORDS
+    return Where.AMONG_WORDS
+
+
+def _belong_together(one: _Span, other: _Span, between: str, *, is_at_end: bool) -> bool:
+    if not between or between.isspace():
+        return True
+    if one.is_word and other.is_word:
+        return not any(map(str.isalpha, between))
+    is_free = not any(each.isalnum() or each in _SENTENCE_ENDS for each in between)
+    return is_at_end and is_free
+
+
+def _widened(spans: Sequence[_Span], text: str) -> Iterator[tuple[int, int]]:
+    """Yield ``spans`` with the brackets around them, and punctuation behind one in front."""
+    done = 0
+    for begin, end, _ in spans:
+        while begin > done and text[begin - 1] + text[end : end + 1] in _BRACKETS:
+            begin, end = begin - 1, end + 1
+        if done == 0 and not text[:begin].strip():
+            while text[end : end + 1] in _CLOSING:
+                end += 1
+        done = end
+        yield begin, end
+
+
+def _with_spaces(text: str, begin: int, end: int) -> Run:
+    """Return a run with what is left out with it: of white space on both sides, that on one."""
+    first, last = _before_spaces(text, begin), _behind_spaces(text, end)
+    starts, ends = first == 0, last == len(text)
+    if (starts or first < begin) and last > end and not ends:
+        return Run(begin, end, begin, last)
+    if ends or (first < begin and text[end] in _CLOSING):
+        return Run(begin, end, first, last)
+    is_between_words = begin > 0 and text[begin - 1].isalnum() and text[end].isalnum()
+    is_glued = is_between_words and _have_spaces(text[begin - 1], text[end])
+    return Run(begin, end, begin, end, " " if is_glued else "")
+
+
+def _before_spaces(text: str, place: int) -> int:
+    while place > 0 and text[place - 1].isspace():
+        place -= 1
+    return place
+
+
+def _behind_spaces(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0) -> Placed:
+    """Return the translation of ``source`` with its ``runs``, none before the place ``least``.
+
+    ``output`` is that of the text without them. It has the spans of its words if a run is among
+    words.
+    """
+    gaps = [max(least, gap) for gap in _gaps(source, runs, output)]
+    text, done, insertions = "", 0, list[Insertion]()
+    for gap, run in sorted(zip(gaps, runs, strict=True), key=itemgetter(0)):
+        text += output.text[done:gap]
+        done = max(done, gap)
+        text += _space_before(source, run.begin, text[-1:])
+        begin = len(text)
+        text += source[run.begin : run.end]
+        end, following = len(text), output.text[done : done + 1]
+        if run.written and following.isspace() and _goes_on(output, done, run.end):
+            done += 1
+        elif following and not (following.isspace() or (gap > 0 and following in _CLOSING)):
+            text += _space_behind(source, run.end, following)
+        insertions.append(Insertion(gap, begin, end, run.begin, run.end, len(text) - done))
+    text = one_line(text + output.text[done:])
+    placed = Placed(Output(text), insertions, output.text)
+    spans = [Span(each.begin, each.end, each.source_begin, each.source_end) for each in insertions]
+    for span in output.spans:
+        begin, end = placed.place_of(span.begin), placed.end_of(span.end)
+        spans.append(span._replace(begin=begin, end=end))
+    return placed._replace(output=Output(text, sorted(spans)))
+
+
+def _gaps(source: str, runs: Sequence[Run], output: Output) -> Iterator[int]:
+    """Yield the place of each run in the text of ``output``.
+
+    It is behind what translates the word before it, or before what translates the word behind it
+    if only this one is beside it without a space.
+    """
+    text = output.text
+    words = [place for place, each in enumerate(text) if each.isalnum()] or [0, len(text) - 1]
+    at_ends = {
+        Where.FIRST: 0,
+        Where.BEFORE_WORDS: words[0],
+        Where.BEHIND_WORDS: words[-1] + 1,
+        Where.LAST: len(text),
+    }
+    known = [each for each in output.spans if each.source_begin < each.source_end]
+    ends = sorted((each.source_end, each.end) for each in known)
+    begins = sorted((each.source_begin, each.begin) for each in known)
+    for run in runs:
+        if run.where in at_ends:
+            yield at_ends[run.where]
+            continue
+        num_before = bisect_right(ends, (run.begin, len(text)))
+        number = bisect_left(begins, (run.end, 0))
+        behind = source[run.end]
+        is_apart = behind.isspace() or behind in _CLOSING
+        is_of_next = source[run.begin - 1].isspace() and not is_apart
+        if num_before and not (is_of_next and number < len(begins)):
+            yield ends[num_before - 1][1]
+        else:
+            yield begins[number][1] if number < len(begins) else len(text)
+
+
+def _goes_on(output: Output, place: int, source_place: int) -> bool:
+    """Return whether the next word behind ``place`` translates that at ``source_place``."""
+    number = bisect_left(output.spans, (place,))
+    if number == len(output.spans):
+        return False
+    word = output.spans[number]
+    return word.source_begin <= source_place < word.source_end
+
+
+def _space_before(source: str, place: int, before: str) -> str:
+    """Return what separates a run at ``place`` from the character ``before`` it."""
+    if not before or before.isspace():
+        return ""
+    spaces = source[_before_spaces(source, place) : place]
+    return spaces or _space_between(source[max(0, place - 1) : place], before)
+
+
+def _space_behind(source: str, place: int, following: str) -> str:
+    spaces = source[place : _behind_spaces(source, place)]
+    return spaces or _space_between(source[place : place + 1], following)
+
+
+def _space_between(of_source: str, of_output: str) -> str:
+    """Return a space if a run is beside a word of the output, but not in the source.
+
+    A script without spaces between words has no such words.
+    """
+    beside_words = [each.isalnum() and _have_spaces(each) for each in (of_source, of_output)]
+    return " " if beside_words == [False, True] else ""
