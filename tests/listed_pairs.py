@@ -1,7 +1,7 @@
 """Text pairs in memory, from which a tokenizer is made."""
 
 from collections import Counter
-from itertools import compress
+from itertools import chain, repeat
 
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer
@@ -13,8 +13,8 @@ class ListedPairs(ParallelCorpora):
     def __init__(self, pairs):
         self._pairs = pairs
 
-    def chosen(self, flags):
-        return compress(self._pairs, flags)
+    def chosen(self, copies):
+        return chain.from_iterable(map(repeat, self._pairs, copies))
 
     def count_words(self, data, sides):
         normalizer, counts = Normalizer(data), Counter[str]()

@@ -252,7 +252,7 @@ def _make_tokenizer(recipe: Recipe, training: ParallelCorpora, symbols: Sequence
     if config.model is None:
         every = dict.fromkeys([*config.user_defined_symbols, *symbols])
         config = config.model_copy(update={"user_defined_symbols": tuple(every)})
-    return train_tokenizer(config, recipe.data, training, num_pairs, recipe.training.seed)
+    return train_tokenizer(config, recipe.data, training, training.text_sizes, recipe.training.seed)
 
 
 def _tokenizer_of_model(recipe: Recipe, folder: Path) -> Tokenizer:

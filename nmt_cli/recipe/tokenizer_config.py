@@ -44,7 +44,8 @@ class TokenizerConfig(Section):
     character_coverage: Annotated[Number, Field(ge=0.98, le=1), TEXT] = 1.0
     """Share of the training characters that get a piece of their own."""
     training_sentences: Annotated[Count, Field(ge=1, le=10**9), TEXT] = 10_000_000
-    """At most this many sampled sentences train the SentencePiece model."""
+    """At most this many sampled sentences train the SentencePiece model, those of each corpus as
+    often as training shows them, by the weights of data.train, data.mixing and data.stages."""
     sampling: Annotated[Annotated[Number, Field(gt=0, lt=1)] | None, STEPS] = None
     """SentencePiece only: cut the training text into other pieces in each epoch, drawn by the seed.
     With bpe, the probability that a merge is left out (BPE dropout; usual is 0.1). With unigram,

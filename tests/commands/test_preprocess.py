@@ -5,6 +5,7 @@ import random
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,12 @@ import pytest
 from nmt_cli.corpus import chunk_pool
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text import parallel_text
+from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.files.atomic_files import SEAL, seal_of
 from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import DamagedError, UserError
 from tests.real_text import real_file
 
 ROOT = Path(__file__).parent.parent.parent
@@ -46,6 +48,24 @@ def test_all_pairs_of_all_corpora_come_back(corpus):
     assert prepared.validation[0].lines("target") == corpus.sentences(20, 5)
     assert prepared.manifest["tokens"]["train"]["source"] == prepared.source.num_tokens
     assert corpus.beside_output() == ["small"]
+
+
+def test_a_tokenizer_learns_from_corpora_as_often_as_they_are_in_training(corpus, monkeypatch):
+    monkeypatch.setattr(parallel_text, "PAIRS_IN_CHUNK", 7)
+    seen = []
+
+    def train(sentences, *_):
+        seen.extend(sentences)
+        return b""  # which no tokenizer can be made of
+
+    monkeypatch.setattr(sentencepiece_tokenizer, "train_model", train)
+    with pytest.raises(DamagedError):
+        corpus.prepare("data.train.1.weight=8", "tokenizer.shared=true")
+    of_small = Counter(each for each in seen if each in corpus.sentences(30, 2))
+    assert len(seen) == 2 * 110  # (80 + 8 * 30) * 0.344: 82.5 of the small one, 2.75 for each
+    assert sum(of_small.values()) == 82
+    assert {*of_small} == {*corpus.sentences(30, 2)}
+    assert {*of_small.values()} == {2, 3}
 
 
 def test_the_same_input_gives_the_same_bytes_anywhere(corpus, tmp_path_factory, monkeypatch):

@@ -48,7 +48,7 @@ def tokenizer(algorithm):
     settings = {"vocabulary_size": 340, "algorithm": algorithm, "user_defined_symbols": SYMBOLS}
     config = TokenizerConfig.model_validate(settings)
     pairs = text_pairs(150)
-    return train_tokenizer(config, data(), ListedPairs(pairs), len(pairs), seed=1)
+    return train_tokenizer(config, data(), ListedPairs(pairs), [len(pairs)], seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -312,10 +312,10 @@ def test_a_model_of_words_cannot_sample(tmp_path):
     file = f"{model}.model"
     config = {"model": file, "vocabulary_size": None}
     of_file, no_text = TokenizerConfig.model_validate(config), ListedPairs([])
-    assert train_tokenizer(of_file, data(), no_text, 0, seed=1).size == 60
+    assert train_tokenizer(of_file, data(), no_text, [0], seed=1).size == 60
     sampling = TokenizerConfig.model_validate({**config, "sampling": 0.1})
     with pytest.raises(UserError) as caught:
-        train_tokenizer(sampling, data(), no_text, 0, seed=1)
+        train_tokenizer(sampling, data(), no_text, [0], seed=1)
     assert str(caught.value) == (
         f"{file} is neither a bpe nor a unigram model, and tokenizer.sampling needs one of them; "
         "give another model, or tokenizer.sampling: null."

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
-from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer, most_pieces, train_tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import (
+    load_tokenizer,
+    most_pieces,
+    sampled_copies,
+    shares_of_sample,
+    train_tokenizer,
+)
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import (
     CONTROL,
     WhitespaceTokenizer,
@@ -51,7 +57,7 @@ def text_pairs(num_pairs=150, seed=1):
 def train(config, pairs=None, normalization=None, seed=1):
     pairs = text_pairs() if pairs is None else pairs
     settings = {"normalization": normalization} if normalization else {}
-    return train_tokenizer(config, data(**settings), ListedPairs(pairs), len(pairs), seed)
+    return train_tokenizer(config, data(**settings), ListedPairs(pairs), [len(pairs)], seed)
 
 
 def config(**settings):
@@ -238,7 +244,7 @@ def test_an_error_while_reading_is_not_lost_in_the_trainer():
         raise UserError("text.en.gz is damaged.")
 
     with pytest.raises(UserError, match=r"^text\.en\.gz is damaged\.$"):
-        train_tokenizer(config(), data(), ListedPairs(broken()), 10**6, seed=1)
+        train_tokenizer(config(), data(), ListedPairs(broken()), [10**6], seed=1)
 
 
 def test_nfc_makes_two_spellings_one():
@@ -423,3 +429,36 @@ def test_text_in_pieces_is_decoded_by_the_vocabulary_of_its_side():
     tokenizer = WhitespaceTokenizer([*CONTROL, "eins", "zwei"], Normalizer(data()), None, own)
     assert tokenizer.decode([3, 4], "source") == "one two"
     assert tokenizer.decode([3, 4]) == tokenizer.decode([3, 4], "target") == "eins zwei"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes", "num_sampled", "shares"),
+    [
+        ({}, [900, 100], 1000, [900, 100]),
+        ({}, [900, 100], 101, [91, 10]),
+        ({"weights": [1, 9]}, [900, 100], 1000, [500, 500]),
+        ({"weights": [0, 1]}, [900, 100], 1000, [0, 1000]),
+        ({"weights": [0, 0]}, [900, 100], 1000, [900, 100]),
+        ({"weights": [1, 1]}, [0, 0], 0, [0, 0]),
+        ({"mixing": {"temperature": 1_000_000}}, [900, 100], 1000, [500, 500]),
+        ({"mixing": {"temperature": 2}}, [900, 100], 1000, [750, 250]),
+        # The mean of 500 and 500, and of all and none.
+        ({"stages": [{"c0": 1, "c1": 9}, {"c0": 1, "c1": 0}]}, [900, 100], 1000, [750, 250]),
+    ],
+)
+def test_corpora_have_their_shares_of_training_in_the_sample(settings, sizes, num_sampled, shares):
+    weights = settings.pop("weights", [1, 1])
+    stages = [{"weights": each} for each in settings.pop("stages", [])]
+    for stage in stages[:-1]:
+        stage["until"] = {"steps": 10}
+    corpora = [
+        {"source": f"{n}.en", "target": f"{n}.de", "name": f"c{n}", "weight": weight}
+        for n, weight in enumerate(weights)
+    ]
+    found = shares_of_sample(data(train=corpora, stages=stages, **settings), sizes, num_sampled)
+    assert found == shares
+    copies = list(sampled_copies(sizes, shares, seed=1))
+    of_each = copies[: sizes[0]], copies[sizes[0] :]
+    assert [*map(sum, of_each)] == shares
+    assert all(max(each) - min(each) <= 1 for each in of_each if each)
+    assert not 0 < shares[0] < sizes[0] or 0 in of_each[0][: sizes[0] // 2]

@@ -50,7 +50,7 @@ def sentencepiece(recipe, words, seed):
     generator = random.Random(seed)
     texts = [" ".join(generator.choices(words, k=6)) for _ in range(200)]
     pairs = list(zip(texts, texts, strict=True))
-    tokenizer = train_tokenizer(config, recipe.data, ListedPairs(pairs), len(pairs), seed)
+    tokenizer = train_tokenizer(config, recipe.data, ListedPairs(pairs), [len(pairs)], seed)
     return recipe.model_copy(update={"tokenizer": config}), tokenizer
 
 

@@ -4,7 +4,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, groupby, islice
+from itertools import count, groupby, islice, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,11 @@ HELD_OUT_TEXTS = ("validation", "test")
 BYTES_OF_A_PAIR = 100  # of text, at least, if little is known
 
 
-def _take_chosen(item: tuple[CorpusChunk, npt.NDArray[np.bool_]]) -> Texts | None:
-    """Return the chosen text pairs of a chunk; None if there are more or fewer pairs."""
-    chunk, is_chosen = item
+def _take_chosen(item: tuple[CorpusChunk, npt.NDArray[np.int64]]) -> Texts | None:
+    """Return the text pairs of a chunk that have copies; None if there are more or fewer pairs."""
+    chunk, copies = item
     _, texts = chunk.text_pairs()
-    return texts.only(is_chosen) if len(is_chosen) == len(texts.sources) else None
+    return texts.only(copies > 0) if len(copies) == len(texts.sources) else None
 
 
 def _count_words(chunk: CorpusChunk, normalizer: Normalizer, sides: Sequence[Side]) -> Counter[str]:
@@ -223,31 +223,39 @@ class ParallelCorpora:
     @property
     def num_text_pairs(self) -> int:
         """The number of pairs that are neither empty nor filtered nor repeated."""
-        return sum(
+        return sum(self.text_sizes)
+
+    @property
+    def text_sizes(self) -> list[int]:
+        """The number of such pairs of each corpus."""
+        return [
             report.pairs_read - report.empty - report.filtered - report.repeated
             for report in self.reports
-        )
+        ]
 
-    def chosen(self, flags: Iterator[bool]) -> Iterator[tuple[str, str]]:
-        """Yield the text pairs whose flag, the next one of ``flags``, is true.
+    def chosen(self, copies: Iterator[int]) -> Iterator[tuple[str, str]]:
+        """Yield each text pair as often as the next number of ``copies``.
 
         Text pairs are those that are neither empty nor filtered nor repeated. Raises UserError if
         a file has changed since ``look_over``.
         """
 
-        def with_flags() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.bool_]]]:
+        def with_copies() -> Iterator[tuple[CorpusChunk, npt.NDArray[np.int64]]]:
             for chunk, num_blank in zip(self.chunks(), self._num_blank, strict=True):
                 num_texts = chunk.lines.num_lines - num_blank
                 if chunk.left_out is not None:
                     num_texts -= int((chunk.left_out != cleaning.KEPT).sum())
-                is_chosen = np.fromiter(islice(flags, num_texts), np.bool_)
-                if is_chosen.any():
-                    yield chunk, is_chosen
+                of_chunk = np.fromiter(islice(copies, num_texts), np.int64)
+                if of_chunk.any():
+                    yield chunk, of_chunk
 
-        for (chunk, _), texts in self._pool.in_order(with_flags(), _take_chosen, self._workers):
+        chosen = self._pool.in_order(with_copies(), _take_chosen, self._workers)
+        for (chunk, of_chunk), texts in chosen:
             _refuse_change(self.reports[chunk.corpus], texts is not None)
             if texts is not None:
-                yield from zip(texts.sources, texts.targets, strict=True)
+                pairs = zip(texts.sources, texts.targets, strict=True)
+                for pair, number in zip(pairs, of_chunk[of_chunk > 0].tolist(), strict=True):
+                    yield from repeat(pair, number)
         self._pool.end_processes()  # the trainer, which now has the text, may need the memory
 
     def count_words(self, data: DataConfig, sides: Sequence[Side]) -> Counter[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -72,9 +73,15 @@ def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:
 
 
 def train_tokenizer(
-    config: TokenizerConfig, data: DataConfig, text: ParallelCorpora, num_pairs: int, seed: int
+    config: TokenizerConfig,
+    data: DataConfig,
+    text: ParallelCorpora,
+    sizes: Sequence[int],
+    seed: int,
 ) -> Tokenizer:
     """Return a tokenizer made from the pairs of ``text``, or from the model file the recipe names.
+
+    ``sizes`` are the pairs of each corpus.
 
     Raises UserError if the recipe asks for what this text or model file does not allow, and
     DamagedError if the model file is damaged.
@@ -91,8 +98,9 @@ def train_tokenizer(
         return WhitespaceTokenizer(vocabulary, normalizer, config.joiner, own)
     models: dict[Side, bytes] = {}
     for sides in _sides_together(config):
-        num_sampled = min(num_pairs, max(1, config.training_sentences // len(sides)))
-        sampled = text.chosen(sample_flags(num_pairs, num_sampled, seed))
+        num_sampled = min(sum(sizes), max(1, config.training_sentences // len(sides)))
+        shares = shares_of_sample(data, sizes, num_sampled)
+        sampled = text.chosen(sampled_copies(sizes, shares, seed))
         sentences = _normalized(sampled, normalizer, sides)
         model = sentencepiece_tokenizer.train_model(
             sentences, config, len(sides) * num_sampled, seed
@@ -131,10 +139,30 @@ def _normalized(
                 yield normalizer(text, side)
 
 
-def sample_flags(num_pairs: int, num_sampled: int, seed: int) -> Iterator[bool]:
-    """Yield whether each pair is sampled: exactly ``num_sampled``, all subsets equally likely."""
-    draw, needed = random.Random(seed).random, num_sampled
-    for remaining in range(num_pairs, 0, -1):
-        is_sampled = draw() * remaining < needed
-        needed -= is_sampled
-        yield is_sampled
+def shares_of_sample(data: DataConfig, sizes: Sequence[int], num_sampled: int) -> list[int]:
+    """Return how many pairs of each corpus are sampled: as many as it has in training, on average.
+
+    With stages this is the mean of their shares. Without any weight above 0, sizes decide.
+    """
+    of_stages = [
+        [size * weight for size, weight in zip(sizes, data.weights(sizes, stage), strict=True)]
+        for stage in range(max(1, len(data.stages)))
+    ]
+    weighted = [[each / sum(shares) for each in shares] for shares in of_stages if any(shares)]
+    ends = [*accumulate(map(sum, zip(*weighted, strict=True)) if weighted else sizes)]
+    whole = [round(num_sampled * end / ends[-1]) if num_sampled else 0 for end in ends]
+    return [end - before for before, end in pairwise([0, *whole])]
+
+
+def sampled_copies(sizes: Sequence[int], shares: Sequence[int], seed: int) -> Iterator[int]:
+    """Yield how often each pair is sampled; pairs of a corpus differ by at most one.
+
+    Of each corpus, its share is sampled exactly, and all subsets are equally likely.
+    """
+    draw = random.Random(seed).random
+    for size, share in zip(sizes, shares, strict=True):
+        copies, needed = divmod(share, max(1, size))
+        for remaining in range(size, 0, -1):
+            is_once_more = draw() * remaining < needed
+            needed -= is_once_more
+            yield copies + is_once_more
