@@ -22,7 +22,9 @@ class Range(NamedTuple):
         """Return whether ``value`` is in this range."""
         is_enough = value > self.least if self.without_least else value >= self.least
         is_little = self.most is None or value <= self.most
-        return is_enough and is_little and math.isfinite(value)
+        return (
+            is_enough and is_little and value < math.inf
+        )  # also for numbers too large for a float
 
     def __str__(self) -> str:
         low = f"more than {self.least}" if self.without_least else f"at least {self.least}"

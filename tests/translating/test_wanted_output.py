@@ -1,5 +1,6 @@
 """Rules in beam search and in sampling: their outputs are exactly those that are allowed."""
 
+import math
 from itertools import product
 from typing import Any
 
@@ -312,5 +313,14 @@ def test_a_line_has_its_own_rule_about_repeated_pieces(n):
     )
     error = error_of(outputs, Request("x", no_repeat_ngram=0))
     assert error == "no_repeat_ngram must be at least 1, but is 0"
+    longest = outputs.wanted(Request("x", no_repeat_ngram=10**400))  # no float can be that large
+    (sentence,) = outputs.sentences([Part([3, 4], "")], (), longest)
+    found = search(
+        table, [sentence._replace(n_best=beam_size)], settings(beam_size), 2, rules_of(outputs)
+    )
+    assert {each.tokens for each in found[0]} == {*EVERYTHING}
+    for value in (10**400, -(10**400), math.inf, math.nan):
+        error = error_of(outputs, Request("x", length_penalty=value))
+        assert error == f"length_penalty must be at least 0 and at most 10, but is {value}"
     parser = wanted_outputs(Constraints(), is_parser=True)
     assert error_of(parser, Request("x", no_repeat_ngram=n)) is not None
