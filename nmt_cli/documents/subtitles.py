@@ -21,9 +21,10 @@ from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.translation import Translation
 
-TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
+TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2})(?:[,.](\d{1,3})|(?<=\d:\d\d:\d\d))"
 TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
-LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+LINE = re.compile(r"[^\r\n]*(?:\r*\n|\r)|[^\r\n]+")  # some programs write CR CR LF
+WORD_TIME = re.compile(r"<((?:\d+:)*\d+\.\d+)>")
 # Tags, times within a cue, positions, and characters that XML excludes.
 CODE = re.compile(
     r"(</?[A-Za-z][^<>\n]*>|<\d[\d:.]*>|\{\\[^{}\n]*\}|[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])"
@@ -54,7 +55,12 @@ class _Line(NamedTuple):
 class _Cue(NamedTuple):
     begin: int  # milliseconds
     end: int
-    lines: Sequence[_Line]
+    lines: Sequence[_Line]  # from the first with a text to the last
+
+    @property
+    def texts(self) -> list[_Line]:
+        """The lines that are not blank."""
+        return [line for line in self.lines if line.text.strip()]
 
 
 class _Sentence(NamedTuple):
@@ -87,12 +93,12 @@ class SubtitleDocument:
         for cue in self._cues:
             if not any(line in texts for line in cue.lines):
                 continue
-            lines = [texts.get(line, source[line.begin : line.end]) for line in cue.lines]
+            # A line whose translation is empty would end the cue.
+            left = [line for line in cue.lines if texts.get(line, "a text").strip()]
             first, second = cue.lines[0], cue.lines[min(1, len(cue.lines) - 1)]
             line_end = source[first.end : second.begin]
-            # An empty line would end the cue.
-            whole = line_end.join(line for line in lines if line.strip())
-            written += [source[place : first.begin], whole]
+            whole = line_end.join(texts.get(line, line.text) for line in left)
+            written += [source[place : first.begin], _with_times_in_order(whole)]
             place = cue.lines[-1].end
         return self._decoded.encoded("".join([*written, source[place:]]))
 
@@ -134,16 +140,15 @@ class SubtitleDocument:
 
 
 def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
-    if is_vtt and not re.match(r"WEBVTT(?:[ \t].*)?(?:\r?\n|\Z)", text):
+    """Yield the cues. An empty line ends one of WebVTT; one of SRT goes on until the next times."""
+    if is_vtt and not re.match(r"WEBVTT(?:[ \t].*)?(?:\r*\n|\r|\Z)", text):
         raise DocumentError("its first line is not WEBVTT")
     place, cue, times, lines = 0, -1, None, list[_Line]()
-    for number, raw in enumerate([*LINE.findall(text), ""], 1):
+    for number, raw in enumerate(LINE.findall(text), 1):
         line = raw.rstrip("\r\n")
         timing = TIMING.fullmatch(line)
-        if times is not None and (not line.strip() or timing is not None):
-            if timing is not None and lines and lines[-1].text.strip().isdecimal():
-                lines.pop()  # the number of the next cue
-            yield _Cue(*times, lines)
+        if times is not None and (timing is not None or (is_vtt and not line)):
+            yield _Cue(*times, _with_text(lines, has_next=timing is not None))
             times, lines = None, []
         if timing is not None:
             times, cue = (_milliseconds(timing, 1), _milliseconds(timing, 5)), cue + 1
@@ -152,14 +157,31 @@ def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
         elif re.match(r"\s*[\d:.,]+\s*-->", line):
             raise DocumentError(f"line {number:,} is no timing: {line.strip()[:40]!r}")
         place += len(raw)
+    if times is not None:
+        yield _Cue(*times, _with_text(lines, has_next=False))
     if cue < 0 and not is_vtt:
         raise DocumentError("it has no line with the times of a subtitle")
+
+
+def _with_text(lines: Sequence[_Line], *, has_next: bool) -> Sequence[_Line]:
+    """Return ``lines`` from the first with a text to the last, without the next cue's number."""
+    texts = [place for place, line in enumerate(lines) if line.text.strip()]
+    if has_next and texts and lines[texts[-1]].text.strip().isdecimal():
+        texts.pop()
+    return lines[texts[0] : texts[-1] + 1] if texts else ()
+
+
+def _with_times_in_order(cue: str) -> str:
+    """Return the text of a cue of WebVTT, whose words may have changed places with their times."""
+    times = WORD_TIME.findall(cue)
+    ordered = iter(sorted(times, key=lambda time: [float(each) for each in time.split(":")]))
+    return WORD_TIME.sub(lambda _: f"<{next(ordered)}>", cue)
 
 
 def _milliseconds(timing: re.Match[str], first: int) -> int:
     hours, minutes, seconds, fraction = timing.group(first, first + 1, first + 2, first + 3)
     whole = (int(hours or 0) * 60 + int(minutes)) * 60 + int(seconds)
-    return whole * 1000 + int(fraction.ljust(3, "0"))
+    return whole * 1000 + int((fraction or "").ljust(3, "0"))
 
 
 def _groups(cues: Sequence[_Cue]) -> Iterator[list[_Line]]:
@@ -168,7 +190,7 @@ def _groups(cues: Sequence[_Cue]) -> Iterator[list[_Line]]:
     joins_cues = sum(ends) >= LEAST_ENDS * len(ends)
     group = list[_Line]()
     for cue in cues:
-        for place, line in enumerate(cue.lines):
+        for place, line in enumerate(cue.texts):
             is_within = place > 0 or (joins_cues and _goes_on(group, cue, cues))
             lengths = sum(len(each.text) for each in group), len(line.text)
             is_full = max(lengths) >= MOST_CHARACTERS

@@ -197,3 +197,62 @@ def test_times_may_have_single_digits():
     data = b"1\n0:0:3,5 --> 0:0:4,0\na cat\n"
     assert copied(data, "srt") == data
     assert shouted(data, "srt") == data.replace(b"a cat", b"A CAT")
+
+
+@pytest.mark.parametrize(
+    ("form", "source", "expected"),
+    [
+        pytest.param(
+            "vtt",
+            "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n \nOne is here.\n\t\nTwo too.\n \n\nnote\n",
+            "WEBVTT\n\n00:00:01.000 --> 00:00:02.000\n \nONE IS HERE.\n\t\nTWO TOO.\n \n\nnote\n",
+            id="a line of blanks does not end a cue of WebVTT",
+        ),
+        pytest.param(
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\n\nOne is here.\n\n \nTwo too.\n\n\n2\n"
+            "00:00:03,000 --> 00:00:04,000\nThree.\n\nFour.\n\n44\n",
+            "1\n00:00:01,000 --> 00:00:02,000\n\nONE IS HERE.\n\n \nTWO TOO.\n\n\n2\n"
+            "00:00:03,000 --> 00:00:04,000\nTHREE.\n\nFOUR.\n\n44\n",
+            id="text of SRT goes on behind a blank line",
+        ),
+        pytest.param(
+            "srt",
+            "1\r\r\n00:00:01,000 --> 00:00:02,000\r\r\nOne is\r\r\nhere.\r\r\n\r\r\n2\r\r\n"
+            "00:00:03,000 --> 00:00:04,000\r\r\nTwo.\r\r\n",
+            "1\r\r\n00:00:01,000 --> 00:00:02,000\r\r\nONE IS\r\r\nHERE.\r\r\n\r\r\n2\r\r\n"
+            "00:00:03,000 --> 00:00:04,000\r\r\nTWO.\r\r\n",
+            id="CR CR LF is one end of a line",
+        ),
+        pytest.param(
+            "vtt",
+            "WEBVTT\r\r\n\r\r\n00:01.000 --> 00:02.000\r\r\nOne.\r\r\n",
+            "WEBVTT\r\r\n\r\r\n00:01.000 --> 00:02.000\r\r\nONE.\r\r\n",
+            id="in WebVTT, too",
+        ),
+        pytest.param(
+            "srt",
+            "1\n00:00:01 --> 00:00:02\nOne.\n",
+            "1\n00:00:01 --> 00:00:02\nONE.\n",
+            id="times without milliseconds",
+        ),
+    ],
+)
+def test_text_between_odd_line_ends_is_translated(form, source, expected):
+    data = source.encode()
+    assert copied(data, form) == data
+    assert shouted(data, form) == expected.encode()
+
+
+def test_times_of_words_stay_in_order():
+    head = "WEBVTT\n\n00:09.000 --> 00:12.000\n"
+    source = "one<00:09.500><c> two</c><00:10.000><c> three</c>"
+    document = read_document(f"{head}{source}\n".encode(), "vtt")
+    (segment,) = document.segments
+    first, second = (
+        '<wbr id="1"/><span id="2"> two</span>',
+        '<wbr id="3"/><span id="4"> three</span>',
+    )
+    assert segment.text == f"one{first}{second}"
+    found = document.filled([Translation(f"one{second}{first}")]).decode()
+    assert found == f"{head}one<00:09.500><c> three</c><00:10.000><c> two</c>\n"
