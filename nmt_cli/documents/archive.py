@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
+from xml.parsers import expat
 
 from nmt_cli.documents.document import Document, DocumentError
 from nmt_cli.translating.request import LineError, Request
@@ -141,4 +142,23 @@ class ArchiveDocument:
         ):
             if any(t.text != s.text for t, s in zip(own, member.segments, strict=True)):
                 changed[name] = member.filled(own)
+                self._refuse_damaged(name, changed[name])
         return self._archive.with_changed(changed)
+
+    def _refuse_damaged(self, name: str, written: bytes) -> None:
+        """Raise DocumentError if a member is no XML any more, which would be a bug."""
+        problem = _problem_of_xml(written)
+        if problem is not None and _problem_of_xml(self._archive.read(name)) is None:
+            raise DocumentError(
+                f"its member {name} is no XML with these translations ({problem}), because of a "
+                "bug in nmt-cli; please report it"
+            )
+
+
+def _problem_of_xml(data: bytes) -> str | None:
+    parser = expat.ParserCreate(namespace_separator=" ")
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        return str(error)
+    return None

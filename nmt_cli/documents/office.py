@@ -31,7 +31,8 @@ OOXML = "http://schemas.openxmlformats.org"
 STRICT = "http://purl.oclc.org/ooxml"
 MANIFEST, ENCRYPTED = "META-INF/manifest.xml", b"encryption-data"  # of OpenDocument
 OASIS = "urn:oasis:names:tc:opendocument:xmlns"
-DECLARED = re.compile(r"""\sxmlns(?::([\w.-]+))?\s*=\s*["']([^"']*)["']""")
+UNKNOWN = "?"  # the prefix of namespaces of other formats
+PREFIX = re.compile(r"<((?:[^\s:/>]+:)?)")  # of the name in a tag
 
 
 class Layout(NamedTuple):
@@ -43,11 +44,12 @@ class Layout(NamedTuple):
     breaks: frozenset[str]
     visible: frozenset[str]  # elements without text that have a place on a page
     kept: frozenset[str] = frozenset()  # elements whose paragraphs stay as they are
-    # Pairs of elements without text that enclose text, and the attribute that both have.
+    # Pairs of elements without text that enclose text, and the attribute that both have, without
+    # its prefix.
     ranges: Mapping[str, tuple[str, str]] = {}
     run: str = ""  # text is in runs; "": it is in the paragraph itself
     text: str = ""
-    text_tag: str = ""
+    attributes: str = ""  # of the elements of text that are made
     properties: str = ""
     ignored: re.Pattern[str] = re.compile("$^")  # in properties: what is no format
     characters: Mapping[str, str] = {}  # elements that are a character of the text
@@ -77,7 +79,7 @@ WORD = Layout(
     | _names("m", "oMath oMathPara")
     | {"mc:AlternateContent"},
     ranges={
-        f"w:{kind}{begin}": (f"w:{kind}{end}", "w:id")
+        f"w:{kind}{begin}": (f"w:{kind}{end}", "id")
         for kind, begin, end in (
             ("bookmark", "Start", "End"),
             ("commentRange", "Start", "End"),
@@ -86,10 +88,10 @@ WORD = Layout(
     },
     run="w:r",
     text="w:t",
-    text_tag='<w:t xml:space="preserve">',
+    attributes=' xml:space="preserve"',
     properties="w:rPr",
     # Languages and marks of revisions divide words without being seen.
-    ignored=re.compile(r"<w:(?:lang|noProof)\b[^>]*/>"),
+    ignored=re.compile(r"<(?:[\w.-]+:)?(?:lang|noProof)\b[^>]*/>"),
     characters={"w:noBreakHyphen": "\u2011", "w:softHyphen": "\u00ad"},
     dropped=_names("w", "proofErr lastRenderedPageBreak"),
     field_mark="w:fldChar",
@@ -104,7 +106,6 @@ DRAWING = Layout(
     visible=_names("a", "fld") | {"mc:AlternateContent", "a14:m"},
     run="a:r",
     text="a:t",
-    text_tag="<a:t>",
     properties="a:rPr",
     ignored=re.compile(r'\s(?:lang|altLang|dirty|err|smtClean|noProof)="[^"]*"'),
 )
@@ -123,9 +124,9 @@ ODF = Layout(
     kept=_names("text", "tracked-changes"),
     space="text:s",
     ranges={
-        "text:bookmark-start": ("text:bookmark-end", "text:name"),
-        "text:reference-mark-start": ("text:reference-mark-end", "text:name"),
-        "office:annotation": ("office:annotation-end", "office:name"),
+        "text:bookmark-start": ("text:bookmark-end", "name"),
+        "text:reference-mark-start": ("text:reference-mark-end", "name"),
+        "office:annotation": ("office:annotation-end", "name"),
     },
 )
 NO_NAME = r"\\(?:d\*)?"  # in a pattern
@@ -194,7 +195,7 @@ class ParagraphDocument:
         self._root = tree_of(self._decoded.text, "xml")
         if any(isinstance(each, Token) and "<!DOCTYPE" in each.raw for each in self._root.children):
             raise DocumentError("it has a DOCTYPE, which documents of its format never have")
-        _rename(self._root, self._decoded.text, layout)
+        _rename(self._root, layout)
         self._paragraphs = [
             paragraph
             for element in _elements(self._root, layout)
@@ -249,17 +250,23 @@ def _elements(root: Element, layout: Layout) -> Iterator[Element]:
         waiting += [each for each in reversed(element.children) if isinstance(each, Element)]
 
 
-def _rename(root: Element, text: str, layout: Layout) -> None:
-    """Give elements the usual prefixes of the format if the document has others."""
-    found = {prefix: layout.namespaces.get(uri) for prefix, uri in DECLARED.findall(text)}
-    others = {prefix: usual for prefix, usual in found.items() if usual not in {None, prefix}}
-    waiting = [root] if others else []
+def _rename(root: Element, layout: Layout) -> None:
+    """Give elements the usual prefixes of their namespaces, where the document has others."""
+    waiting: list[tuple[Element, Mapping[str, str]]] = [(root, {})]
     while waiting:
-        element = waiting.pop()
+        element, usual = waiting.pop()
+        if "xmlns" in element.start.raw:
+            declared = {
+                key.partition(":")[2]: layout.namespaces.get(value or "", UNKNOWN)
+                for key, value in element.start.attributes.items()
+                if key.partition(":")[0] == "xmlns"
+            }
+            usual = {**usual, **declared}
         prefix, _, local = element.start.name.rpartition(":")
-        if prefix in others:
-            element.start = element.start._replace(name=f"{others[prefix]}:{local}")
-        waiting += [each for each in element.children if isinstance(each, Element)]
+        found = usual.get(prefix, prefix)
+        if found != prefix and (found != UNKNOWN or prefix in layout.namespaces.values()):
+            element.start = element.start._replace(name=f"{found}:{local}")
+        waiting += [(each, usual) for each in element.children if isinstance(each, Element)]
 
 
 def _pieces(children: Sequence[Element | Token], layout: Layout) -> Iterator[Piece]:
@@ -289,9 +296,9 @@ def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
     elements = [each for each in run.children if isinstance(each, Element)]
     properties = "".join(e.raw() for e in elements if e.start.name == layout.properties)
     start, end = f"{run.start.raw}{properties}", run.end
-    tag = layout.text_tag
+    text_name = PREFIX.match(run.start.raw)[1] + layout.text.rpartition(":")[2]  # type: ignore[index]
     key = re.sub(r"^<[\w:]+\s*(?:/>|></[\w:]+>)$", "", layout.ignored.sub("", properties))
-    found = Format(f"{start}{tag}", f"</{layout.text}>{end}", key)
+    found = Format(f"{start}<{text_name}{layout.attributes}>", f"</{text_name}>{end}", key)
     for each in elements:
         name = each.start.name
 
@@ -332,6 +339,8 @@ def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:
         return piece._replace(mark="space", name=number or "1")
     for kind, (end, attribute) in layout.ranges.items():
         if name in {kind, end}:
-            identity = f"{kind} {element.start.attributes.get(attribute)}"
+            attributes = element.start.attributes.items()
+            same = next((v for k, v in attributes if k.rpartition(":")[2] == attribute), None)
+            identity = f"{kind} {same}"
             return piece._replace(mark="begin" if name == kind else "end", name=identity)
     return piece

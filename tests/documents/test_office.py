@@ -142,10 +142,36 @@ def test_the_archive_stays_as_it_was():
     assert archives[1].comment == b"a comment"
 
 
-def test_other_prefixes_mean_the_same():
-    text = f"<y:document {W.replace(':w=', ':y=')}><y:p><y:r><y:t>a</y:t></y:r></y:p></y:document>"
-    data = zipped({"word/document.xml": text})
-    assert texts_of(read_document(data, "docx")) == ["a"]
+@pytest.mark.parametrize("prefix", ["ns0", ""])
+@pytest.mark.parametrize("what", PARAGRAPHS)
+def test_other_prefixes_mean_the_same(what, prefix):
+    """Of the whole document, or declared where they are used; attributes keep one."""
+    mark, declared = (f"{prefix}:", f":{prefix}") if prefix else ("", "")
+    namespace = W.partition("=")[2]
+
+    def renamed(data: bytes) -> bytes:
+        text = unzipped(data)["word/document.xml"].decode()
+        text = re.sub(r"<(/?)w:", rf"<\1{mark}", text)
+        text = text.replace(W, f"xmlns{declared}={namespace} xmlns:w={namespace}")
+        return zipped({"word/document.xml": text})
+
+    paragraph = f"<w:p>{word(PARAGRAPHS[what][0])}</w:p>"
+    data = docx(paragraph)
+    found = unzipped(shouted(renamed(data), "docx"))
+    assert found == unzipped(renamed(shouted(data, "docx")))
+    inner = re.sub(r"<(/?)w:p>", rf"<\1{mark}p>", paragraph)
+    inner = inner.replace(f"<{mark}p>", f"<{mark}p xmlns{declared}={namespace}>", 1)
+    foreign = f"<{mark}p xmlns{declared}='urn:other'><{mark}r/>no text</{mark}p>"
+    assert texts_of(read_document(docx(foreign + inner), "docx")) == PARAGRAPHS[what][1]
+
+
+def test_a_member_that_would_be_no_xml_is_not_written():
+    document = read_document(docx(f"<w:p>{word('[a word]')}</w:p>"), "docx")
+    with pytest.raises(DocumentError) as caught:
+        document.filled([Translation("a\x01word")])
+    assert str(caught.value).startswith(
+        "its member word/document.xml is no XML with these translations (not well-formed"
+    )
 
 
 def test_slides():
