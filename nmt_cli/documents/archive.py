@@ -25,7 +25,7 @@ MOST_UNPACKED = 1 << 30  # bytes of all members
 # fill memory.
 HARMLESS, MOST_TIMES = 1 << 26, 100
 MOST_MARKUP = 1 << 25  # bytes of the members that are translated; reading them takes 100 times that
-OF_TEXTS = (".xml", ".xhtml", ".html", ".htm", ".ncx", ".opf")
+OF_TEXTS = (".xml", ".xhtml", ".xhtm", ".html", ".htm", ".ncx", ".opf")
 DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, ValueError, OverflowError, IndexError, NotImplementedError, RuntimeError),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "html": (".html", ".htm"),
-    "xml": (".xml", ".xhtml"),
+    "xml": (".xml", ".xhtml", ".xhtm"),
     "markdown": (".md", ".markdown"),
     "docx": (".docx", ".docm"),
     "pptx": (".pptx", ".pptm"),

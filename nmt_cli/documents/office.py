@@ -21,10 +21,11 @@ from nmt_cli.documents.document import Document, DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has_text, text_part
 from nmt_cli.documents.markup import IN_XML, MarkupDocument
 from nmt_cli.documents.pieces import Code, Format, Piece, Raw, point
+from nmt_cli.messages import logs
 from nmt_cli.translating.markup.blocks import Element, tree_of
 from nmt_cli.translating.markup.tokens import Kind as TokenKind
 from nmt_cli.translating.markup.tokens import Token, xml_tokens
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.translation import Translation, in_groups
 
 OOXML = "http://schemas.openxmlformats.org"
@@ -146,7 +147,8 @@ MEMBERS: Mapping[str, tuple[str, Mapping[str, Layout]]] = {
     ),
     "odt": (r"content\.xml", {r"(?:content|styles)\.xml": ODF}),
 }
-CHAPTERS = {"application/xhtml+xml", "application/x-dtbncx+xml"}  # and tables of contents of EPUB
+# Of EPUB, also tables of contents.
+CHAPTERS = {"application/xhtml+xml", "application/x-dtbncx+xml", "text/html"}
 
 
 def read_office(data: bytes, form: str) -> ArchiveDocument:
@@ -165,17 +167,26 @@ def read_office(data: bytes, form: str) -> ArchiveDocument:
 
 
 def read_epub(data: bytes) -> ArchiveDocument:
-    """Return a book. Raises DocumentError if it cannot be read, for example if it is encrypted."""
-    archive, members = Archive(data), dict[str, Document]()
+    """Return a book, whose chapters that are not well-formed stay as they are, with a warning.
+
+    Raises DocumentError if it cannot be read, for example if it is encrypted.
+    """
+    archive, members, damaged = Archive(data), dict[str, Document](), list[str]()
     for root in _tags(archive, "META-INF/container.xml", "rootfile"):
         package = root.attributes.get("full-path") or ""
         for item in _tags(archive, package, "item"):
             path = unquote(item.attributes.get("href") or "")
             name = posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
             if item.attributes.get("media-type") in CHAPTERS and name in archive.names:
-                members[name] = archive.opened(name, partial(MarkupDocument, markup="xml"))
+                content = archive.read(name)
+                try:
+                    members[name] = MarkupDocument(content, markup="xml")
+                except (DocumentError, LineError) as error:
+                    damaged.append(f"its member {name}: {error}")
     if not members:
-        raise DocumentError("it has no chapters")
+        raise DocumentError(damaged[0] if damaged else "it has no chapters")
+    for each in damaged:
+        logs.warning(f"Not all of the book is translated: {each}; it stays as it is.")
     return ArchiveDocument(archive, members)
 
 

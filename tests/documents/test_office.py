@@ -247,6 +247,48 @@ def test_books():
     assert b"<text>ONE</text>" in after["OPS/toc.ncx"]
 
 
+XHTML = '<html xmlns="http://www.w3.org/1999/xhtml"><body>{}</body></html>'
+
+
+@pytest.mark.parametrize("doctype", ["", "<!DOCTYPE html>", '<?xml version="1.0"?>'])
+def test_chapters_may_have_the_references_of_html(doctype):
+    chapter = doctype + XHTML.format("<p>one&nbsp;two &mdash; three</p>&nbsp;<p>caf&copy;</p>")
+    data = epub(chapter)
+    assert texts_of(read_document(data, "epub")) == [
+        "one&#160;two &#8212; three",
+        "caf&#169;",
+        "one",
+    ]
+    assert copied(data, "epub") == data
+    found = unzipped(shouted(data, "epub"))["OPS/text/one chapter.xhtml"].decode()
+    loud = "<p>ONE&nbsp;TWO &mdash; THREE</p>&nbsp;<p>CAF&copy;</p>"
+    assert found == doctype + XHTML.format(loud)
+
+
+def test_chapters_of_other_endings_and_types_and_damaged_ones(caplog):
+    """A chapter that is no XML stays as it is, and is named."""
+    good, bad = XHTML.format("<p>good</p>"), XHTML.format("<p>bad")
+    items = {"a.xhtm": good, "b.html": good, "c.xhtml": bad, "d.xhtml": "<p>&</p>"}
+    kinds = {"b.html": "text/html"}
+    package = "".join(
+        f'<item href="{name}" media-type="{kinds.get(name, "application/xhtml+xml")}"/>'
+        for name in items
+    )
+    container = '<container><rootfile full-path="book.opf"/></container>'
+    members = {"META-INF/container.xml": container, "book.opf": f"<package>{package}</package>"}
+    data = zipped({**members, **items})
+    assert texts_of(read_document(data, "epub")) == ["good"] * 2
+    assert "its member c.xhtml: it is not XML: mismatched tag" in caplog.text
+    assert "its member d.xhtml: it is not XML: not well-formed" in caplog.text
+    found = unzipped(shouted(data, "epub"))
+    assert found == {
+        name: each.replace(b"good", b"GOOD") if name in items else each
+        for name, each in unzipped(data).items()
+    }
+    with pytest.raises(DocumentError, match=r"^its member c\.xhtml: it is not XML: mismatched"):
+        read_document(zipped({**members, "c.xhtml": bad}), "epub")
+
+
 def test_words_that_change_places_take_their_formats_along():
     data = docx(f"<w:p>{word('[a ][b:big][ cat]#[.]')}</w:p>")
     document = read_document(data, "docx")

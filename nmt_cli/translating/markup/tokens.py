@@ -28,6 +28,8 @@ TAG_BEGIN = re.compile(rf"</?([A-Za-z][^{SPACE}/>]*)")
 ATTRIBUTE = re.compile(rf"[{SPACE}/]*([^{SPACE}/>][^{SPACE}/>=]*)([{SPACE}]*=[{SPACE}]*)?")
 VALUE = re.compile(rf"""\"([^"]*)"|'([^']*)'|(?!["'])([^{SPACE}>]*)""")
 TAG_END = re.compile(rf"[{SPACE}/]*>")
+XHTML = re.compile(r"""xmlns\s*=\s*["']http://www\.w3\.org/1999/xhtml["']""")
+SEARCHED = 4096  # characters in which a document says that it is XHTML
 COMMENT, SECTION = "<!--", "<![CDATA["
 COMMENT_END = re.compile("--!?>")
 EMPTY_COMMENTS = ("<!-->", "<!--->")
@@ -179,6 +181,8 @@ def xml_tokens(source: str) -> list[Token]:
     data = opening + source.encode() + closing
     end = len(data) - len(closing)
     reader = _XMLReader(data, len(opening), end)
+    # Entities such as &nbsp; are declared by the DTD of XHTML, which few documents name.
+    reader.parser.UseForeignDTD(XHTML.search(source[:SEARCHED]) is not None)
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError as error:
