@@ -49,6 +49,7 @@ class Layout(NamedTuple):
     # its prefix.
     ranges: Mapping[str, tuple[str, str]] = {}
     run: str = ""  # text is in runs; "": it is in the paragraph itself
+    plain: frozenset[str] = frozenset()  # paragraphs of text without runs
     text: str = ""
     attributes: str = ""  # of the elements of text that are made
     properties: str = ""
@@ -130,20 +131,35 @@ ODF = Layout(
         "office:annotation": ("office:annotation-end", "name"),
     },
 )
+CHART = DRAWING._replace(
+    namespaces={
+        **DRAWING.namespaces,
+        f"{OOXML}/drawingml/2006/chart": "c",
+        f"{STRICT}/drawingml/chart": "c",
+    },
+    paragraphs=_names("a", "p") | _names("c", "v"),
+    plain=_names("c", "v"),  # names of categories and series
+    kept=_names("c", "numCache numLit"),
+)
 NO_NAME = r"\\(?:d\*)?"  # in a pattern
-GRAPHICS = r"(?:charts/chart|diagrams/data|diagrams/drawing)\d+\.xml"
+DIAGRAMS = r"diagrams/(?:data|drawing)\d+\.xml"
+CHARTS = r"charts/chart\d+\.xml"
 # By format: a pattern of a member that it needs, and the layouts of members that match a pattern.
 MEMBERS: Mapping[str, tuple[str, Mapping[str, Layout]]] = {
     "docx": (
         r"word/document\d*\.xml",
         {
             r"word/(?:document\d*|header\d+|footer\d+|footnotes|endnotes|comments)\.xml": WORD,
-            rf"word/{GRAPHICS}": DRAWING,
+            rf"word/{DIAGRAMS}": DRAWING,
+            rf"word/{CHARTS}": CHART,
         },
     ),
     "pptx": (
         r"ppt/presentation\.xml",
-        {rf"ppt/(?:slides/slide\d+\.xml|notesSlides/notesSlide\d+\.xml|{GRAPHICS})": DRAWING},
+        {
+            rf"ppt/(?:slides/slide\d+\.xml|notesSlides/notesSlide\d+\.xml|{DIAGRAMS})": DRAWING,
+            rf"ppt/{CHARTS}": CHART,
+        },
     ),
     "odt": (r"content\.xml", {r"(?:content|styles)\.xml": ODF}),
 }
@@ -230,6 +246,8 @@ class Paragraph:
 
     def __init__(self, element: Element, layout: Layout) -> None:
         self._element = element
+        if element.start.name in layout.plain:
+            layout = layout._replace(run="")
         found = pieces.paired(list(_pieces(element.children, layout)))
         if not layout.run:
             found = list(pieces.collapsed(found))

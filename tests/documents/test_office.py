@@ -303,6 +303,30 @@ def test_charts_and_diagrams_have_texts():
     assert texts_of(read_document(data, "docx")) == ["title"]
 
 
+@pytest.mark.parametrize("prefix", ["c", "x"])
+def test_names_of_categories_and_series_are_texts(prefix):
+    """Numbers, their formats and the places of cells are not."""
+    cells = "<{c}:f>Sheet1!$B$1</{c}:f><{c}:strCache><{c}:ptCount val='1'/>{}</{c}:strCache>"
+    name = "<{c}:pt idx='0'><{c}:v>{}</{c}:v></{c}:pt>"
+    numbers = "<{c}:numCache><{c}:formatCode>General</{c}:formatCode>{}</{c}:numCache>"
+    body = "".join(
+        [
+            f"<{{c}}:tx>{cells.replace('{}', name.replace('{}', 'a &amp; b'))}</{{c}}:tx>",
+            f"<{{c}}:cat>{cells.replace('{}', name.replace('{}', 'one  day') * 2)}</{{c}}:cat>",
+            f"<{{c}}:val>{numbers.replace('{}', name.replace('{}', '12'))}</{{c}}:val>",
+        ]
+    ).replace("{c}", prefix)
+    chart = f"<{prefix}:chart {A} xmlns:{prefix}='http://schemas.openxmlformats.org/drawingml/2006/chart'>"
+    data = zipped(
+        {"ppt/presentation.xml": "<p/>", "ppt/charts/chart1.xml": f"{chart}{body}</{prefix}:chart>"}
+    )
+    assert texts_of(read_document(data, "pptx")) == ["a &amp; b", "one day", "one day"]
+    assert copied(data, "pptx") == data
+    found = unzipped(shouted(data, "pptx"))["ppt/charts/chart1.xml"].decode()
+    loud = body.replace("a &amp; b", "A &amp; B").replace("one  day", "ONE DAY")
+    assert found == f"{chart}{loud}</{prefix}:chart>"
+
+
 BEGIN, END = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
 
 

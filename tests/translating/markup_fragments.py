@@ -24,6 +24,7 @@ KEPT = {
         *("<code>f(<i>x</i>)</code>", "<pre>  a\n b</pre>", "<svg><text>t</text></svg>"),
         *("<script>if (a < b) '</b>'</script>", "<style>b > i {}</style>", "<title>a</title>"),
         *("<textarea>&lt;<b></textarea>", "<span translate='no'>Keep <b>me</b></span>"),
+        *("<i class='notranslate'>Keep</i>", "<b data-no-translation>Keep</b>"),
         *("<div translate=no>Keep</div>", "<?php x ?>", "<a><img></a>", "<i> </i>", "<b></b>"),
     ],
     "xml": [

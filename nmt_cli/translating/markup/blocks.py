@@ -49,6 +49,8 @@ INLINE = _names(
 )
 # Elements whose content stays as it is.
 KEPT = RAW_TEXT | {"code", "math", "pre", "rp", "rt", "svg"}
+# So does that of elements with this class or attribute, as browsers, Google and Weglot have it.
+NOT_TRANSLATED, NO_TRANSLATION = "notranslate", "data-no-translation"
 INVISIBLE_ELEMENTS = {"script", "style", "wbr"}
 # Elements with rules of their own: there a tag such as <g/> has no end tag. Within the second ones
 # those of HTML hold again.
@@ -72,8 +74,11 @@ class Element:
     @property
     def is_kept(self) -> bool:
         """Whether its content stays as it is."""
-        translate = self.start.attributes.get("translate")
-        return self.start.name in KEPT or (translate or "").strip().lower() == "no"
+        given = self.start.attributes
+        if self.start.name in KEPT or NO_TRANSLATION in given:
+            return True
+        is_no = (given.get("translate") or "").strip().lower() == "no"
+        return is_no or NOT_TRANSLATED in (given.get("class") or "").split()
 
     def raw(self) -> str:
         """Return its source, with the tags that were added."""
