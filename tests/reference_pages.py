@@ -6,9 +6,9 @@ python -m tests.reference_pages
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.testing import CliRunner
@@ -36,14 +36,28 @@ from nmt_cli.serving.requests import (
     MOST_PHRASES,
     Limits,
 )
-from nmt_cli.serving.served import Options
-from nmt_cli.serving.service import SMALL_REQUEST, Service
+from nmt_cli.serving.served import KEY_FIELDS, Options
+from nmt_cli.serving.service import SMALL_REQUEST, Endpoint, Service
+from nmt_cli.translating.record_keys import Key
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from tests import rooms_picture
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 100
 TEXTS = {"title", "description"}  # of a schema
+INTRODUCTION = (
+    "Requests and answers are JSON in UTF-8. Keys in bold must be given, and an answer always has "
+    "them. `/openapi.json` describes the same to programs. The header `X-Request-ID` of an answer "
+    "has the name of its request in the log; a request may choose it by the same header."
+)
+
+
+class Block(NamedTuple):
+    """A part of the page of HTTP."""
+
+    kind: str  # "h1", "h2", "h3", "p" and "pre" have a text, "table" has rows
+    text: str = ""
+    rows: Sequence[tuple[str, ...]] = ()  # the first one is the head
 
 
 def recipe_keys() -> str:
@@ -98,16 +112,15 @@ def commands() -> str:
 def http() -> str:
     """Return the page of the service's paths, limits, errors and figures."""
     blocks = [
-        openapi.Block("h1", "The interface of the service"),
-        openapi.Block("p", "`nmt-cli serve MODEL...` answers HTTP on `--host` and `--port`."),
-        openapi.Block(
+        Block("h1", "The interface of the service"),
+        Block("p", "`nmt-cli serve MODEL...` answers HTTP on `--host` and `--port`."),
+        Block(
             "p",
-            f"{openapi.INTRODUCTION} `/docs` shows the paths, keys and errors below. "
-            "[Run a service](../how-to/serve.md) is for operators.",
+            f"{INTRODUCTION} [Run a service](../how-to/serve.md) is for operators.",
         ),
-        *openapi.blocks(),
-        openapi.Block("h2", "Limits"),
-        openapi.Block(
+        *_interface(),
+        Block("h2", "Limits"),
+        Block(
             "p",
             "A request beyond `--max-body-bytes`, `--max-characters` or `--max-lines` has status "
             f"413, and so has one with more than {MOST_PHRASES:,} terms, required and banned "
@@ -119,7 +132,7 @@ def http() -> str:
             "sends no head of a request, or does not read its answer, is closed after "
             "`--max-seconds`.",
         ),
-        openapi.Block(
+        Block(
             "p",
             f"A form or a query may have {MOST_FIELDS:,} fields, and a form in parts "
             f"{MOST_PARTS:,}, which may not have parts themselves. "
@@ -130,7 +143,7 @@ def http() -> str:
             f"{LEAST_SECONDS:g} seconds to read, and more than a quarter of `--max-seconds`, has "
             "413.",
         ),
-        openapi.Block(
+        Block(
             "p",
             f"A head of more than {MOST_HEAD_BYTES:,} bytes, query and trailers included, or of "
             f"more than {MOST_HEADERS} headers has status 431. Connections beyond "
@@ -138,11 +151,70 @@ def http() -> str:
             "closed with 503. A request with a body that asks for an upgrade of the connection has "
             "status 400; without a body it is answered as any other.",
         ),
-        openapi.Block("table", rows=[("option", "default", "meaning"), *_limits()]),
-        openapi.Block("h2", "Figures for Prometheus"),
-        openapi.Block("table", rows=[("name", "labels", "meaning"), *_figures()]),
+        Block("table", rows=[("option", "default", "meaning"), *_limits()]),
+        Block("h2", "Figures for Prometheus"),
+        Block("table", rows=[("name", "labels", "meaning"), *_figures()]),
     ]
     return "\n".join(map(_markdown, blocks))
+
+
+def _interface() -> Iterator[Block]:
+    """Yield the paths, keys and errors of all interfaces."""
+    for title, (description, endpoints) in openapi.interfaces().items():
+        yield Block("h2", title)
+        yield from (Block("p", each) for each in description.split("\n\n"))
+        for endpoint in endpoints:
+            yield from _blocks_of(endpoint)
+    yield Block("h2", "Keys of users")
+    names = " or ".join(f"`{name}`" for name in KEY_FIELDS)
+    every = [each for _, endpoints in openapi.interfaces().values() for each in endpoints]
+    open_paths = ", ".join(f"`{each.path}`" for each in every if each.takes is None)
+    yield Block(
+        "p",
+        "A service that was started with `--api-keys` answers only requests with one of its keys: "
+        f"in the header `Authorization: Bearer KEY`, or as {names} among the keys of the object. "
+        "The body is not read if the key in the header is wrong. "
+        f"These paths need none: {open_paths}.",
+    )
+    yield Block("h2", "Errors")
+    yield Block(
+        "p",
+        "An error is an object with the reason: `error`, or `message` if the path is one of DeepL.",
+    )
+    rows = [(str(status), meaning) for status, meaning in openapi.ERRORS.items()]
+    yield Block("table", rows=[("status", "meaning"), *rows])
+
+
+def _blocks_of(endpoint: Endpoint) -> Iterator[Block]:
+    yield Block("h3", f"`{endpoint.method} {endpoint.path}`")
+    summary, more = openapi.described(endpoint)
+    for paragraph in (summary, *more.split("\n\n")):
+        if paragraph:
+            yield Block("p", paragraph)
+    if endpoint.takes:
+        yield from _table("It takes", endpoint.takes)
+    if endpoint.example:
+        yield Block("pre", command_of(endpoint))
+    if endpoint.returns:
+        kind = "a list of objects" if endpoint.returns_list else "an object"
+        yield from _table(f"The answer is {kind}", endpoint.returns)
+
+
+def _table(title: str, keys: Mapping[str, Key]) -> Iterator[Block]:
+    yield Block("p", f"{title}:")
+    rows = [
+        (f"**`{name}`**" if key.is_needed else f"`{name}`", key.allowed, key.meaning)
+        for name, key in keys.items()
+    ]
+    yield Block("table", rows=[("key", "value", "meaning"), *rows])
+    for name, key in keys.items():
+        if key.of_each:
+            yield from _table(f"Each of `{name}` is an object", key.of_each)
+
+
+def command_of(endpoint: Endpoint, address: str = "http://127.0.0.1:5000") -> str:
+    """Return the command that sends the example of a path."""
+    return f"curl {address}{endpoint.path} -d '{json.dumps(endpoint.example)}'"
 
 
 def _limits() -> Iterator[tuple[str, ...]]:
@@ -171,7 +243,7 @@ def _figures() -> Iterator[tuple[str, ...]]:
         yield names, labels, metric.documentation
 
 
-def _markdown(block: openapi.Block) -> str:
+def _markdown(block: Block) -> str:
     if block.kind == "table":
         head, *rows = (f"| {' | '.join(row)} |" for row in block.rows)
         return "\n".join([head, "|---" * len(block.rows[0]) + "|", *rows, ""])

@@ -1,14 +1,11 @@
-"""This description: as a page, and as a document of OpenAPI."""
+"""This description, as a document of OpenAPI."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from html import escape
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,11 +19,6 @@ from nmt_cli.serving.service import Endpoint, Service
 from nmt_cli.translating.record_keys import STRING, Key, list_of, object_of
 
 TITLE = "nmt-cli serve"
-INTRODUCTION = (
-    "Requests and answers are JSON in UTF-8. Keys in bold must be given, and an answer always has "
-    "them. `/openapi.json` describes the same to programs. The header `X-Request-ID` of an answer "
-    "has the name of its request in the log; a request may choose it by the same header."
-)
 ERRORS = {
     400: "the request cannot be read, a key or a value is wrong, or no model has these languages; "
     "also if a text cannot be translated, except by `/v1/translate`, which answers with status 200 "
@@ -129,115 +121,9 @@ def _content(endpoint: Endpoint) -> dict[str, Any]:
     return {JSON: {"schema": list_of(returned) if endpoint.returns_list else returned}}
 
 
-class Block(NamedTuple):
-    """A part of the page."""
-
-    kind: str  # "h1", "h2", "h3", "p" and "pre" have a text, "table" has rows
-    text: str = ""
-    rows: Sequence[tuple[str, ...]] = ()  # the first one is the head
-
-
-def blocks() -> Iterator[Block]:
-    """Yield what the page has; text between grave accents is code."""
-    for title, (description, endpoints) in interfaces().items():
-        yield Block("h2", title)
-        yield from (Block("p", each) for each in description.split("\n\n"))
-        for endpoint in endpoints:
-            yield from _blocks_of(endpoint)
-    yield Block("h2", "Keys of users")
-    names = " or ".join(f"`{name}`" for name in KEY_FIELDS)
-    every = [each for _, endpoints in interfaces().values() for each in endpoints]
-    open_paths = ", ".join(f"`{each.path}`" for each in every if each.takes is None)
-    yield Block(
-        "p",
-        "A service that was started with `--api-keys` answers only requests with one of its keys: "
-        f"in the header `Authorization: Bearer KEY`, or as {names} among the keys of the object. "
-        "The body is not read if the key in the header is wrong. "
-        f"These paths need none: {open_paths}.",
-    )
-    yield Block("h2", "Errors")
-    yield Block(
-        "p",
-        "An error is an object with the reason: `error`, or `message` if the path is one of DeepL.",
-    )
-    rows = [(str(status), meaning) for status, meaning in ERRORS.items()]
-    yield Block("table", rows=[("status", "meaning"), *rows])
-
-
-def _blocks_of(endpoint: Endpoint) -> Iterator[Block]:
-    yield Block("h3", f"`{endpoint.method} {endpoint.path}`")
-    summary, more = described(endpoint)
-    for paragraph in (summary, *more.split("\n\n")):
-        if paragraph:
-            yield Block("p", paragraph)
-    if endpoint.takes:
-        yield from _table("It takes", endpoint.takes)
-    if endpoint.example:
-        yield Block("pre", command_of(endpoint))
-    if endpoint.returns:
-        kind = "a list of objects" if endpoint.returns_list else "an object"
-        yield from _table(f"The answer is {kind}", endpoint.returns)
-
-
-def _table(title: str, keys: Mapping[str, Key]) -> Iterator[Block]:
-    yield Block("p", f"{title}:")
-    rows = [
-        (f"**`{name}`**" if key.is_needed else f"`{name}`", key.allowed, key.meaning)
-        for name, key in keys.items()
-    ]
-    yield Block("table", rows=[("key", "value", "meaning"), *rows])
-    for name, key in keys.items():
-        if key.of_each:
-            yield from _table(f"Each of `{name}` is an object", key.of_each)
-
-
-def command_of(endpoint: Endpoint, address: str = "http://127.0.0.1:5000") -> str:
-    """Return the command that sends the example of a path."""
-    return f"curl {address}{endpoint.path} -d '{json.dumps(endpoint.example)}'"
-
-
-def as_html(found: Block) -> str:
-    """Return a block of the page in HTML."""
-    if found.kind == "table":
-        head, *rows = found.rows
-        lines = [
-            f"<tr>{''.join(f'<{cell}>{_html(text)}</{cell}>' for text in row)}</tr>"
-            for cell, row in (("th", head), *(("td", row) for row in rows))
-        ]
-        return "\n".join(["<table>", *lines, "</table>"])
-    text = escape(found.text) if found.kind == "pre" else _html(found.text)
-    return f"<{found.kind}>{text}</{found.kind}>"
-
-
-def _html(text: str) -> str:
-    text = re.sub(r"\*\*(.*?)\*\*", r"<b>\1</b>", escape(text))
-    return re.sub(r"`(.*?)`", r"<code>\1</code>", text)
-
-
 async def openapi(_: Service, __: Request) -> Response:
     """Return the description of all paths by the rules of OpenAPI."""
     return JSONResponse(document())
 
 
-async def docs(_: Service, __: Request) -> Response:
-    """Return the description of all paths as a page, which needs nothing from elsewhere."""
-    return Response(_page(), media_type="text/html", headers=page.HEADERS)
-
-
-@cache
-def _page() -> str:
-    head = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{TITLE}</title>\n"
-        '<link rel="icon" href="data:,">\n<link rel="stylesheet" href="page.css">\n</head>\n<body>'
-    )
-    intro = [Block("h1", "The interface of this service"), Block("p", INTRODUCTION)]
-    return "\n".join([head, *map(as_html, [*intro, *blocks()]), "</body>", "</html>", ""])
-
-
-PATHS = [
-    Endpoint("GET", "/docs", docs, media_type="text/html"),
-    Endpoint("GET", "/openapi.json", openapi, returns={}),
-]
+PATHS = [Endpoint("GET", "/openapi.json", openapi, returns={})]

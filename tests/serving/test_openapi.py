@@ -14,10 +14,12 @@ from jsonschema import Draft202012Validator
 
 from nmt_cli.messages import logs
 from nmt_cli.serving import deepl, server
-from nmt_cli.serving.openapi import ERRORS, TITLE, Block, as_html, command_of, described, document
+from nmt_cli.serving.openapi import ERRORS, TITLE, described, document
 from nmt_cli.serving.requests import FORM
 from nmt_cli.serving.served import KEY_FIELDS, Served
 from nmt_cli.serving.service import Service
+from tests import reference_pages
+from tests.reference_pages import command_of
 from tests.serving.conftest import Instant, Silent, running
 
 DOCUMENT = document()
@@ -202,26 +204,17 @@ def test_a_bug_is_an_answer_that_is_logged_and_counted(monkeypatch):
     assert logged[0].rstrip().endswith("ZeroDivisionError")
 
 
-def test_the_page_has_every_path_and_loads_nothing_from_elsewhere(running_service):
-    answer = requests.get(f"{running_service.url}/docs", timeout=30)
-    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none';")
-    assert answer.headers["Content-Type"].startswith("text/html")
-    assert set(re.findall(r'(?:src|href|action)="([^"]*)"', answer.text)) == {"data:,", "page.css"}
-    for endpoint in server.PATHS:
-        assert f"<h3><code>{endpoint.method} {endpoint.path}</code></h3>" in answer.text
-        for key in (*(endpoint.takes or ()), *endpoint.returns):
-            assert f"<code>{key}</code>" in answer.text
-    for name in deepl.REFUSED:
-        assert f"<code>{name}</code>" in answer.text
+def test_the_service_answers_with_the_document(running_service):
     served = requests.get(f"{running_service.url}/openapi.json", timeout=30).json()
     assert served == json.loads(json.dumps(DOCUMENT))
     assert served["info"]["title"] == TITLE
 
 
-def test_text_of_a_block_is_never_taken_for_html():
-    assert as_html(Block("p", "a < `</s>` **b**")) == (
-        "<p>a &lt; <code>&lt;/s&gt;</code> <b>b</b></p>"
-    )
-    assert as_html(Block("table", rows=[("a",), ("<b>",)])) == (
-        "<table>\n<tr><th>a</th></tr>\n<tr><td>&lt;b&gt;</td></tr>\n</table>"
-    )
+def test_the_reference_has_every_path_and_key():
+    page = reference_pages.http()
+    for endpoint in server.PATHS:
+        assert f"### `{endpoint.method} {endpoint.path}`" in page
+        for key in (*(endpoint.takes or ()), *endpoint.returns):
+            assert f"`{key}`" in page
+    for name in deepl.REFUSED:
+        assert f"`{name}`" in page

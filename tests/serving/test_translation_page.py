@@ -296,8 +296,6 @@ def test_the_page_fits_a_telephone(browser, running_service, scheme):
     assert browser.evaluate(WIDTH) <= 360
     background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
-    browser.open(f"{running_service.url}/docs", width=360, scheme=scheme)
-    assert browser.evaluate(WIDTH) <= 360
     assert browser.problems == []
 
 
