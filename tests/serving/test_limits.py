@@ -120,6 +120,17 @@ def test_only_so_many_large_requests_of_strangers_wait_to_be_read(with_key, monk
     assert post(with_key, data=LARGE).status_code == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/translate", "/translate"])
+def test_only_a_request_above_3000_bytes_is_read_in_another_process(silent, monkeypatch, path):
+    monkeypatch.setattr(Readers, "num_inside", MOST_INSIDE)  # none of them is free
+    limits = silent.service.limits._replace(body_bytes=10_000)
+    monkeypatch.setattr(silent.service, "limits", limits)
+    body = b'{"unknown": 1}'
+    assert post(silent, path, data=body.ljust(3_000)).status_code == 400
+    above = post(silent, path, data=body.ljust(3_001))
+    assert (above.status_code, "large requests are being read" in above.text) == (503, True)
+
+
 def test_bodies_of_strangers_take_only_so_much_memory(with_key, monkeypatch):
     monkeypatch.setattr(reading, "MOST_HELD_BYTES", 1)  # so it is --max-body-bytes
     part = b" " * 600_000
