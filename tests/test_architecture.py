@@ -53,6 +53,7 @@ DOORS = {
     "matplotlib": {"pictures", "report"},
     "tensorboard": {"runs"},
     "triton": {"model"},
+    "python_multipart": {"serving"},
     "starlette": {"serving"},
     "uvicorn": {"serving"},
     "py3langid": {"corpus", "serving"},

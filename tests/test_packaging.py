@@ -37,6 +37,7 @@ OTHER_NAMES = {
     "compression": "backports.zstd",
     "markdown_it": "markdown-it-py",
     "prometheus_client": "prometheus-client",
+    "python_multipart": "python-multipart",
     "pydantic_core": "pydantic",
     "typing_extensions": "pydantic",
     "yaml": "pyyaml",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import Field, File, FormParser, parse_options_header
 from starlette.requests import Request
 
 from nmt_cli.corpus.text.glossary import lengths_by_word
@@ -21,12 +23,19 @@ FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-dat
 MOST_FIELDS = 10_000  # of a form
 MOST_DIGITS = 1_000  # of a number
 MOST_PARTS = 1_000  # of a form in several parts
-PARAMETER = re.compile(r';\s*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')  # of a header
-AS_IT_IS = {"7bit", "8bit", "binary"}  # encodings that change nothing
+MOST_QUOTED = 100  # characters of a reason, which may have a header of the form
+# Of the parser of such forms: only the size of the body limits a part, which stays in memory.
+UNLIMITED = {
+    **dict.fromkeys(("MAX_MEMORY_FILE_SIZE", "MAX_HEADER_COUNT", "MAX_HEADER_SIZE"), float("inf")),
+    "UPLOAD_ERROR_ON_BAD_CTE": True,
+}
 REQUEST_ID = ContextVar("REQUEST_ID", default="")  # of the request that is being answered
 MOST_HELD_BYTES = 1 << 26  # of bodies whose fields have not been read
 MOST_PHRASES, MOST_PHRASE_CHARACTERS = 10_000, 500_000  # and terms, of a request
 MOST_COMPARED = 100_000_000  # characters of terms at all places of the texts; a few seconds
+
+# The client gets what is wrong with a form; the log would grow with each one.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
 class RefusedError(Exception):
@@ -172,44 +181,40 @@ def _form_fields(text: str, where: str) -> dict[str, Any]:
         raise RefusedError(413, f"the {where} has more than {MOST_FIELDS:,} fields") from None
 
 
-def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str | Upload]]:
-    """Yield the fields of a form in several parts, in a time that is linear in its size."""
-    boundary = _parameter(content_type, "boundary")
+def _parts(content_type: str, body: bytes) -> list[tuple[str, str | Upload]]:
+    """Return the fields of a form in several parts."""
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise RefusedError(400, "the Content-Type of the form has no boundary")
-    name = re.escape(boundary.encode("latin-1", "replace"))
-    border = rb"(?:\A|\r?\n)--%b(--)?[ \t]*(?=\r?\n|\Z)" % name
-    begin = None
-    for count, match in enumerate(re.finditer(border, body)):
-        if begin is not None:
-            yield from _field(body[begin : match.start()])
-        if match[1]:
-            return
-        if count == MOST_PARTS:
+    fields, has_end = list[tuple[str, str | Upload]](), False
+
+    def add(part: Field | File) -> None:
+        if len(fields) == MOST_PARTS:
             raise RefusedError(413, f"the form has more than {MOST_PARTS:,} parts")
-        begin = match.end()
-    raise RefusedError(400, "the form has no end")
+        fields.append(_field(part))
+
+    def end() -> None:
+        nonlocal has_end
+        has_end = True
+
+    try:
+        FormParser(FORM_WITH_FILES, add, add, end, boundary, config=UNLIMITED).write(body)
+    except FormParserError as error:
+        raise RefusedError(400, f"the form cannot be read: {str(error)[:MOST_QUOTED]}") from None
+    if not has_end:
+        raise RefusedError(400, "the form has no end")
+    return fields
 
 
-def _field(part: bytes) -> Iterator[tuple[str, str | Upload]]:
-    """Yield the name and the text or the file of a part, if it has a name."""
-    head, *value = re.split(rb"\r?\n\r?\n", part, maxsplit=1)
-    pairs = (line.partition(":") for line in _text(head).split("\n"))
-    headers = {name.strip().lower(): text.strip() for name, _, text in pairs}
-    if headers.get("content-type", "").lower().startswith(("multipart/", "message/")):
+def _field(part: Field | File) -> tuple[str, str | Upload]:
+    """Return the name and the text or the file of a part."""
+    if (part.content_type or "").lower().startswith(("multipart/", "message/")):
         raise RefusedError(400, "a part of the form has parts of its own")
-    if (encoding := headers.get("content-transfer-encoding", "8bit")).lower() not in AS_IT_IS:
-        raise RefusedError(400, f"a part of the form has the encoding {encoding!r}; send 8bit")
-    disposition = headers.get("content-disposition", "")
-    name, file = (_parameter(disposition, each) for each in ("name", "filename"))
-    if name is not None and value:
-        yield name, _text(value[0]) if file is None else Upload(file, value[0])
-
-
-def _parameter(header: str, name: str) -> str | None:
-    """Return a parameter of the value of a header."""
-    found = (match for match in PARAMETER.finditer(header) if match[1].lower() == name)
-    return next((re.sub(r"\\(.)", r"\1", each[2] or each[3] or "") for each in found), None)
+    name = _text(part.field_name or b"")
+    if isinstance(part, Field):
+        return name, _text(part.value or b"")
+    part.file_object.seek(0)
+    return name, Upload(_text(part.file_name or b""), part.file_object.read())
 
 
 def _joined(pairs: Iterable[tuple[str, str | Upload]]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Sent(NamedTuple):
     content_type: str | None  # of the body; None: it is a JSON object
     body: bytes
     has_key: bool  # in its head or query, and a right one
-    num_bytes: int  # of its query and its body
+    num_bytes: int  # of its query, its Content-Type and its body
 
 
 class Texts(NamedTuple):

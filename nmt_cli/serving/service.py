@@ -125,7 +125,7 @@ class Service:
         held = self._held[bool(keys) and self.served.has_keys]
         kind = None if only_json else http.headers.get("content-type", "")
         async with reading.body_of(http, limits, held) as body:
-            num_bytes = len(http.scope["query_string"]) + len(body)
+            num_bytes = len(http.scope["query_string"]) + len(kind or "") + len(body)
             yield Sent(query, kind, body, bool(keys), num_bytes)
 
     async def read_aside(

@@ -131,6 +131,12 @@ def test_only_a_request_above_3000_bytes_is_read_in_another_process(silent, monk
     assert (above.status_code, "large requests are being read" in above.text) == (503, True)
 
 
+def test_a_form_with_a_long_content_type_is_read_in_another_process(silent, monkeypatch):
+    monkeypatch.setattr(Readers, "num_inside", MOST_INSIDE)
+    headers = {"Content-Type": f"multipart/form-data{';' * 3_000} boundary=x"}
+    assert post(silent, "/translate", data=b"--x--", headers=headers).status_code == 503
+
+
 def test_bodies_of_strangers_take_only_so_much_memory(with_key, monkeypatch):
     monkeypatch.setattr(reading, "MOST_HELD_BYTES", 1)  # so it is --max-body-bytes
     part = b" " * 600_000

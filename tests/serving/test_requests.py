@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import requests
 
+from nmt_cli.serving.requests import RefusedError, Upload, body_fields
 from nmt_cli.serving.service import SMALL_REQUEST
 from tests.serving.conftest import REVERSING
 from tests.serving.test_limits import until
@@ -17,8 +18,9 @@ from tests.serving.test_serve import Command
 # Functions that work on requests wait once, until a pipe is closed: in the process that answers,
 # which nothing may keep from other clients, and in those that read.
 HOLDING = """
-import functools, html, json, os, re, sys, urllib.parse
+import functools, html, json, os, sys, urllib.parse
 from py3langid.langid import LanguageIdentifier
+from python_multipart.multipart import MultipartParser
 
 done = set()
 
@@ -39,7 +41,7 @@ if "serve" in sys.orig_argv or "serving.readers" in str(sys.orig_argv):
     hold(json, "loads")
     hold(json, "dumps")
     hold(urllib.parse, "parse_qsl")
-    hold(re, "split")
+    hold(MultipartParser, "write")
     hold(html, "unescape")
     hold(LanguageIdentifier, "rank")
 """
@@ -48,6 +50,7 @@ PAIR = {"source": "en", "target": "de"}
 MANY = ["ant"] * (SMALL_REQUEST // 4)  # more than is read between two other requests
 FORM = {"Content-Type": "multipart/form-data; boundary=x"}
 PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nant\r\n'
+PART_OF = PART.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n") + b"--x--"
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,7 @@ LARGE: dict[str, Any] = {
     "/v1/sentences": {"json": {"text": f"hold-dumps {'Ant. ' * 2_000}", "source": "en"}},
     "/translate": {"data": {"q": [*MANY, "hold-parse_qsl"], **PAIR}},
     "/translate?": {
-        "files": [*(("q", (None, each)) for each in MANY[:900]), ("q", (None, "hold-split"))]
+        "files": [*(("q", (None, each)) for each in MANY[:900]), ("q", (None, "hold-write"))]
     },
     "/translate?target=fr": {"json": {"q": [*MANY, "hold-rank"], "source": "auto"}},
     "/v2/translate": {
@@ -175,18 +178,61 @@ def test_a_form_in_parts_has_the_texts_that_were_sent(command):
 @pytest.mark.parametrize(
     ("body", "status", "error"),
     [
-        (PART * 1_001, 413, "the form has more than 1,000 parts"),
+        (PART * 1_001 + b"--x--", 413, "the form has more than 1,000 parts"),
         (PART, 400, "the form has no end"),
-        (b"--x\r\nContent-Type: multipart/mixed; boundary=y\r\n\r\n--x--", 400, "of its own"),
-        (b"--x\r\nContent-Type: message/rfc822\r\n\r\n--x--", 400, "has parts of its own"),
-        (b"--x\r\nContent-Transfer-Encoding: base64\r\n\r\nYQ==\r\n--x--", 400, "'base64'"),
-        (PART + b"\xff\r\n--x--", 400, "the body is not UTF-8"),
+        (PART_OF % b"Content-Type: Multipart/mixed; boundary=y", 400, "has parts of its own"),
+        (PART_OF % b"Content-Type: message/rfc822", 400, "has parts of its own"),
+        (PART_OF % b"Content-Transfer-Encoding: gzip", 400, "the form cannot be read: "),
+        (b"--x\r\n\r\nant\r\n--x--", 400, "the form cannot be read: Field name not found"),
+        (PART.replace(b"ant", b"\xff") + b"--x--", 400, "the body is not UTF-8"),
+        (PART.replace(b'"q"', b'"\xff"') + b"--x--", 400, "the body is not UTF-8"),
+        (PART.replace(b"\r\n", b"\n") + b"--x--", 400, "the form cannot be read: "),
+        (b"text\r\n" + PART + b"--x--", 400, "the form cannot be read: "),
     ],
 )
 def test_a_form_in_parts_has_limits(command, body, status, error):
     answer = post(command, "/translate", data=body, headers=FORM)
     assert answer.status_code == status
     assert error in answer.json()["error"]
+
+
+CONTENT_TYPE = FORM["Content-Type"]
+
+
+def part(disposition, value=b"ant", headers=b""):
+    head = b"--x\r\nContent-Disposition: form-data; " + disposition + b"\r\n" + headers
+    return head + b"\r\n" + value + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (part(b'name="q"') + part(b'name="q"', b"bee"), {"q": ["ant", "bee"]}),
+        (part(b'name="q"', b""), {"q": ""}),
+        (part(b'name="q"', b"w58=", b"Content-Transfer-Encoding: base64\r\n"), {"q": "ß"}),
+        (part(b'name="q"', headers=b"X: %b\r\n" % (b"a" * 9_000) * 20), {"q": "ant"}),
+        (part(b'name="q"', b"\r\n--" * 9 + b"\r\n--xa"), {"q": "\r\n--" * 9 + "\r\n--xa"}),
+        (part(b'name="f"; filename=""', b"\xff"), {"f": Upload("", b"\xff")}),
+        (part('name="f"; filename="ß;.html"'.encode()), {"f": Upload("ß;.html", b"ant")}),
+        (part(b'name="f"; filename="a"; filename*=UTF-8\'\'b'), {"f": Upload("a", b"ant")}),
+        (part(b"name=\"f\"; filename*=UTF-8''b"), {"f": "ant"}),
+        (part(b'NAME="q"', headers=b"content-transfer-encoding: BINARY\r\n"), {"q": "ant"}),
+    ],
+)
+def test_fields_of_a_form_in_parts(body, fields):
+    assert body_fields(CONTENT_TYPE, body + b"--x--\r\nno part") == fields
+
+
+def test_a_header_of_a_form_is_quoted_only_in_part():
+    with pytest.raises(RefusedError) as caught:
+        body_fields(CONTENT_TYPE, part(b"a" * 100_000) + b"--x--")
+    assert len(caught.value.message) < 200
+
+
+def test_a_form_that_cannot_be_read_is_not_logged(caplog):
+    with pytest.raises(RefusedError, match="the form cannot be read"):
+        body_fields(CONTENT_TYPE, b"--xa")
+    assert caplog.records == []
 
 
 def test_a_form_has_a_limit_of_fields(command):
