@@ -178,7 +178,10 @@ def test_blocks_are_the_texts_between_tags_that_separate():
     xml = "<doc><p>one <b>two</b> <x>three</x></p>\n<q><r>four</r> <r>five</r></q></doc>"
     assert layout(xml, "xml").texts == ["one two three", "four", "five"]
     assert layout("<q><r>four</r> <r>five</r></q> six", "xml").texts == ["four five six"]
-    kept = "<pre>a</pre> <p translate=no>b <i>c</i></p><p class='x notranslate'>B</p><p data-no-translation>B</p><script>d</script><!-- e --><p> </p><img alt=f>"
+    kept = (
+        "<pre>a</pre> <p translate=no>b <i>c</i></p><p class='x notranslate'>B</p>"
+        "<p data-no-translation>B</p><script>d</script><!-- e --><p> </p><img alt=f>"
+    )
     assert layout(kept).texts == []
     assert layout(kept).filled([]) == kept
 
