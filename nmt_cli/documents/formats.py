@@ -31,8 +31,14 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "srt": (".srt",),
     "vtt": (".vtt",),
 }
-# Documents that are no lines of text, and that are not read.
-OTHERS = (".pdf", ".doc", ".rtf", ".xls", ".xlsx", ".ppt", ".ods", ".odp", ".pages", ".idml")
+# The endings of documents that are not read, whose lines are no text, by one to save them with.
+SAVED_AS: Mapping[str, tuple[str, ...]] = {
+    ".docx": (".pdf", ".doc", ".rtf", ".xls", ".xlsx", ".ods", ".fods", ".pages", ".idml"),
+    ".pptx": (".ppt", ".odp", ".fodp"),
+    ".odt": (".fodt",),
+    ".srt": (".ass", ".ssa", ".ttml", ".dfxp"),
+    ".xlf": (".dita", ".resx", ".svg"),
+}
 NEED_LANGUAGES = ("tmx",)  # formats that may hold any number of languages
 BILINGUAL = ("po", "xliff", "tmx")  # formats with the translations beside their sources
 WITH_PLACEHOLDERS = (*BILINGUAL, "srt", "vtt")  # formats whose texts are protected
@@ -58,11 +64,12 @@ def chosen_format(
     """
     if given is not None or source is None or markup is not None:
         return given or "text"
-    if source.suffix.lower() in OTHERS:
-        raise WrongUsageError(
-            f"{source}: documents of {source.suffix} cannot be translated; save it in another "
-            "format, such as .docx, or add --input-format text if it has lines of text."
-        )
+    for ending, others in SAVED_AS.items():
+        if source.suffix.lower() in others:
+            raise WrongUsageError(
+                f"{source}: documents of {source.suffix} cannot be translated; save it in another "
+                f"format, such as {ending}, or add --input-format text if it has lines of text."
+            )
     found = format_of(source)
     wanted = None if output is None or found is None else format_of(output)
     if wanted not in {None, found}:

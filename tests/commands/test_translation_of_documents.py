@@ -210,12 +210,17 @@ def test_the_model_of_a_memory_is_named_once(tmp_path):
     assert done.stderr.count("Using ") == 1, done.stderr
 
 
-def test_documents_that_are_not_read_are_no_lines(shouting, tmp_path):
-    (tmp_path / "a.PDF").write_bytes(b"%PDF-1.4")
-    refused = run("--input", "a.PDF")
+@pytest.mark.parametrize(
+    ("ending", "other"),
+    [("PDF", "docx"), ("ass", "srt"), ("ttml", "srt"), ("fodt", "odt"), ("svg", "xlf")],
+)
+def test_documents_that_are_not_read_are_no_lines(ending, other, shouting, tmp_path):
+    (tmp_path / f"b.{ending}").write_bytes(b"<a>text</a>")
+    refused = run("--input", f"b.{ending}")
     assert (refused.exit_code, shouting.texts) == (2, [])
     assert refused.stderr == (
-        "Error: a.PDF: documents of .PDF cannot be translated; save it in another format, such as "
-        ".docx, or add --input-format text if it has lines of text.\n"
+        f"Error: b.{ending}: documents of .{ending} cannot be translated; save it in another "
+        f"format, such as .{other}, or add --input-format text if it has lines of text.\n"
     )
+    (tmp_path / "a.PDF").write_bytes(b"%PDF-1.4")
     assert run("--input", "a.PDF", "--input-format", "text").stdout == "%PDF-1.4"
