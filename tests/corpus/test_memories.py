@@ -9,7 +9,8 @@ import polib
 import pytest
 from lxml import etree
 
-from nmt_cli.corpus.text.memories import Variant, open_pairs, pairs_of
+from nmt_cli.corpus.text.language_codes import ENTRIES, NAMES, base_of
+from nmt_cli.corpus.text.memories import Variant, open_pairs, pairs_in, pairs_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.corpora_config import ParallelFiles
@@ -307,3 +308,28 @@ def test_a_byte_order_mark_is_that_of_any_format(read):
     ):
         assert read(f"\ufeff{content}") == [("a", "b")]
         assert read(f"\ufeff \n{content}") == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("eng", "deu"), ("en_US", "ger"), ("EN-us", "DE_de"), ("eng-GB", "deu_AT")],
+)
+def test_languages_are_found_by_all_their_codes(source, target, tmp_path):
+    variants = "".join(
+        f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+        for code, text in ((source, "a cat"), ("fra", "un chat"), (target, "eine Katze"))
+    )
+    (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{variants}</tu></body></tmx>")
+    with (tmp_path / "a.tmx").open("rb") as stream:
+        found = list(pairs_in(tmp_path / "a.tmx", stream, ("en", "de")))
+    assert found == [("a cat", "eine Katze")]
+
+
+def test_codes_of_three_letters_are_those_of_two():
+    """By the names that Debian's iso-codes and everybody have for them."""
+    named = {"deu": "de", "ger": "de", "fre": "fr", "zho": "zh", "nor": "nb", "nob": "nb"}
+    assert {longer: base_of(longer) for longer in named} == named
+    assert base_of("ckb") == "ckb"
+    longer = [code for _, code, _ in ENTRIES]
+    assert all(len(code) == 3 and code.isalpha() for code in longer)
+    assert len({*longer}) == len(longer) == len(NAMES)

@@ -12,33 +12,42 @@ from nmt_cli.messages.proposals import any_of, slips
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-# All codes of two letters in ISO 639, with their names.
+# All codes of two letters in ISO 639, with those of three letters and their names.
 LISTED = """\
-aa Afar, ab Abkhazian, ae Avestan, af Afrikaans, ak Akan, am Amharic, an Aragonese, ar Arabic,
-as Assamese, av Avaric, ay Aymara, az Azerbaijani, ba Bashkir, be Belarusian, bg Bulgarian,
-bi Bislama, bm Bambara, bn Bengali, bo Tibetan, br Breton, bs Bosnian, ca Catalan, ce Chechen,
-ch Chamorro, co Corsican, cr Cree, cs Czech, cu Church Slavic, cv Chuvash, cy Welsh, da Danish,
-de German, dv Divehi, dz Dzongkha, ee Ewe, el Greek, en English, eo Esperanto, es Spanish,
-et Estonian, eu Basque, fa Persian, ff Fulah, fi Finnish, fj Fijian, fo Faroese, fr French,
-fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician, gn Guarani, gu Gujarati, gv Manx,
-ha Hausa, he Hebrew, hi Hindi, ho Hiri Motu, hr Croatian, ht Haitian, hu Hungarian, hy Armenian,
-hz Herero, ia Interlingua, id Indonesian, ie Interlingue, ig Igbo, ii Sichuan Yi, ik Inupiaq,
-io Ido, is Icelandic, it Italian, iu Inuktitut, ja Japanese, jv Javanese, ka Georgian, kg Kongo,
-ki Kikuyu, kj Kuanyama, kk Kazakh, kl Kalaallisut, km Khmer, kn Kannada, ko Korean, kr Kanuri,
-ks Kashmiri, ku Kurdish, kv Komi, kw Cornish, ky Kyrgyz, la Latin, lb Luxembourgish, lg Ganda,
-li Limburgan, ln Lingala, lo Lao, lt Lithuanian, lu Luba-Katanga, lv Latvian, mg Malagasy,
-mh Marshallese, mi Maori, mk Macedonian, ml Malayalam, mn Mongolian, mr Marathi, ms Malay,
-mt Maltese, my Burmese, na Nauru, nb Norwegian Bokmål, nd North Ndebele, ne Nepali, ng Ndonga,
-nl Dutch, nn Norwegian Nynorsk, no Norwegian, nr South Ndebele, nv Navajo, ny Nyanja, oc Occitan,
-oj Ojibwa, om Oromo, or Odia, os Ossetian, pa Punjabi, pi Pali, pl Polish, ps Pashto, pt Portuguese,
-qu Quechua, rm Romansh, rn Rundi, ro Romanian, ru Russian, rw Kinyarwanda, sa Sanskrit,
-sc Sardinian, sd Sindhi, se Northern Sami, sg Sango, sh Serbo-Croatian, si Sinhala, sk Slovak,
-sl Slovenian, sm Samoan, sn Shona, so Somali, sq Albanian, sr Serbian, ss Swati, st Southern Sotho,
-su Sundanese, sv Swedish, sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, ti Tigrinya,
-tk Turkmen, tl Tagalog, tn Tswana, to Tonga, tr Turkish, ts Tsonga, tt Tatar, tw Twi, ty Tahitian,
-ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, ve Venda, vi Vietnamese, vo Volapük, wa Walloon,
-wo Wolof, xh Xhosa, yi Yiddish, yo Yoruba, za Zhuang, zh Chinese, zu Zulu"""
-NAMES = dict(entry.split(maxsplit=1) for entry in LISTED.split(","))
+aa aar Afar, ab abk Abkhazian, ae ave Avestan, af afr Afrikaans, ak aka Akan, am amh Amharic,
+an arg Aragonese, ar ara Arabic, as asm Assamese, av ava Avaric, ay aym Aymara, az aze Azerbaijani,
+ba bak Bashkir, be bel Belarusian, bg bul Bulgarian, bi bis Bislama, bm bam Bambara, bn ben Bengali,
+bo bod Tibetan, br bre Breton, bs bos Bosnian, ca cat Catalan, ce che Chechen, ch cha Chamorro,
+co cos Corsican, cr cre Cree, cs ces Czech, cu chu Church Slavic, cv chv Chuvash, cy cym Welsh,
+da dan Danish, de deu German, dv div Divehi, dz dzo Dzongkha, ee ewe Ewe, el ell Greek,
+en eng English, eo epo Esperanto, es spa Spanish, et est Estonian, eu eus Basque, fa fas Persian,
+ff ful Fulah, fi fin Finnish, fj fij Fijian, fo fao Faroese, fr fra French, fy fry Western Frisian,
+ga gle Irish, gd gla Scottish Gaelic, gl glg Galician, gn grn Guarani, gu guj Gujarati, gv glv Manx,
+ha hau Hausa, he heb Hebrew, hi hin Hindi, ho hmo Hiri Motu, hr hrv Croatian, ht hat Haitian,
+hu hun Hungarian, hy hye Armenian, hz her Herero, ia ina Interlingua, id ind Indonesian,
+ie ile Interlingue, ig ibo Igbo, ii iii Sichuan Yi, ik ipk Inupiaq, io ido Ido, is isl Icelandic,
+it ita Italian, iu iku Inuktitut, ja jpn Japanese, jv jav Javanese, ka kat Georgian, kg kon Kongo,
+ki kik Kikuyu, kj kua Kuanyama, kk kaz Kazakh, kl kal Kalaallisut, km khm Khmer, kn kan Kannada,
+ko kor Korean, kr kau Kanuri, ks kas Kashmiri, ku kur Kurdish, kv kom Komi, kw cor Cornish,
+ky kir Kyrgyz, la lat Latin, lb ltz Luxembourgish, lg lug Ganda, li lim Limburgan, ln lin Lingala,
+lo lao Lao, lt lit Lithuanian, lu lub Luba-Katanga, lv lav Latvian, mg mlg Malagasy,
+mh mah Marshallese, mi mri Maori, mk mkd Macedonian, ml mal Malayalam, mn mon Mongolian,
+mr mar Marathi, ms msa Malay, mt mlt Maltese, my mya Burmese, na nau Nauru, nb nob Norwegian Bokmål,
+nd nde North Ndebele, ne nep Nepali, ng ndo Ndonga, nl nld Dutch, nn nno Norwegian Nynorsk,
+no nor Norwegian, nr nbl South Ndebele, nv nav Navajo, ny nya Nyanja, oc oci Occitan, oj oji Ojibwa,
+om orm Oromo, or ori Odia, os oss Ossetian, pa pan Punjabi, pi pli Pali, pl pol Polish,
+ps pus Pashto, pt por Portuguese, qu que Quechua, rm roh Romansh, rn run Rundi, ro ron Romanian,
+ru rus Russian, rw kin Kinyarwanda, sa san Sanskrit, sc srd Sardinian, sd snd Sindhi,
+se sme Northern Sami, sg sag Sango, sh hbs Serbo-Croatian, si sin Sinhala, sk slk Slovak,
+sl slv Slovenian, sm smo Samoan, sn sna Shona, so som Somali, sq sqi Albanian, sr srp Serbian,
+ss ssw Swati, st sot Southern Sotho, su sun Sundanese, sv swe Swedish, sw swa Swahili, ta tam Tamil,
+te tel Telugu, tg tgk Tajik, th tha Thai, ti tir Tigrinya, tk tuk Turkmen, tl tgl Tagalog,
+tn tsn Tswana, to ton Tonga, tr tur Turkish, ts tso Tsonga, tt tat Tatar, tw twi Twi,
+ty tah Tahitian, ug uig Uyghur, uk ukr Ukrainian, ur urd Urdu, uz uzb Uzbek, ve ven Venda,
+vi vie Vietnamese, vo vol Volapük, wa wln Walloon, wo wol Wolof, xh xho Xhosa, yi yid Yiddish,
+yo yor Yoruba, za zha Zhuang, zh zho Chinese, zu zul Zulu"""
+ENTRIES = [entry.split(maxsplit=2) for entry in LISTED.split(",")]
+NAMES = {code: name for code, _, name in ENTRIES}
 # Countries whose codes are written in place of those of their languages.
 COUNTRIES = {
     "cn": "zh", "cz": "cs", "dk": "da", "gb": "en", "ge": "ka", "gr": "el", "jp": "ja", "tw": "zh",
@@ -46,10 +55,14 @@ COUNTRIES = {
 }  # fmt: skip
 # Codes that mean the same as others: those of LibreTranslate and Argos, former ones of ISO 639, a
 # country in place of the script of Chinese. "no" is mostly written for Bokmål.
-ALIASES = {
+ALIASES = {longer: code for code, longer, _ in ENTRIES} | {
     "cmn": "zh", "fil": "tl", "in": "id", "iw": "he", "ji": "yi", "no": "nb", "pb": "pt-br",
     "zh-cn": "zh-hans", "zh-hk": "zh-hant", "zh-mo": "zh-hant", "zh-sg": "zh-hans",
     "zh-tw": "zh-hant", "zt": "zh-hant",
+    # Those of libraries (ISO 639-2/B).
+    "alb": "sq", "arm": "hy", "baq": "eu", "bur": "my", "chi": "zh", "cze": "cs", "dut": "nl",
+    "fre": "fr", "geo": "ka", "ger": "de", "gre": "el", "ice": "is", "mac": "mk", "mao": "mi",
+    "may": "ms", "per": "fa", "rum": "ro", "slo": "sk", "tib": "bo", "wel": "cy",
 }  # fmt: skip
 LABELS = {"nb": "no"}  # of py3langid, where they are not the codes
 LONGER_CODE = re.compile("[a-z]{3}")  # of ISO 639-2 and 639-3, such as ckb
