@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.po_files import NAMED_CHARSET, PoEntry, PoError, po_charset, po_entries
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.files.lines import is_blank
+from nmt_cli.messages import logs
+from nmt_cli.messages.figures import counted
 from nmt_cli.translating.markup.tokens import Kind, xml_tokens
 from nmt_cli.translating.protection import PLACEHOLDERS
 from nmt_cli.translating.request import LineError, Request
@@ -19,6 +22,42 @@ from nmt_cli.translating.translation import Translation
 BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")
 TAG = r"</?[A-Za-z][^<>]*>"
 PROTECTED = (PLACEHOLDERS, TAG, r"&#?\w+;")  # patterns of what a translation copies
+# What programs replace in a text, by the flag of its entry, as gettext checks it.
+_NUMBER, _SIZE = r"(?:\d+\$)?", r"(?:\d+|\*(?:\d+\$)?)?"
+_LENGTH = r"(?:hh?|ll?|[qLjzZt]|I(?:64|32)?|wf?\d+)?"
+_PRINTF = rf"%{_NUMBER}[-+ #0'I]*{_SIZE}(?:\.{_SIZE})?{_LENGTH}"
+_C = rf"{_PRINTF}(?:[diouxXeEfFgGaAcCsSpnm]|<\w+>)"
+_PYTHON = rf"%(?:\([^()]*\))?[-+ #0]*{_SIZE}(?:\.{_SIZE})?[hlL]?[diouxXeEfFgGcrsa]"
+_BRACES = r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}"
+_PERCENT_NUMBER = r"%[1-9]\d?"
+FORMATS: Mapping[str, str] = {
+    "boost-format": rf"%\|[^|]*\||%\d+%|{_C}",
+    "c++-format": _BRACES,
+    "c-format": _C,
+    "csharp-format": _BRACES,
+    "elixir-format": r"%\{\w+\}",
+    "go-format": rf"{_PRINTF}[a-zA-Z]",
+    "java-format": _BRACES,
+    "java-printf-format": r"%(?:\d+\$|<)?[-#+ 0,(]*\d*(?:\.\d+)?[tT]?[a-zA-Z]",
+    "javascript-format": rf"{_PRINTF}[diouxXeEfFgGcsj]|\$\d+",
+    "kde-format": _PERCENT_NUMBER,
+    "kde-kuit-format": _PERCENT_NUMBER,
+    "lisp-format": r"~[-+\d,'#vV:@]*[a-zA-Z%&|~(){}\[\]<>;^*?$/]",
+    "objc-format": rf"%#@\w+@|{_PRINTF}@|{_C}",
+    "perl-brace-format": r"\{\w+\}",
+    "php-format": r"%(?:\d+\$)?(?:[-+ 0]|'.)*\d*(?:\.\d+)?[bcdeEfFgGosuxX]",
+    "python-brace-format": _BRACES,
+    "python-format": _PYTHON,
+    "qt-format": r"%L?(?:[1-9]\d?|n)",
+    "qt-plural-format": r"%L?n",
+    "ruby-format": rf"%\{{[^{{}}]*\}}|%<[^<>]*>[-+ #0*\d.]*[a-zA-Z]|{_C}",
+    "rust-format": _BRACES,
+    "sh-format": r"\$\w+|\$\{\w+\}",
+    "smalltalk-format": r"%\d",
+    "ycp-format": r"%\d",
+}
+MOST_NAMED = 10  # lines in a message
+OTHER_FORMAT = re.compile(r"(?!no-|possible-|impossible-)[\w+]+(?:-\w+)*-format")  # as in C
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -28,6 +67,15 @@ class _Place(NamedTuple):
     begin: int  # its lines, counted from 0
     end: int
     parts: Sequence[str | Request]  # white space stays as it is
+    source: str
+    formats: re.Pattern[str] | None  # what is replaced in the text
+
+    def has_formats_of_source(self, text: str) -> bool:
+        """Return whether a translation has what is replaced in its source, as often."""
+        if self.formats is None:
+            return True
+        found, wanted = (Counter(_formats_in(each, self.formats)) for each in (text, self.source))
+        return found == wanted
 
 
 class PoDocument:
@@ -35,7 +83,9 @@ class PoDocument:
 
     def __init__(self, data: bytes, again: bool) -> None:
         """Raise DocumentError for a line that is wrong."""
-        self._lines, self._places = io.BytesIO(data).readlines(), list[_Place]()
+        # Old programs of the Mac end lines with CR.
+        lines = io.BytesIO(data).readlines() if b"\n" in data else data.splitlines(keepends=True)
+        self._lines, self._places = lines, list[_Place]()
         try:
             self._encoding = po_charset(data)
             for entry in po_entries(self._lines, self._encoding):
@@ -47,13 +97,21 @@ class PoDocument:
         ]
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
-        """Return the file with the translations; a text of which a line failed has none."""
-        texts, rest = list[tuple[_Place, str]](), iter(translations)
+        """Return the file with the translations; a text of which a line failed has none.
+
+        Nor has one whose formats differ from those of the source: a warning counts them.
+        """
+        texts, rest, others = list[tuple[_Place, str]](), iter(translations), list[_Place]()
         for place in self._places:
             found = [part if isinstance(part, str) else next(rest) for part in place.parts]
-            if not any(isinstance(part, Translation) and part.error for part in found):
-                parts = (part if isinstance(part, str) else part.text for part in found)
-                texts.append((place, "".join(parts)))
+            if any(isinstance(part, Translation) and part.error for part in found):
+                continue
+            text = "".join(part if isinstance(part, str) else part.text for part in found)
+            if place.has_formats_of_source(text):
+                texts.append((place, text))
+            else:
+                others.append(place)
+        _warn_of_formats(others)
         lines, charset = self._lines, NAMED_CHARSET.search(b"".join(self._lines[:1000]))
         is_template = charset is not None and charset[2] == b"CHARSET"
         encoding = "ascii" if is_template else self._encoding
@@ -78,28 +136,55 @@ def _places(entry: PoEntry, again: bool) -> Iterator[_Place]:
         return
     for source, target in entry.pairs():
         if not is_blank(source.text):
-            yield _Place(target.begin - 1, target.end - 1, _parts(source.text))
+            pattern = _formats_of(entry)
+            parts = _parts(source.text, [] if pattern is None else [pattern])
+            formats = None if pattern is None else re.compile(pattern)
+            yield _Place(target.begin - 1, target.end - 1, parts, source.text, formats)
 
 
-def _parts(text: str) -> list[str | Request]:
+def _formats_of(entry: PoEntry) -> str | None:
+    """Return the pattern of what is replaced in the texts of an entry, by its flags."""
+    flags = [flag for flag in sorted(entry.flags) if OTHER_FORMAT.fullmatch(flag)]
+    return rf"%%|{FORMATS.get(flags[0], _C)}" if flags else None
+
+
+def _formats_in(text: str, formats: re.Pattern[str]) -> Iterator[str]:
+    return (match[0] for match in formats.finditer(text) if match[0] != "%%")
+
+
+def _warn_of_formats(places: Sequence[_Place]) -> None:
+    if places:
+        lines = ", ".join(f"{place.begin + 1:,}" for place in places[:MOST_NAMED])
+        more = ", ..." if len(places) > MOST_NAMED else ""
+        logs.warning(
+            f"{counted(len(places), 'translation')} left out, because the formats differ from "
+            f"those of the source: line {lines}{more}."
+        )
+
+
+def _parts(text: str, formats: Sequence[str]) -> list[str | Request]:
     """Return the lines of a text as requests, and the white space around them."""
-    return [part if is_blank(part) else _request(part) for part in BREAK.split(text) if part]
+    return [
+        part if is_blank(part) else _request(part, formats) for part in BREAK.split(text) if part
+    ]
 
 
-def _request(line: str) -> Request:
+def _request(line: str, formats: Sequence[str]) -> Request:
     """Return what asks for a line: as XML, if all of its tags and references are such."""
     if "<" in line and ">" not in re.sub(TAG, "", line):
         try:
             if any(token.kind is Kind.START for token in xml_tokens(line)):
-                return Request(line, markup="xml", protect=(PLACEHOLDERS,))
+                return Request(line, markup="xml", protect=(*formats, PLACEHOLDERS))
         except LineError:
             pass
-    return Request(line, protect=PROTECTED)
+    return Request(line, protect=(*formats, *PROTECTED))
 
 
 def _written(first_line: bytes, text: str, encoding: str) -> bytes:
     """Return the lines of a translation; ``first_line`` is that of the one before."""
-    keyword, end = first_line[: first_line.index(b'"')], first_line[len(first_line.rstrip()) :]
+    end = first_line[len(first_line.rstrip()) :]
+    keyword, quote, _ = first_line.partition(b'"')
+    keyword = keyword if quote else keyword.rstrip() + b" "  # its string was on the next line
     lines = text.split("\n")
     strings = [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
     if len(strings) > 1:

@@ -1,6 +1,10 @@
 """PO files: what is translated, and that all else stays to the last byte."""
 
+import itertools
 import random
+import re
+import shutil
+import subprocess
 
 import polib
 import pytest
@@ -97,7 +101,7 @@ def test_what_is_asked_for_again():
     filled = document.filled([Translation(text.upper()) for text in texts_of(document)]).decode()
     assert 'msgstr "DONE"\n' in filled
     assert '#, fuzzy\n#| msgid "old"\nmsgid "fuzzy"\nmsgstr "FUZZY"' in filled
-    assert [e.msgstr for e in polib.pofile(filled)] == ["OPEN %S\n", "FUZZY", "DONE", ""]
+    assert [e.msgstr for e in polib.pofile(filled)] == ["", "FUZZY", "DONE", ""]  # %S is no %s
 
 
 def test_placeholders_and_tags_are_protected():
@@ -187,3 +191,82 @@ def test_the_lines_of_a_text_are_joined_once(monkeypatch):
     assert Text.num_copied < 1000
     with pytest.raises(DocumentError, match="line 102: a text has more than 100 characters"):
         read_document(data.replace(b"msgstr", b'"a"\nmsgstr'), "po")
+
+
+# Texts that gettext's own check takes, by flag: what is replaced in each is between the words.
+OF_FLAGS = {
+    "boost-format": "%1% and %|2$d| dogs",
+    "c-format": "%'d dogs, 100%% of %S, %zu, %lld, %5.2f%% and %*d",
+    "csharp-format": "{0} dogs and {1,10:N2}",
+    "java-format": "{0} dogs, {1,choice,0#none|1#one|1<{1}}",
+    "java-printf-format": "%1$s dogs and %2$tB",
+    "javascript-format": "%s dogs and %d",
+    "kde-format": "%1 dogs in %2",
+    "lisp-format": "~a dogs and ~,2f",
+    "lua-format": "%s dogs and %d",
+    "objc-format": "%1$@ dogs and %2$@",
+    "object-pascal-format": "%s dogs and %d",
+    "perl-brace-format": "{name} dogs and {other}",
+    "perl-format": "%s dogs and %d",
+    "php-format": "%1$'010d dogs and %2$s",
+    "python-brace-format": "{0} dogs, {x:>10} and {x[0].y}",
+    "python-format": "%(name)s dogs and %(count)5d",
+    "qt-format": "%1 dogs and %L2",
+    "ruby-format": "%{color} dogs and %<count>d",
+    "sh-format": "$name dogs and ${place}",
+    "tcl-format": "%s dogs and %d",
+}
+
+
+def checked_by_gettext(data, folder):
+    (folder / "a.po").write_bytes(data)
+    command = ["msgfmt", "-c", "--check-format", "-o", "/dev/null", "a.po"]
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return [line for line in found.stderr.splitlines() if "warning" not in line.lower()]
+
+
+@pytest.mark.parametrize("flag", OF_FLAGS)
+def test_what_the_flag_of_an_entry_means_is_kept(flag, tmp_path, caplog):
+    """Its words change; what gettext's check compares stays. Without it, nothing is written."""
+    text = OF_FLAGS[flag]
+    data = f'{HEADER}#, fuzzy, {flag}\nmsgid "{text}"\nmsgstr ""\n'.replace("fuzzy, ", "").encode()
+    document = read_document(data, "po")
+    (segment,) = document.segments
+    matches = Protection(segment.protect).found_in(segment.text)
+    places = [0, *(place for match in matches for place in (match.begin, match.end)), len(text)]
+    parts = [text[begin:end] for begin, end in itertools.pairwise(places)]
+    loud = "".join(part if number % 2 else part.upper() for number, part in enumerate(parts))
+    assert loud != text
+    assert "DOGS" in loud
+    written = document.filled([Translation(loud)])
+    assert polib.pofile(written.decode())[0].msgstr == loud
+    for wrong in (loud.replace(text[matches[0].begin : matches[0].end], "x", 1), f"{loud} {text}"):
+        caplog.clear()
+        without = document.filled([Translation(wrong)])
+        assert polib.pofile(without.decode())[0].msgstr == ""
+        assert (
+            "1 translation left out, because the formats differ from those of the " in caplog.text
+        )
+    if shutil.which("msgfmt"):
+        assert checked_by_gettext(data, tmp_path) == []
+        assert checked_by_gettext(written, tmp_path) == []
+        broken = re.sub(rb'msgstr "[^"]+"\n$', b'msgstr "x"\n', written)
+        assert checked_by_gettext(broken, tmp_path), "gettext takes no such check for this flag"
+
+
+@pytest.mark.parametrize(
+    ("entry", "written"),
+    [
+        ('msgid\n"a dog"\nmsgstr\n""\n', 'msgid\n"a dog"\nmsgstr "A DOG"\n'),
+        (
+            'msgid "a " "dog"  ""\n"!"\nmsgstr "" ""\n',
+            'msgid "a " "dog"  ""\n"!"\nmsgstr "A DOG!"\n',
+        ),
+        ('domain "x"\nmsgid "a"\nmsgstr ""\n', 'domain "x"\nmsgid "a"\nmsgstr "A"\n'),
+    ],
+)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_what_gettext_reads_is_read(entry, written, line_end):
+    """Polib reads none of these."""
+    data, expected = ((HEADER + each).replace("\n", line_end).encode() for each in (entry, written))
+    assert shouted(data, "po") == expected

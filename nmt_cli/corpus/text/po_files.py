@@ -10,12 +10,12 @@ from nmt_cli.files.text_files import SAMPLE, encoding_of, extends_ascii
 
 NAMED_CHARSET = re.compile(rb'(Content-Type:[^"\n]*charset=)([\w.:-]+)')
 HEADER_FIELD = re.compile(r"^([\w-]+): *(.*)$", re.MULTILINE)
-STRING = r'"((?:[^"\\]|\\.)*)"[ \t]*'
-KEYWORD = re.compile(rf"(msgctxt|msgid|msgid_plural|msgstr(?:\[\d{{1,2}}\])?)[ \t]*{STRING}")
-CONTINUATION = re.compile(rf"[ \t]*{STRING}")
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+STRINGS = r'((?:"(?:[^"\\]|\\.)*"[ \t]*)*)'
+KEYWORD = re.compile(rf"(msgctxt|msgid|msgid_plural|msgstr(?:\[\d{{1,2}}\])?)[ \t]*{STRINGS}")
+DOMAIN = re.compile(rf"domain[ \t]*{STRINGS}")  # of all entries behind it
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-FUZZY = re.compile(r"#,.*\bfuzzy\b")
 LONGEST_TEXT = 1_000_000  # characters
 LONGEST_SHOWN = 40  # characters of a wrong line
 
@@ -33,8 +33,13 @@ class PoEntry(NamedTuple):
 
     line: int  # of its first comment or text
     texts: dict[str, PoText]
-    is_fuzzy: bool
+    flags: frozenset[str]  # such as fuzzy and c-format
     is_obsolete: bool
+
+    @property
+    def is_fuzzy(self) -> bool:
+        """Whether its translation is to be looked at."""
+        return "fuzzy" in self.flags
 
     @property
     def is_header(self) -> bool:
@@ -96,7 +101,7 @@ class _Reader:
         self._texts: dict[str, list[PoText]] = {}  # the lines of each
         self._key, self._length = "", 0  # of the text that the line before belongs to
         self._first_line = 0
-        self._is_fuzzy = self._is_obsolete = False
+        self._flags, self._is_obsolete = set[str](), False
 
     def take(self, raw: bytes) -> Iterator[PoEntry]:
         """Yield the entry before ``raw``, the next line, if it ends there."""
@@ -109,10 +114,12 @@ class _Reader:
             line = line[2:].lstrip()
         if line.startswith("#") or (is_obsolete and line.startswith("|")):
             yield from self._comment(line)
-        elif (match := CONTINUATION.fullmatch(line)) is not None and self._key:
-            self._add(match[1])
+        elif self._key and line and re.fullmatch(STRINGS, line) is not None:
+            self._add(line)
         elif (match := KEYWORD.fullmatch(line)) is not None:
             yield from self._keyword(match[1], match[2], is_obsolete)
+        elif DOMAIN.fullmatch(line) is not None:
+            yield from self.end()
         elif line:
             shown = line[:LONGEST_SHOWN]
             raise self._wrong(f"{shown!r} is no line of a PO file")
@@ -129,15 +136,16 @@ class _Reader:
             key: PoText("".join(each.text for each in lines), lines[0].begin, lines[-1].end)
             for key, lines in self._texts.items()
         }
-        yield PoEntry(self._first_line, texts, self._is_fuzzy, self._is_obsolete)
-        self._texts, self._key, self._is_fuzzy, self._first_line = {}, "", False, 0
+        yield PoEntry(self._first_line, texts, frozenset(self._flags), self._is_obsolete)
+        self._texts, self._key, self._flags, self._first_line = {}, "", set(), 0
 
     def _comment(self, line: str) -> Iterator[PoEntry]:
         if self._has_translation:
             yield from self.end()
         self._key = ""
         self._first_line = self._first_line or self._number
-        self._is_fuzzy = self._is_fuzzy or FUZZY.match(line) is not None
+        if line.startswith("#,"):
+            self._flags.update(map(str.strip, line[2:].split(",")))
 
     def _keyword(self, key: str, text: str, is_obsolete: bool) -> Iterator[PoEntry]:
         if self._has_translation and not key.startswith("msgstr"):
@@ -149,9 +157,9 @@ class _Reader:
         self._texts[key] = []
         self._add(text)
 
-    def _add(self, escaped: str) -> None:
-        """Add a line of the text of ``_key``."""
-        text = _unescaped(escaped)
+    def _add(self, strings: str) -> None:
+        """Add a line of the text of ``_key``, which may have several strings, or none."""
+        text = _unescaped("".join(STRING.findall(strings)))
         self._length += len(text)
         if self._length > LONGEST_TEXT:
             raise self._wrong(f"a text has more than {LONGEST_TEXT:,} characters")
