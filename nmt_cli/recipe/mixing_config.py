@@ -1,7 +1,8 @@
 """The sections of a recipe on the shares of corpora: by temperature, and in stages."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
+from operator import add
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -19,7 +20,8 @@ class MixingConfig(Section):
 
     temperature: Annotated[Number, Field(ge=1, le=1_000_000)] | None = None
     """Draw pairs in proportion to size ^ (1 / temperature): 1 keeps the sizes, a higher one repeats
-    small corpora (usual is 5). An epoch keeps its number of pairs. Null uses the weights."""
+    small corpora (usual is 5). A size is pairs times weight. An epoch keeps its number of pairs.
+    Null uses the weights alone."""
     over: Literal["corpora", "tags"] = "corpora"
     """What has a size: each corpus, or all corpora with the same tag together."""
 
@@ -29,15 +31,16 @@ class MixingConfig(Section):
             return [corpus.weight for corpus in corpora]
         by_tag = self.over == "tags"
         groups = [corpus.tag if by_tag else place for place, corpus in enumerate(corpora)]
-        of_group: Counter[Hashable] = Counter()
-        for group, size in zip(groups, sizes, strict=True):
+        weighted = [each.weight * size for each, size in zip(corpora, sizes, strict=True)]
+        of_group: defaultdict[Hashable, float] = defaultdict(float)
+        for group, size in zip(groups, weighted, strict=True):
             of_group[group] += size
         power = 1 / self.temperature  # a group of n pairs gets a share of n ^ power
-        scale = sum(sizes) / sum(size**power for size in of_group.values())
-        # At temperature 1 the powers are 1, and so are the weights, exactly.
+        scale = sum(weighted) / (sum(size**power for size in of_group.values()) or 1)
+        # At temperature 1 the powers are 1, and so are the factors of the weights, exactly.
         return [
-            scale * of_group[group] ** (power - 1) if size else 0.0
-            for group, size in zip(groups, sizes, strict=True)
+            corpus.weight * scale * of_group[group] ** (power - 1) if size else 0.0
+            for corpus, group, size in zip(corpora, groups, weighted, strict=True)
         ]
 
 
@@ -75,21 +78,27 @@ class Stage(Section):
     """Share of each corpus by its name, such as {original: 60, back: 40}; others are left out. An
     epoch has as many pairs as these corpora have together."""
     weights: ByName | None = None
-    """Weight of each corpus by its name, as in data.train; others are left out."""
+    """Weight of each corpus by its name, as in data.train; others are left out. Beside shares, it
+    is that of further corpora, whose pairs are added to the epoch."""
     until: Until | None = None
     """When the next stage begins; null for the last stage."""
 
     @property
     def by_name(self) -> ByName | None:
         """The numbers of the corpora that the stage gives; None if it gives none."""
-        return self.shares if self.shares is not None else self.weights
+        if self.shares is None and self.weights is None:
+            return None
+        return {**(self.shares or {}), **(self.weights or {})}
 
     def mixed(self, corpora: Sequence[Corpus], sizes: Sequence[int]) -> list[float] | None:
         """Return how often each corpus appears in an epoch; None if the stage gives no numbers."""
-        if (given := self.by_name) is None:
+        if self.by_name is None:
             return None
-        numbers = [given.get(corpus.name or "", 0.0) for corpus in corpora]
-        return numbers if self.shares is None else _weights_of_shares(numbers, sizes)
+        shares, weights = (
+            [(numbers or {}).get(corpus.name or "", 0.0) for corpus in corpora]
+            for numbers in (self.shares, self.weights)
+        )
+        return list(map(add, weights, _weights_of_shares(shares, sizes)))
 
 
 def _weights_of_shares(shares: Sequence[float], sizes: Sequence[int]) -> list[float]:
@@ -110,8 +119,9 @@ def problems_of_mixing(
     yield from _contradictions(corpora, mixing, stages)
     for place, stage in enumerate(stages):
         key, is_last = f"stages.{place}", place == len(stages) - 1
-        if stage.shares is not None and stage.weights is not None:
-            yield Problem(f"{key}.weights", "must be null beside shares", f"{key}.shares")
+        for name in (stage.shares or {}).keys() & (stage.weights or {}):
+            text = f"must not have {name}, which has a share"
+            yield Problem(f"{key}.weights", text, f"{key}.shares")
         if stage.until is None and not is_last:
             yield Problem(f"{key}.until", "is missing, so the stages after it would never begin")
         if stage.until is not None and is_last:
@@ -123,13 +133,10 @@ def problems_of_mixing(
 def _contradictions(
     corpora: Sequence[Corpus], mixing: MixingConfig, stages: Sequence[Stage]
 ) -> Iterator[Problem]:
-    """Yield weights beside a temperature, and either of them beside stages that use neither."""
+    """Yield a temperature or a weight beside stages that use neither, and tags that are missing."""
     weights = {f"train.{place}.weight": each.weight for place, each in enumerate(corpora)}
     weighted = next((key for key, weight in weights.items() if weight != 1), None)
-    if mixing.temperature and weighted:
-        text = f"must be null beside {weighted} {weights[weighted]:g}"
-        yield Problem("mixing.temperature", text, weighted)
-    elif stages and all(stage.by_name is not None for stage in stages):
+    if stages and all(stage.by_name is not None for stage in stages):
         text = "has no effect, because each of data.stages has shares or weights"
         if given := "mixing.temperature" if mixing.temperature else weighted:
             yield Problem(given, text, "stages")

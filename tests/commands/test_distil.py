@@ -262,6 +262,64 @@ def test_the_least_likely_sources_are_left_out(folder):
     assert len(lines("links", "train.0")) == len(filtered)
 
 
+TEXTS = [
+    "data.train=[{source: train.en, target: train.de, name: a}, "
+    "{source: validation.en, target: validation.de, name: b}]",
+    "distillation.monolingual=[{source: test.en, weight: 3}]",
+]
+STAGES = "data.stages=[{%s, until: {steps: 2}}, {%s}]"
+
+
+def recipes_of(folder, *overrides):
+    """Return the recipes that a distillation writes: of its training, and of that in int8."""
+    (folder / "student.yaml").write_text(STUDENT)
+    write_experiment(folder)
+    file = read_recipe("./student.yaml", ["distillation.tokenizer=own", *TEXTS, *overrides])
+    each = Distillation((TEACHER,), None, file, TrainOptions())
+    return each.student.recipe, each.rounded.recipe
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        ("weights: {a: 2, b: 1}", "weights: {a: 1}", [[2, 1, 3, 1, 0.5], [1, 0, 3, 0.5, 0]]),
+        (
+            "shares: {a: 3, b: 1}",
+            "shares: {b: 1}",
+            [[2, 2 / 3, 3, 1, 1 / 3], [0, 4 / 3, 3, 0, 2 / 3]],
+        ),
+        ("weights: {a: 2}", "until: null", [[2, 0, 3, 1, 0], [1, 1, 3, 0.5, 0.5]]),
+    ],
+)
+def test_each_stage_has_the_monolingual_texts_and_the_originals(
+    tmp_path, monkeypatch, first, last, expected
+):
+    """The order is taught a and b, monolingual, original a and b. In int8 it is the last stage."""
+    monkeypatch.chdir(tmp_path)
+    student, rounded = recipes_of(tmp_path, STAGES % (first, last))
+    sizes = [60] * 5
+    for stage, weights in enumerate(expected):
+        assert student.data.weights(sizes, stage) == pytest.approx(weights)
+    assert rounded.data.weights(sizes) == pytest.approx(expected[-1])
+
+
+def test_originals_and_monolingual_texts_have_their_weight_beside_a_temperature(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    student, rounded = recipes_of(tmp_path, "data.mixing.temperature=1")
+    assert student.data.weights([60] * 5) == rounded.data.weights([60] * 5) == [1, 1, 3, 0.5, 0.5]
+
+
+def test_without_further_texts_the_stages_are_as_they_were_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plain = ["distillation.original_weight=0", "distillation.monolingual=[]"]
+    stages = STAGES % ("shares: {a: 3, b: 1}", "weights: {b: 1}")
+    student, _ = recipes_of(tmp_path, *plain, stages)
+    read = read_recipe("./student.yaml", [*TEXTS, *plain, stages]).recipe
+    assert student.data.stages == read.data.stages
+
+
 def weights():
     return hashlib.sha256((RUN / "student/model.safetensors").read_bytes()).hexdigest()
 

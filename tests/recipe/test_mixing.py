@@ -57,6 +57,28 @@ def test_temperature_over_tags_takes_the_corpora_of_a_tag_as_one(read):
     assert (empty, big + small + other) == (0, pytest.approx(1250))
 
 
+@pytest.mark.parametrize("over", ["corpora", "tags"])
+def test_temperature_counts_pairs_by_their_weights(read, over):
+    """A corpus of weight 0.5 is drawn as often as one with half of its pairs."""
+    temperature = f"data.mixing={{temperature: 3, over: {over}}}"
+    halved = read(temperature, "data.train.0.weight=0.5")
+    by_size = read(temperature).data.weights((500, *SIZES[1:]))
+    whole = [weight * size for weight, size in zip(by_size, (500, *SIZES[1:]), strict=True)]
+    assert pairs(halved) == pytest.approx(whole)
+    once = read("data.mixing.temperature=1", "data.train.0.weight=0.5")
+    assert once.data.weights(SIZES) == [0.5, 1.0, 1.0, 0.0]
+    without = read(temperature, "data.train.0.weight=0")
+    assert pairs(without)[0] == 0
+    assert sum(pairs(without)) == pytest.approx(250)
+    nothing = [f"data.train.{place}.weight=0" for place in range(4)]
+    assert pairs(read(temperature, *nothing)) == [0] * 4
+
+
+def test_weights_beside_shares_add_further_corpora(read):
+    recipe = read("data.stages=[{shares: {big: 60, other: 40}, weights: {small: 0.5}}]")
+    assert pairs(recipe) == pytest.approx([0.6 * 1050, 100, 0.4 * 1050, 0])
+
+
 def test_shares_and_weights_of_a_stage_are_those_of_its_names(read):
     stages = [
         "{shares: {big: 60, other: 40}, until: {epochs: 2}}",
@@ -93,10 +115,6 @@ WRONG = [
         ["data.train.2.name=big"],
         "data.train.2.name: must not be that of data.train.0.name too: big",
     ),
-    (
-        ["data.mixing.temperature=5", "data.train.1.weight=2"],
-        "data.mixing.temperature: must be null beside train.1.weight 2",
-    ),
     (["data.mixing.temperature=0.5"], "data.mixing.temperature: must be at least 1"),
     (
         ["data.mixing.temperature=5", "data.stages=[{weights: {big: 1}}]"],
@@ -120,7 +138,7 @@ WRONG = [
     (["data.stages=[{weights: {big: x}}]"], "data.stages.0.weights.big: must be a number"),
     (
         ["data.stages=[{shares: {big: 1}, weights: {big: 1}}]"],
-        "data.stages.0.weights: must be null beside shares",
+        "data.stages.0.weights: must not have big, which has a share",
     ),
     (["data.stages=[{}, {}]"], "data.stages.0.until: is missing, so the stages after it would"),
     (["data.stages=[{until: {steps: 1}}]"], "data.stages.0.until: must be null, because the last"),

@@ -27,6 +27,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import Model, find_model
 from nmt_cli.recipe.corpora_config import Corpus
+from nmt_cli.recipe.mixing_config import Stage
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.recipe_files import checked_tree, validated
@@ -132,14 +133,15 @@ class Distillation:
     @cached_property
     def student(self) -> Experiment:
         """The student's training, whose recipe is written when this is first asked for."""
-        return self._experiment(self._student_values(), "", run_dir=self.run_dir)
+        values = self._student_values(self.recipe.data.stages)
+        return self._experiment(values, "", run_dir=self.run_dir)
 
     @cached_property
     def rounded(self) -> Experiment:
         """The training of the student with its weights and activations in int8."""
-        values, num_steps = self._student_values(), self.config.int8_steps
+        num_steps = self.config.int8_steps
+        values = self._student_values(self.recipe.data.stages[-1:])
         warmup_steps = max(1, num_steps // 10)
-        values["data"]["stages"] = []
         values["training"] |= {
             **{"quantization_aware": "int8", "max_steps": num_steps, "max_epochs": None},
             **{"schedule": "cosine", "peak_learning_rate": self.config.int8_learning_rate},
@@ -166,9 +168,13 @@ class Distillation:
         of_training = replace(self.options, overrides=(), prepared=prepared, **options)
         return Experiment.of(str(path), read_recipe(str(path)), of_training)
 
-    def _student_values(self) -> dict[str, Any]:
+    def _student_values(self, stages: Sequence[Stage]) -> dict[str, Any]:
         values = self.recipe.model_dump(mode="json")
         values["data"]["train"] = [*map(self._as_corpus, self.texts), *self._originals()]
+        values["data"]["stages"] = list(map(self._with_all_texts, stages))
+        if stages and all(stage.by_name is not None for stage in stages):
+            for corpus in values["data"]["train"]:  # its weight would have no effect
+                corpus["weight"] = 1.0
         values["data"]["prepared"] = None
         if self.config.guided_alignment is not None:
             guided = values["training"]["guided_alignment"] or {}
@@ -182,6 +188,8 @@ class Distillation:
     def _as_corpus(self, text: TaughtText) -> dict[str, Any]:
         """Return the entry of data.train for what the teacher made of ``text``."""
         of_corpus: dict[str, Any] = {}
+        if text.corpus is None and any(stage.by_name for stage in self.recipe.data.stages):
+            of_corpus = {"name": text.name}
         if text.corpus is not None:
             of_corpus = {"name": text.corpus.name, "augment": {"noise": text.corpus.augment.noise}}
         links = self.folder("links") / text.name if self.is_aligned else None
@@ -193,6 +201,17 @@ class Distillation:
             "target": str(self.pairs / text.target),
             "alignments": None if links is None else str(links),
         }
+
+    def _with_all_texts(self, stage: Stage) -> dict[str, Any]:
+        """Return a stage of the student, with numbers for originals and monolingual texts."""
+        values, factor = stage.model_dump(mode="json"), self.config.original_weight
+        if stage.by_name is None:
+            return values
+        for numbers in filter(None, (values["shares"], values["weights"])):
+            originals = {f"{name}-original": factor * each for name, each in numbers.items()}
+            numbers |= originals if factor else {}
+        further = {text.name: text.weight for text in self.texts if text.corpus is None}
+        return {**values, "weights": {**(values["weights"] or {}), **further} or None}
 
     def _originals(self) -> list[dict[str, Any]]:
         """Return the entries for the pairs with their own targets."""
