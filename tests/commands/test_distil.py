@@ -5,6 +5,7 @@ import json
 import shutil
 import signal
 import subprocess
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +430,19 @@ def test_least_score_is_that_of_the_share():
     assert [teaching._least_score(scores, share) for share in (1.0, 0.5, 0.01)] == [1, 3, 4]
     with pytest.raises(UserError, match="could score no pair"):
         teaching._least_score(scores[1:2], 1.0)
+
+
+def test_scores_take_no_more_memory_than_their_array_and_its_copy(monkeypatch):
+    """A list of Python's floats takes 32 bytes for each pair, beside the array."""
+    num_pairs = 200_000
+    lines_of_scores = (("-1.25", "")[line % 2] for line in range(num_pairs))
+    monkeypatch.setattr(teaching, "lines_in", lambda _: lines_of_scores)
+    tracemalloc.start()
+    scores = teaching._scores_in(Path("scores"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert scores.tolist() == [-1.25, -np.inf] * (num_pairs // 2)
+    assert peak < 2.5 * 8 * num_pairs
 
 
 # What is logged within a stage when a part of its result is there; else it is the stage's name.

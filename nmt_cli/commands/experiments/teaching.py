@@ -190,7 +190,7 @@ def _filter(each: Distillation, partial: Partial) -> None:
             precision=each.options.precision,
             length_penalty=1.0,
         )
-        scores.append(np.array([float(line or "-inf") for line in lines_in(path)]))
+        scores.append(_scores_in(path))
     least = _least_score(np.concatenate(scores), each.config.keep_share)
     for text, of_text in zip(each.texts, scores, strict=True):
         with pair_writer(partial.path, text) as write:
@@ -199,6 +199,11 @@ def _filter(each: Distillation, partial: Partial) -> None:
                     write(*pair)
     kept = sum(int((of_text >= least).sum()) for of_text in scores)
     logs.info(f"Kept {kept:,} of {counted(sum(map(len, scores)), 'pair')}.")
+
+
+def _scores_in(path: Path) -> npt.NDArray[np.float64]:
+    """Return the score of each line; without one it is -inf."""
+    return np.fromiter((float(line or "-inf") for line in lines_in(path)), np.float64)
 
 
 def _least_score(scores: npt.NDArray[np.float64], share: float) -> float:
