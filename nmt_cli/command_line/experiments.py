@@ -8,7 +8,7 @@ import click
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.usage import words_of_this_command
-from nmt_cli.commands.experiments.stages import STAGE_NAMES, STAGES_OF_DISTIL
+from nmt_cli.commands.experiments.pipeline import STAGE_NAMES, STAGES_OF_DISTIL
 from nmt_cli.messages.figures import parse_number_list
 
 

@@ -20,6 +20,8 @@ from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.experiments.experiment import Experiment
+from nmt_cli.commands.experiments.pipeline import refuse_foreign
+from nmt_cli.commands.experiments.run_steps import steps_of_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RECIPE, RUNS
 from nmt_cli.files.folders import not_a_run
@@ -27,7 +29,7 @@ from nmt_cli.hardware.choices import device_name
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.launch.python_process import NMT_CLI, environment_of_child, python_command
-from nmt_cli.launch.run_status import read_status
+from nmt_cli.launch.run_status import is_finished
 from nmt_cli.launch.stop_signals import handled
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
@@ -61,7 +63,7 @@ def run(
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
     _refuse_shared_folders(trainings)
     for training in trainings:
-        run_command.refuse_foreign(training.run_dir, "--runs")
+        refuse_foreign(steps_of_run(training), "run", "--runs")
         _refuse_another_training(training)
     of_each_recipe = {training.recipe_name: training for training in trainings}
     for training in of_each_recipe.values():
@@ -114,7 +116,7 @@ def _trainings(
 def _is_finished_run_of(recipe: Recipe, run_dir: Path) -> bool:
     """Return whether ``run_dir`` itself is this training, and finished."""
     before, checkpoints = _recipe_of(run_dir), list_checkpoints(run_dir)
-    if before is None or not checkpoints or not _is_finished(run_dir):
+    if before is None or not checkpoints or not is_finished(run_dir):
         return False
     began_from = checkpoints[-1].manifest.get("initialized_from")
     is_same_origin = (began_from is None) == (recipe.origin is None)  # not with --init-from
@@ -128,11 +130,6 @@ def _recipe_of(run_dir: Path) -> Recipe | None:
         return None
 
 
-def _is_finished(run_dir: Path) -> bool:
-    status = read_status(run_dir)
-    return status is not None and status.state == "finished"
-
-
 def _refuse_another_training(planned: Experiment) -> None:
     """Raise UserError if the run is one that this training cannot go on with.
 
@@ -141,7 +138,7 @@ def _refuse_another_training(planned: Experiment) -> None:
     """
     run_dir, recipe = planned.run_dir, planned.recipe
     before = _recipe_of(run_dir) if list_checkpoints(run_dir) else None
-    if before is not None and (needs_training(before, recipe) or not _is_finished(run_dir)):
+    if before is not None and (needs_training(before, recipe) or not is_finished(run_dir)):
         changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
         if changes:
             raise UserError(

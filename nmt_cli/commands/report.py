@@ -3,8 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt_cli.files.atomic_files import directory_appearing_whole, file_appearing_whole, refuse_file
-from nmt_cli.files.file_names import PAGE
+from nmt_cli.files.atomic_files import (
+    directory_appearing_whole,
+    file_appearing_whole,
+    refuse_file,
+    sha256,
+)
+from nmt_cli.files.file_names import DISTILLATION, MANIFEST, METRICS, PAGE, SCORES, STUDENT_TABLE
 from nmt_cli.files.folders import REPORT, refuse_output
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import is_stream
@@ -13,7 +18,16 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.messages.figures import counted
 from nmt_cli.report.run_history import read_runs
 
+DRAWN = (Path(METRICS), Path(SCORES) / MANIFEST, Path(DISTILLATION) / STUDENT_TABLE / MANIFEST)
 PAGE_SUFFIXES = {".html", ".htm"}
+
+
+def drawn_from(run_dirs: Sequence[Path]) -> list[dict[str, str]]:
+    """Return what the report of these runs depends on."""
+    return [
+        {str(name): sha256(run_dir / name) for name in DRAWN if (run_dir / name).exists()}
+        for run_dir in run_dirs
+    ]
 
 
 def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = False) -> None:
@@ -25,7 +39,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
     with importing("matplotlib", "report draws"):
         from nmt_cli.report.charts import draw_charts
         from nmt_cli.report.page import as_html
-    runs = read_runs(run_dirs)
+    made_from, runs = drawn_from(run_dirs), read_runs(run_dirs)
     output = output or (run_dirs[0] / REPORT if len(run_dirs) == 1 else Path(REPORT))
     is_page = output.suffix in PAGE_SUFFIXES or is_stream(output)
     if is_page:
@@ -40,7 +54,8 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
                 stream.write(page)
         else:
             with directory_appearing_whole(output, replace=force) as partial:
-                partial.facts.update(kind=REPORT, runs=[run.label for run in runs])
+                labels = [run.label for run in runs]
+                partial.facts.update(kind=REPORT, runs=labels, made_from=made_from)
                 (partial.path / PAGE).write_bytes(page)
                 for chart, png in charts.items():
                     (partial.path / f"{chart.name}.png").write_bytes(png)

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.commands.experiments import run_stages
 from nmt_cli.commands.experiments.experiment import Experiment
-from nmt_cli.commands.experiments.stages import take_through, wanted_stages
+from nmt_cli.commands.experiments.pipeline import (
+    STAGE_NAMES,
+    refuse_foreign,
+    take_through,
+    wanted_stages,
+)
+from nmt_cli.commands.experiments.run_steps import result_lines, steps_of_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import read_sentences
-from nmt_cli.files.file_names import AVERAGE, SCORES, TEST
-from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION, may_become
 from nmt_cli.launch.python_process import PARENT, end_with_parent
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import as_argument, command
@@ -25,9 +28,6 @@ from nmt_cli.recipe.corpora_config import sets_by_key
 from nmt_cli.recipe.model_origin import first_model
 from nmt_cli.recipe.reader import RecipeFile, read_recipe
 from nmt_cli.training.options import TrainOptions
-
-# The kind of each folder that a stage replaces; others of these names are the user's.
-REPLACED = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
 
 
 def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywords: Any) -> None:
@@ -43,11 +43,12 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     is_of_compare = PARENT in os.environ
     if is_of_compare:  # when compare is killed, this training is saved and ends
         end_with_parent(signal.SIGTERM)
-    wanted = wanted_stages(run_stages.STAGES, until, force_from)
+    wanted = wanted_stages(STAGE_NAMES, until, force_from)
     options = TrainOptions(**keywords)
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options.overrides), options)
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
-    refuse_foreign(experiment.run_dir, "--run-dir")
+    steps = steps_of_run(experiment)
+    refuse_foreign(steps, "run")
     if "train" in wanted:
         model = first_model(experiment.recipe, options.init_from)
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
@@ -57,9 +58,9 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     anew = "--force-from train makes it anew"
     if is_of_compare:
         anew = f"to make it anew: {_command(experiment)} --force-from=train"
-    take_through(run_stages.STAGES, experiment, wanted, force_from, anew)
+    take_through([step for step in steps if step.name in wanted], force_from, anew)
     if "score" in wanted:
-        lines = run_stages.result_lines(experiment)
+        lines = result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -71,20 +72,6 @@ def _command(experiment: Experiment) -> str:
         run_dir=experiment.run_dir,
     )
     return command("nmt-cli", "run", as_argument(experiment.recipe_name), *decisive.as_flags())
-
-
-def refuse_foreign(run_dir: Path, option: str) -> None:
-    """Raise UserError if a folder of the user would be replaced by that of a stage.
-
-    ``option`` names another folder for runs.
-    """
-    for name, kind in REPLACED.items():
-        folder = run_dir / name
-        if not may_become(folder, kind):
-            raise UserError(
-                f"{folder} exists, and `nmt-cli run` did not write it; move it away, or choose "
-                f"another {option}."
-            )
 
 
 def refuse_wrong_test(file: RecipeFile) -> None:

@@ -45,3 +45,9 @@ def read_status(run_dir: Path) -> RunStatus | None:
     except (OSError, ValueError, TypeError):
         return None
     return status if isinstance(status.at, float) else None
+
+
+def is_finished(run_dir: Path) -> bool:
+    """Return whether the training in ``run_dir`` came to its end."""
+    status = read_status(run_dir)
+    return status is not None and status.state == "finished"

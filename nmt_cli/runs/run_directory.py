@@ -163,22 +163,20 @@ def _of_same_recipe(run_dir: Path, recipe: Recipe) -> list[Path]:
     found = []
     for run in islice(runs, MOST_LOOKED_AT):
         with suppress(UserError):  # its recipe is missing or damaged
-            changes = changed_keys(read_recipe(str(run / RECIPE)).recipe, recipe)
-            if all(change.kind is ChangeKind.FREE for change in changes):
+            if all(change.kind is ChangeKind.FREE for change in changes_since(run, recipe)):
                 found.append(run)
     return found[:MOST_NAMED]
 
 
 def _accepted_changes(run_dir: Path, recipe: Recipe, allowed: Sequence[str]) -> list[Change]:
     """Return what the recipe changes within the run. Raises UserError for a change it may not."""
-    before = read_recipe(str(run_dir / RECIPE)).recipe
-    refused, accepted = [], []
+    changes, refused, accepted = changes_since(run_dir, recipe), [], []
     for key in allowed:
         if key_at(key) is None:
             raise WrongUsageError(
                 f"--allow-change {key}: there is no such key; nmt-cli recipes keys lists them."
             )
-    for change in changed_keys(before, recipe):
+    for change in changes:
         if change.kind is ChangeKind.FORBIDDEN:
             refused.append(f"{change} cannot change within a run")
         elif change.kind is ChangeKind.DECLARED and change.key not in allowed:
@@ -253,9 +251,14 @@ def last_session(run_dir: Path) -> dict[str, Any]:
     return session if isinstance(session, dict) else {}
 
 
+def changes_since(run_dir: Path, recipe: Recipe) -> list[Change]:
+    """Return every key that differs from the recipe that was trained in ``run_dir``."""
+    return changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe)
+
+
 def record_changes(run_dir: Path, recipe: Recipe) -> None:
     """Write the resolved recipe of a finished run, if a key of it has changed."""
-    if changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe):
+    if changes_since(run_dir, recipe):
         _record_recipe(run_dir, recipe)
 
 

@@ -18,7 +18,7 @@ from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments import measuring, teaching
 from nmt_cli.commands.experiments.distillation import Distillation
-from nmt_cli.commands.experiments.stages import STAGES_OF_DISTIL
+from nmt_cli.commands.experiments.pipeline import STAGES_OF_DISTIL
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import MANIFEST
@@ -104,8 +104,9 @@ def lines(*parts):
     return RUN.joinpath("distillation", *parts).read_text(encoding="utf-8").splitlines()
 
 
-def test_the_stages_have_the_names_of_the_help():
-    assert tuple(command.STAGES) == STAGES_OF_DISTIL
+def test_the_stages_have_the_names_of_the_help(folder):
+    each = Distillation((TEACHER,), None, read_recipe("./student.yaml"), TrainOptions())
+    assert tuple(step.name for step in command.steps_of_distil(each)) == STAGES_OF_DISTIL
 
 
 def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):

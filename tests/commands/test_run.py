@@ -1,6 +1,7 @@
 """A whole experiment by one command: what is made, what is skipped, what is made again."""
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nmt_cli import cli
-from nmt_cli.commands import preprocess
+from nmt_cli.commands import preprocess, report
 from nmt_cli.commands import run as command
-from nmt_cli.commands.experiments.stages import STAGE_NAMES
+from nmt_cli.commands.experiments.pipeline import STAGE_NAMES
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.files.folders import IMPORTED
 from nmt_cli.files.locks import claimed
@@ -408,6 +409,27 @@ def test_a_run_without_its_figures_has_no_report_that_is_up_to_date(folder):
         do(overrides=["data.test=null"])
 
 
+def test_a_report_is_made_again_if_what_it_shows_has_changed(folder, caplog):
+    """Times of files do not matter, nor which command drew it."""
+    metrics = folder / "runs/toy/metrics.jsonl"
+    metrics.touch()
+    do()
+    assert skipped(caplog) == list(STAGE_NAMES)
+    times = metrics.stat().st_atime_ns, metrics.stat().st_mtime_ns - 10**12
+    record = json.loads(metrics.read_text().splitlines()[0])
+    with metrics.open("a") as stream:
+        stream.write(json.dumps({**record, "loss": 1.0}) + "\n")
+    os.utime(metrics, ns=times)
+    caplog.clear()
+    do()
+    assert "report" not in skipped(caplog)
+    metrics.write_text(metrics.read_text().replace("1.0", "2.0"))
+    report.run([folder / "runs/toy"], force=True)
+    caplog.clear()
+    do()
+    assert skipped(caplog) == list(STAGE_NAMES)
+
+
 @pytest.mark.parametrize(("stage", "name"), [("translate", "test"), ("score", "scores")])
 def test_a_stage_cleans_up_and_makes_its_folder_alone(folder, stage, name):
     run = folder / "runs/toy"
@@ -535,6 +557,14 @@ def test_a_stage_whose_file_was_deleted_or_cut_short_is_made_again(
     caplog.clear()
     do()
     assert skipped(caplog) == list(STAGE_NAMES)
+
+
+def test_an_average_with_a_wrong_byte_is_made_again(folder):
+    weights = folder / "runs/toy/average/model.safetensors"
+    before = weights.read_bytes()
+    weights.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    do()
+    assert weights.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["average", "test", "scores", "report"])

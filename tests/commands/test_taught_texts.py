@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.commands.experiments.distillation import Distillation
-from nmt_cli.commands.experiments.teaching import STAGES
+from nmt_cli.commands.experiments.teaching import steps_of_teaching
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
@@ -17,7 +17,7 @@ def written(*overrides):
     """Return the texts to translate, each as pairs of a line and its reference."""
     file = read_recipe("./small.yaml", overrides)
     each = Distillation([], None, file, TrainOptions(run_dir=Path("run")))
-    STAGES["texts"].make(each, False)
+    steps_of_teaching(each)[0].make(False)
     return {
         path.stem: list(
             zip(

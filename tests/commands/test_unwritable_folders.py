@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands.experiments import stages
+from nmt_cli.commands.experiments import pipeline
 from nmt_cli.files import locks
 from nmt_cli.messages import logs
 from nmt_cli.runs.run_directory import locked
@@ -65,6 +65,6 @@ def test_run_names_its_own_option_for_what_its_stages_write():
     error = locks.UnwritableOutputError("runs cannot be used: x; choose another --output.")
     with (
         pytest.raises(locks.UnwritableOutputError, match=r"choose another --run-dir\. When"),
-        stages.naming("report", "anew"),
+        pipeline.naming("report", "anew"),
     ):
         raise error

@@ -29,8 +29,8 @@ from nmt_cli.model_directory import Model, find_model
 from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.mixing_config import Stage
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
-from nmt_cli.recipe.reader import RecipeFile, read_recipe
-from nmt_cli.recipe.recipe_files import checked_tree, validated
+from nmt_cli.recipe.reader import RecipeFile
+from nmt_cli.recipe.recipe_files import checked_tree, dump_recipe, validated
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.training_config import DistillationConfig
 from nmt_cli.recipe.yaml_tree import write_yaml
@@ -132,7 +132,7 @@ class Distillation:
 
     @cached_property
     def student(self) -> Experiment:
-        """The student's training, whose recipe is written when this is first asked for."""
+        """The student's training."""
         values = self._student_values(self.recipe.data.stages)
         return self._experiment(values, "", run_dir=self.run_dir)
 
@@ -156,17 +156,22 @@ class Distillation:
         return self._experiment(values, "-int8", run_dir=self.folder("int8"), init_from=average)
 
     def _experiment(self, values: dict[str, Any], suffix: str, **options: Any) -> Experiment:
-        """Write the recipe with these values; return its training."""
+        """Return the training by a recipe with these values."""
         path = self.folder(f"{Path(self.file.name).name}{suffix}.yaml")
-        text = write_yaml(values)
-        validated(checked_tree(text, path))  # its errors name keys of this file
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            make_folders(path.parent)
-            with file_appearing_whole(path, replace=True) as stream:
-                stream.write(text.encode())
+        recipe = validated(checked_tree(write_yaml(values), path))  # errors name keys of this file
         prepared = self.folder("prepared")
+        file = RecipeFile(path.stem, path, recipe, prepared, inherited={})
         of_training = replace(self.options, overrides=(), prepared=prepared, **options)
-        return Experiment.of(str(path), read_recipe(str(path)), of_training)
+        return Experiment.of(str(path), file, of_training)
+
+    def write_recipes(self) -> None:
+        """Write the recipes of the student's trainings."""
+        for training in (self.student, self.rounded) if self.config.int8_steps else (self.student,):
+            path, text = training.file.path, dump_recipe(training.recipe)
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                make_folders(path.parent)
+                with file_appearing_whole(path, replace=True) as stream:
+                    stream.write(text.encode())
 
     def _student_values(self, stages: Sequence[Stage]) -> dict[str, Any]:
         values = self.recipe.model_dump(mode="json")

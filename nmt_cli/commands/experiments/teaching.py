@@ -1,4 +1,4 @@
-"""The stages of a distillation before the training: from the texts to pairs with links.
+"""The steps of a distillation before the training: from the texts to pairs with links.
 
 texts      distillation/texts     each different line once, and what augmentation made of it
 teach      distillation/teacher   the n best translations of each
@@ -10,6 +10,7 @@ align      distillation/links     the links of their words
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +21,8 @@ import numpy.typing as npt
 
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
-from nmt_cli.commands.experiments import stages
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
+from nmt_cli.commands.experiments.pipeline import Step, replacing, step_of_folder, was_made_from
 from nmt_cli.commands.experiments.taught_texts import lines_in, pair_writer, texts_from, write_texts
 from nmt_cli.commands.lines.translation_processes import num_gpus
 from nmt_cli.files.atomic_files import Partial, make_folders, remove_directory, verify
@@ -78,10 +79,10 @@ def _teach(each: Distillation, is_forced: bool) -> None:
             make_folders(begun)
             (begun / BEGUN).write_text(record, encoding="utf-8")
         outputs = [_translated(each, text, begun) for text in each.texts]
-        with stages.replacing(each.folder("teacher")) as partial:
+        with replacing(each.folder("teacher")) as folder:
             for output in outputs:
-                shutil.copyfile(output, partial.path / output.name)
-            partial.facts.update(kind=DISTILLED, made_from=made_from)
+                shutil.copyfile(output, folder.path / output.name)
+            folder.facts.update(kind=DISTILLED, made_from=made_from)
         remove_directory(begun)
 
 
@@ -126,11 +127,11 @@ def chosen_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def _choose(each: Distillation, partial: Partial) -> None:
+def _choose(each: Distillation, folder: Partial) -> None:
     num_pairs = 0
     with logs.progress("choosing", "lines") as counter:
         for text in each.texts:
-            with pair_writer(partial.path, text) as write:
+            with pair_writer(folder.path, text) as write:
                 for source, reference, candidates in _candidates(each, text):
                     for target in _best(candidates, reference, each):
                         write(source, target)
@@ -174,12 +175,12 @@ def filtered_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def _filter(each: Distillation, partial: Partial) -> None:
+def _filter(each: Distillation, folder: Partial) -> None:
     """Leave out the pairs whose source the reverse model finds least likely for its length."""
     assert each.reverse_model is not None
     chosen, scores = each.folder("chosen"), []
     for text in each.texts:
-        path = partial.path / f"{text.name}.scores"
+        path = folder.path / f"{text.name}.scores"
         rescore.run(
             each.reverse_model,
             chosen / text.target,
@@ -193,7 +194,7 @@ def _filter(each: Distillation, partial: Partial) -> None:
         scores.append(_scores_in(path))
     least = _least_score(np.concatenate(scores), each.config.keep_share)
     for text, of_text in zip(each.texts, scores, strict=True):
-        with pair_writer(partial.path, text) as write:
+        with pair_writer(folder.path, text) as write:
             for pair, is_kept in zip(_pairs_in(chosen, text), of_text >= least, strict=True):
                 if is_kept:
                     write(*pair)
@@ -219,7 +220,7 @@ def aligned_from(each: Distillation) -> dict[str, Any]:
     return {"pairs": _checksums(each.pairs), **ALIGNING}
 
 
-def _align(each: Distillation, partial: Partial) -> None:
+def _align(each: Distillation, folder: Partial) -> None:
     """Align the words of all texts together, because rare words occur in several of them."""
     with TemporaryDirectory() as name:
         together, links = Path(name), Path(name) / "links"
@@ -239,46 +240,45 @@ def _align(each: Distillation, partial: Partial) -> None:
             for text in each.texts:
                 with (
                     (each.pairs / text.source).open("rb") as lines,
-                    (partial.path / text.name).open("wb") as part,
+                    (folder.path / text.name).open("wb") as part,
                 ):
                     part.writelines(whole.readline() for _ in lines)
 
 
-def stage_of(
+def steps_of_teaching(each: Distillation) -> list[Step]:
+    """Return the steps before the training."""
+    no_reverse_model = "no --reverse-model is given." if each.reverse_model is None else None
+    not_aligned = None if each.is_aligned else "distillation.guided_alignment is null."
+    teacher = each.folder("teacher")
+    return [
+        distilled("texts", each, "texts", texts_from, write_texts),
+        Step(
+            "teach",
+            lambda: was_made_from(teacher, taught_from(each)),
+            partial(_teach, each),
+            replaces=(teacher, DISTILLED),
+        ),
+        distilled("choose", each, "chosen", chosen_from, _choose),
+        distilled("filter", each, "filtered", filtered_from, _filter, no_reverse_model),
+        distilled("align", each, "links", aligned_from, _align, not_aligned),
+    ]
+
+
+def distilled(
     name: str,
-    made_from: Callable[[Distillation], dict[str, Any]],
+    each: Distillation,
+    folder: str,
+    made_from: Callable[[Distillation], Any],
     fill: Callable[[Distillation, Partial], None],
-    why_left_out: Callable[[Distillation], str | None] = stages.never_left_out,
-) -> stages.Stage[Distillation]:
-    """Return a stage that makes the folder ``name`` of a distillation."""
-    return stages.stage_of_folder(
-        lambda each: each.folder(name),
-        made_from,
-        fill,
+    why_left_out: str | None = None,
+) -> Step:
+    """Return a step that makes a folder of a distillation."""
+    return step_of_folder(
+        name,
+        each.folder(folder),
+        DISTILLED,
+        partial(made_from, each),
+        partial(fill, each),
         why_left_out,
-        kind=DISTILLED,
         is_optional=True,
     )
-
-
-STAGES: dict[str, stages.Stage[Distillation]] = {
-    "texts": stage_of("texts", texts_from, write_texts),
-    "teach": stages.Stage(
-        lambda each: stages.was_made_from(each.folder("teacher"), taught_from(each)),
-        _teach,
-        replaces=(lambda each: each.folder("teacher"), DISTILLED),
-    ),
-    "choose": stage_of("chosen", chosen_from, _choose),
-    "filter": stage_of(
-        "filtered",
-        filtered_from,
-        _filter,
-        lambda each: "no --reverse-model is given." if each.reverse_model is None else None,
-    ),
-    "align": stage_of(
-        "links",
-        aligned_from,
-        _align,
-        lambda each: None if each.is_aligned else "distillation.guided_alignment is null.",
-    ),
-}

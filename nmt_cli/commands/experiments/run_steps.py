@@ -1,41 +1,38 @@
-"""The stages of an experiment: when a result is up to date, and how it is made.
+"""The steps of an experiment: when a result is up to date, and how it is made.
 
 preprocess  prepared/NAME        up to date if made from the recipe's text with its settings
 train       runs/NAME            if the recipe's last step is reached
 average     runs/NAME/average    if made from the last checkpoints
 translate   runs/NAME/test       if made with this average and these settings from this text
 score       runs/NAME/scores     if made from this translation and this reference
-report      runs/NAME/report     if younger than all it shows
+report      runs/NAME/report     if made from these figures
 """
 
 import importlib.util
 import json
-from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
-from nmt_cli.commands.experiments.stages import Stage, stage_of_folder
+from nmt_cli.commands.experiments.pipeline import Step, step_of_folder, was_made_from
 from nmt_cli.corpus.prepared import changed_text, refuse_stale, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256, verify
 from nmt_cli.files.file_names import (
     AVERAGE,
-    MANIFEST,
-    METRICS,
     RECIPE,
     SCORES_FILE,
     SETS,
     TRAINING_STATE,
     WEIGHTS,
 )
-from nmt_cli.files.folders import REPORT, SCORED, TRANSLATION
+from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION
 from nmt_cli.files.lines import texts_of
-from nmt_cli.launch.run_status import read_status
+from nmt_cli.launch.run_status import is_finished
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
@@ -71,10 +68,12 @@ def _preprocess(experiment: Experiment, _: bool) -> None:
 
 
 def _is_trained(experiment: Experiment) -> bool:
-    status, checkpoints = read_status(experiment.run_dir), list_checkpoints(experiment.run_dir)
-    if status is None or status.state != "finished" or not checkpoints:
+    checkpoints = list_checkpoints(experiment.run_dir)
+    if not checkpoints or not is_finished(experiment.run_dir):
         return False
-    if _manifest(checkpoints[-1].path, unneeded=[TRAINING_STATE]) is None:
+    try:
+        verify(checkpoints[-1].path, unneeded=[TRAINING_STATE], unread_prefix=ANY_FILE)
+    except DamagedError:
         return False
     before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
     text = checkpoints[-1].manifest.get("prepared_files", {})
@@ -101,13 +100,12 @@ def _train(experiment: Experiment, is_forced: bool) -> None:
 
 
 def _is_averaged(experiment: Experiment) -> bool:
-    made = _manifest(experiment.run_dir / AVERAGE)
-    if made is None:
-        return False
-    averaged = [entry["sha256"] for entry in made.get("averaged", ())]
-    return averaged == [
-        checkpoint.manifest["files"][WEIGHTS]["sha256"] for checkpoint in _to_average(experiment)
-    ]
+    weights = [each.manifest["files"][WEIGHTS]["sha256"] for each in _to_average(experiment)]
+    return was_made_from(
+        experiment.run_dir / AVERAGE,
+        weights,
+        lambda made: [entry["sha256"] for entry in made.get("averaged", ())],
+    )
 
 
 def _average(experiment: Experiment, _: bool) -> None:
@@ -124,18 +122,18 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
     return available[-experiment.recipe.checkpoints.keep_for_average :]
 
 
-def _translate(experiment: Experiment, partial: Partial) -> None:
+def _translate(experiment: Experiment, folder: Partial) -> None:
     recipe, options = experiment.recipe, experiment.options
     for test in recipe.data.test_sets:
         if recipe.data.treebank is None and test.rows is None:
             source = test.text_files[0]
         else:
-            source = partial.path / name_of("sentences", test, "txt")
-            write_sides(test, recipe.data, source, partial.path / experiment.reference(test).name)
+            source = folder.path / name_of("sentences", test, "txt")
+            write_sides(test, recipe.data, source, folder.path / experiment.reference(test).name)
         status = translate.run(
             experiment.run_dir / AVERAGE,
             input_path=source,
-            output_path=partial.path / experiment.translation(test).name,
+            output_path=folder.path / experiment.translation(test).name,
             tag=test.tag,
             device=options.device,
             threads=options.threads,
@@ -216,61 +214,56 @@ def _scored_from(experiment: Experiment) -> dict[str, Any]:
     return experiment.of_tests(facts_of)
 
 
-def _score(experiment: Experiment, partial: Partial) -> None:
+def _score(experiment: Experiment, folder: Partial) -> None:
     figures = experiment.of_tests(lambda test: _figures_of(experiment, test))
-    (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    (folder.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
     averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
-    partial.facts["step"] = max(checkpoint["step"] for checkpoint in averaged)
+    folder.facts["step"] = max(checkpoint["step"] for checkpoint in averaged)
 
 
-def _is_reported(experiment: Experiment) -> bool:
-    own = experiment.run_dir / REPORT / MANIFEST
-    metrics, scores = experiment.run_dir / METRICS, experiment.scores / MANIFEST
-    if _manifest(own.parent) is None or not metrics.exists():
-        return False
-    times = [path.stat().st_mtime_ns for path in (metrics, scores) if path.exists()]
-    return own.stat().st_mtime_ns >= max(times)
-
-
-def _without_test(experiment: Experiment) -> str | None:
-    return None if experiment.recipe.data.test is not None else "the recipe has no data.test."
-
-
-def _without_matplotlib(_: Experiment) -> str | None:
+def _why_not_reported() -> str | None:
     if importlib.util.find_spec("matplotlib") is not None:
         return None
     return f"report draws with {not_installed('matplotlib')}"
 
 
-STAGES: dict[str, Stage[Experiment]] = {
-    "preprocess": Stage(_is_prepared, _preprocess),
-    "train": Stage(_is_trained, _train),
-    "average": Stage(_is_averaged, _average),
-    "translate": stage_of_folder(
-        lambda each: each.translations,
-        _translated_from,
-        _translate,
-        _without_test,
-        kind=TRANSLATION,
-    ),
-    "score": stage_of_folder(
-        lambda each: each.scores, _scored_from, _score, _without_test, kind=SCORED
-    ),
-    "report": Stage(
-        _is_reported, lambda each, _: report.run([each.run_dir], force=True), _without_matplotlib
-    ),
-}
-
-
-def _manifest(folder: Path, unneeded: Collection[str] = ()) -> dict[str, Any] | None:
-    """Return the manifest of ``folder``; None if it is damaged, or a file is missing or cut short.
-
-    The bytes of the files are not read, and those that are ``unneeded`` may be missing.
-    """
-    try:
-        return verify(folder, unneeded, unread_prefix=ANY_FILE)
-    except DamagedError:
-        return None
+def steps_of_run(experiment: Experiment) -> list[Step]:
+    """Return the steps of ``run``."""
+    run_dir, drawn = experiment.run_dir, experiment.run_dir / REPORT
+    no_test = None if experiment.recipe.data.test is not None else "the recipe has no data.test."
+    return [
+        Step("preprocess", partial(_is_prepared, experiment), partial(_preprocess, experiment)),
+        Step("train", partial(_is_trained, experiment), partial(_train, experiment)),
+        Step(
+            "average",
+            partial(_is_averaged, experiment),
+            partial(_average, experiment),
+            replaces=(run_dir / AVERAGE, AVERAGED),
+        ),
+        step_of_folder(
+            "translate",
+            experiment.translations,
+            TRANSLATION,
+            partial(_translated_from, experiment),
+            partial(_translate, experiment),
+            no_test,
+        ),
+        step_of_folder(
+            "score",
+            experiment.scores,
+            SCORED,
+            partial(_scored_from, experiment),
+            partial(_score, experiment),
+            no_test,
+        ),
+        Step(
+            "report",
+            lambda: was_made_from(drawn, report.drawn_from([run_dir])),
+            lambda _: report.run([run_dir], force=True),
+            _why_not_reported(),
+            replaces=(drawn, REPORT),
+        ),
+    ]
 
 
 def result_lines(experiment: Experiment) -> list[str]:

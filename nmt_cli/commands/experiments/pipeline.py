@@ -1,0 +1,169 @@
+"""One pipeline for ``run`` and ``distil``: a list of steps, which users know as stages.
+
+A step is skipped if what it makes is whole and was made from the present inputs and settings; the
+others are made, or go on where they were interrupted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt_cli.files.atomic_files import Partial, directory_appearing_whole, verify
+from nmt_cli.files.folders import may_become
+from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError, claimed
+from nmt_cli.messages import errors, logs
+
+# The steps of ``run`` and ``distil`` in their order, for --help: what makes them imports torch.
+STAGE_NAMES = ("preprocess", "train", "average", "translate", "score", "report")
+STAGES_OF_DISTIL = (
+    *("texts", "teach", "choose", "filter", "align"),
+    *("preprocess", "lexicon", "train", "average", "round", "ship", "measure", "report"),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a pipeline; ``make`` gets whether it was asked for by --force-from.
+
+    A step that ``is_optional`` may be left out without a warning.
+    """
+
+    name: str
+    is_made: Callable[[], bool]
+    make: Callable[[bool], None]
+    why_left_out: str | None = None
+    is_optional: bool = False
+    replaces: tuple[Path, str] | None = None  # a folder, and its kind
+
+
+def step_of_folder(
+    name: str,
+    folder: Path,
+    kind: str,
+    made_from: Callable[[], Any],
+    fill: Callable[[Partial], None],
+    why_left_out: str | None = None,
+    *,
+    is_optional: bool = False,
+) -> Step:
+    """Return a step that makes ``folder``, which stays as long as ``made_from`` is equal.
+
+    ``fill`` writes its files, and may add facts to its manifest.
+    """
+
+    def make(_: bool) -> None:
+        facts = made_from()
+        with replacing(folder) as partial:
+            partial.facts.update(kind=kind, made_from=facts)
+            fill(partial)
+
+    def is_made() -> bool:
+        return was_made_from(folder, made_from())
+
+    return Step(name, is_made, make, why_left_out, is_optional, (folder, kind))
+
+
+def made_from_of(manifest: dict[str, Any]) -> object:
+    """Return what a step has recorded of its inputs and settings."""
+    return manifest.get("made_from")
+
+
+def was_made_from(
+    folder: Path, made_from: object, recorded: Callable[[dict[str, Any]], object] = made_from_of
+) -> bool:
+    """Return whether ``folder`` is whole and was made from this, as its manifest records it."""
+    try:
+        return recorded(verify(folder)) == made_from
+    except errors.DamagedError:
+        return False
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Partial]:
+    """Yield what becomes ``folder``; no other process writes it meanwhile."""
+    with claimed(folder, "--run-dir"), directory_appearing_whole(folder, replace=True) as partial:
+        yield partial
+
+
+def refuse_foreign(steps: Sequence[Step], command: str, option: str = "--run-dir") -> None:
+    """Raise UserError if a step of ``command`` would replace a folder of the user.
+
+    ``option`` names another folder for runs.
+    """
+    for folder, kind in filter(None, (step.replaces for step in steps)):
+        if not may_become(folder, kind):
+            raise errors.UserError(
+                f"{folder} exists, and `nmt-cli {command}` did not write it; move it away, or "
+                f"choose another {option}."
+            )
+
+
+def wanted_stages(names: Sequence[str], until: str, force_from: str | None) -> Sequence[str]:
+    """Return the ``names`` up to ``until``.
+
+    Raises WrongUsageError if ``force_from`` is a later one.
+    """
+    if force_from is not None and names.index(force_from) > names.index(until):
+        raise errors.WrongUsageError(
+            f"--force-from {force_from} comes after --until {until}; "
+            f"the stages are {', '.join(names)}."
+        )
+    return names[: names.index(until) + 1]
+
+
+def take_through(steps: Sequence[Step], force_from: str | None, anew: str) -> None:
+    """Make the ``steps`` that are not made yet, and all from ``force_from`` on.
+
+    What will be done is logged before, a line for each step. ``anew`` is how to train anew. Raises
+    UserError, which names the step that failed.
+    """
+    to_do: list[Step] = []
+    for step in steps:
+        with naming(step.name, anew):
+            if step.why_left_out is not None:
+                log = logs.info if step.is_optional else logs.warning
+                log(f"{step.name} is left out: {step.why_left_out}")
+                continue
+            if step.name == force_from:
+                why = "anew, because of --force-from"
+            elif to_do:
+                why = f"after {to_do[0].name}"
+            elif step.is_made():
+                logs.info(f"{step.name}: unchanged, skipped.")
+                continue
+            else:
+                why = "to do"
+        to_do.append(step)
+        logs.info(f"{step.name}: {why}.")
+    is_forced = False
+    for step in steps:
+        is_forced = is_forced or step.name == force_from
+        if step in to_do:
+            with naming(step.name, anew):
+                if not is_forced and step.is_made():
+                    logs.info(f"{step.name}: unchanged, skipped.")
+                    continue
+                logs.info(f"{step.name}:")
+                step.make(is_forced)
+
+
+@contextmanager
+def naming(name: str, anew: str) -> Iterator[None]:
+    """Name the step in its errors, and how to go on; ``anew`` is how to train anew."""
+    try:
+        yield
+    except errors.InterruptedTrainingError:
+        raise
+    except errors.UserError as error:
+        # Only train refuses to replace what is there; all other steps are made anew in any case.
+        problem = str(error)
+        if isinstance(error, OutputInUseError | UnwritableOutputError):
+            problem = problem.replace("another --output.", "another --run-dir.")
+        or_anew = f"; {anew}" if name == "train" else ""
+        error.args = (
+            f"{name} failed: {problem} When this is corrected, the same command goes on with "
+            f"{name}{or_anew}.",
+        )
+        raise
