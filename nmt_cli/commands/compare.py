@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,7 +24,7 @@ from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.pipeline import refuse_foreign
 from nmt_cli.commands.experiments.run_steps import steps_of_run
 from nmt_cli.commands.lines.pipes import StandardOutput
-from nmt_cli.files.file_names import RECIPE, RUNS
+from nmt_cli.files.file_names import RUNS
 from nmt_cli.files.folders import not_a_run
 from nmt_cli.hardware.choices import device_name
 from nmt_cli.hardware.cpu import threads_of_each
@@ -35,12 +36,12 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
-from nmt_cli.recipe.keys import ChangeKind, changed_keys, keys_of_text, needs_training
+from nmt_cli.recipe.keys import ChangeKind, keys_of_text
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import read_resolved_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
+from nmt_cli.runs.run_directory import changes_since, is_trained_by, refuse_changes
 from nmt_cli.training.options import TrainOptions
 
 
@@ -115,19 +116,14 @@ def _trainings(
 
 def _is_finished_run_of(recipe: Recipe, run_dir: Path) -> bool:
     """Return whether ``run_dir`` itself is this training, and finished."""
-    before, checkpoints = _recipe_of(run_dir), list_checkpoints(run_dir)
-    if before is None or not checkpoints or not is_finished(run_dir):
+    checkpoints = list_checkpoints(run_dir)
+    if not checkpoints or not is_finished(run_dir):
         return False
     began_from = checkpoints[-1].manifest.get("initialized_from")
     is_same_origin = (began_from is None) == (recipe.origin is None)  # not with --init-from
-    return is_same_origin and not changed_keys(before, recipe)
-
-
-def _recipe_of(run_dir: Path) -> Recipe | None:
-    try:
-        return read_resolved_recipe(run_dir / RECIPE)
-    except RecipeError:  # it is missing, damaged or of another version
-        return None
+    with suppress(RecipeError):  # its recipe is missing, damaged or of another version
+        return is_same_origin and not changes_since(run_dir, recipe)
+    return False
 
 
 def _refuse_another_training(planned: Experiment) -> None:
@@ -137,14 +133,10 @@ def _refuse_another_training(planned: Experiment) -> None:
     then, and does not keep the others from being trained.
     """
     run_dir, recipe = planned.run_dir, planned.recipe
-    before = _recipe_of(run_dir) if list_checkpoints(run_dir) else None
-    if before is not None and (needs_training(before, recipe) or not is_finished(run_dir)):
-        changes = [c for c in changed_keys(before, recipe) if c.kind is not ChangeKind.FREE]
-        if changes:
-            raise UserError(
-                f"{run_dir} was trained with another recipe: {', '.join(map(str, changes))}. "
-                "Choose another --runs, or move it away."
-            )
+    with suppress(RecipeError):
+        if list_checkpoints(run_dir) and not is_trained_by(recipe, run_dir):
+            kinds, remedy = set(ChangeKind) - {ChangeKind.FREE}, "--runs, or move it away"
+            refuse_changes(run_dir, recipe, kinds, remedy)
     run_command.refuse_other_origin(run_dir, recipe.origin, named="model.from", option="--runs")
 
 

@@ -12,7 +12,6 @@ report                      RUN/report
 
 import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,26 +23,26 @@ from nmt_cli.commands.experiments.measuring import TABLE, measure, measured_from
 from nmt_cli.commands.experiments.pipeline import (
     STAGES_OF_DISTIL,
     Step,
+    folder_step,
     refuse_foreign,
-    step_of_folder,
     take_through,
     wanted_stages,
 )
 from nmt_cli.commands.experiments.run_steps import steps_of_run
-from nmt_cli.commands.experiments.teaching import distilled, steps_of_teaching
+from nmt_cli.commands.experiments.teaching import steps_of_teaching
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_other_origin, refuse_wrong_test
 from nmt_cli.corpus.prepared import open_prepared, trained_on
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256
 from nmt_cli.files.file_names import AVERAGE, FIGURES_FILE, LEXICON, RECIPE, STUDENT_TABLE
-from nmt_cli.files.folders import AVERAGED
+from nmt_cli.files.folders import AVERAGED, DISTILLED
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import USES_SHORTLIST, find_model, save_model, verified
 from nmt_cli.recipe.keys import ChangeKind
 from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.run_directory import changes_since
+from nmt_cli.runs.run_directory import changes_since, refuse_changes
 from nmt_cli.training.options import TrainOptions
 
 
@@ -57,7 +56,7 @@ def _lexicon_from(each: Distillation) -> dict[str, Any]:
     return trained_on(read_manifest(each.student.prepared)["files"])
 
 
-def _make_lexicon(each: Distillation, folder: Partial) -> None:
+def _make_lexicon(each: Distillation, partial: Partial) -> None:
     corpus = open_prepared(each.student.prepared, each.student.recipe, "")
     tokenizer = corpus.tokenizer
     lexicon = make_lexicon(
@@ -66,11 +65,13 @@ def _make_lexicon(each: Distillation, folder: Partial) -> None:
         tokenizer.size,
         workers=each.options.workers,
     )
-    (folder.path / LEXICON).write_bytes(lexicon.as_bytes())
+    (partial.path / LEXICON).write_bytes(lexicon.as_bytes())
 
 
 def _is_rounded(each: Distillation) -> bool:
-    return _goes_on_from_average(each) and all(step.is_made() for step in _steps_in_int8(each))
+    return _goes_on_from_average(each) and all(
+        step.is_made(step.subject) for step in _steps_in_int8(each)
+    )
 
 
 def _steps_in_int8(each: Distillation) -> list[Step]:
@@ -92,7 +93,7 @@ def _goes_on_from_average(each: Distillation) -> bool:
 def _round(each: Distillation, is_forced: bool) -> None:
     is_other = each.rounded.run_dir.exists() and not _goes_on_from_average(each)
     for step in _steps_in_int8(each):
-        step.make(is_forced or is_other)
+        step.make(step.subject, is_forced or is_other)
 
 
 def shipped_from(each: Distillation) -> dict[str, Any]:
@@ -109,7 +110,7 @@ def shipped_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def _ship(each: Distillation, folder: Partial) -> None:
+def _ship(each: Distillation, partial: Partial) -> None:
     bleus = {name: _int8_bleu(each, path) for name, path in candidates(each).items()}
     best = max(bleus, key=lambda name: bleus[name])  # of equal ones the first
     for name, bleu in bleus.items():
@@ -117,12 +118,12 @@ def _ship(each: Distillation, folder: Partial) -> None:
         logs.info(f"BLEU of the validation text in int8: {name} {bleu:.2f}{ships}.")
     model = verified(candidates(each)[best])
     recipe = (model.path / RECIPE).read_bytes()
-    save_model(folder, model.settings, recipe, model.tokenizer, model.weights, "int8")
+    save_model(partial, model.settings, recipe, model.tokenizer, model.weights, "int8")
     if each.config.shortlist:
-        shutil.copyfile(each.folder(LEXICON) / LEXICON, folder.path / LEXICON)
-        folder.facts[USES_SHORTLIST] = True
+        shutil.copyfile(each.folder(LEXICON) / LEXICON, partial.path / LEXICON)
+        partial.facts[USES_SHORTLIST] = True
     averaged = model.manifest["averaged"]
-    folder.facts.update(averaged=averaged, shipped=best, validation_bleu_in_int8=bleus)
+    partial.facts.update(averaged=averaged, shipped=best, validation_bleu_in_int8=bleus)
 
 
 def _int8_bleu(each: Distillation, model: Path) -> float:
@@ -144,17 +145,16 @@ def steps_of_distil(each: Distillation) -> list[Step]:
     of_run = {step.name: step for step in steps_of_run(each.student)}
     no_lexicon = None if each.config.shortlist else "distillation.shortlist is false."
     no_rounding = None if each.config.int8_steps else "distillation.int8_steps is 0."
-    rounding = partial(_is_rounded, each), partial(_round, each)
-    made_from, fill = partial(shipped_from, each), partial(_ship, each)
+    lexicon, table = each.folder(LEXICON), each.folder(STUDENT_TABLE)
     return [
         *steps_of_teaching(each),
         of_run["preprocess"],
-        distilled("lexicon", each, LEXICON, _lexicon_from, _make_lexicon, no_lexicon),
+        folder_step(each, "lexicon", lexicon, DISTILLED, _lexicon_from, _make_lexicon, no_lexicon),
         of_run["train"],
         of_run["average"],
-        Step("round", *rounding, no_rounding, is_optional=True),
-        step_of_folder("ship", each.shipped, AVERAGED, made_from, fill),
-        distilled("measure", each, STUDENT_TABLE, measured_from, measure),
+        Step("round", each, _is_rounded, _round, no_rounding, is_optional=True),
+        folder_step(each, "ship", each.shipped, AVERAGED, shipped_from, _ship),
+        folder_step(each, "measure", table, DISTILLED, measured_from, measure),
         of_run["report"],
     ]
 
@@ -189,8 +189,10 @@ def run(
     each.refuse_unfit()
     if file.recipe.data.test is not None:
         refuse_wrong_test(file)
-    if "train" in wanted and force_from not in wanted[: wanted.index("train") + 1]:
-        _refuse_another_training(each)
+    goes_on = "train" in wanted and force_from not in wanted[: wanted.index("train") + 1]
+    if goes_on and list_checkpoints(each.run_dir):  # before the teacher translates
+        remedy = "--run-dir, or give --force-from train to train anew"
+        refuse_changes(each.run_dir, each.student.recipe, [ChangeKind.FORBIDDEN], remedy)
     each.write_recipes()
     anew = "--force-from train makes it anew"
     take_through([step for step in steps if step.name in wanted], force_from, anew)
@@ -199,14 +201,3 @@ def run(
     if "measure" in wanted:
         name = FIGURES_FILE if output_format == "json" else TABLE
         StandardOutput().write((each.folder(STUDENT_TABLE) / name).read_bytes())
-
-
-def _refuse_another_training(each: Distillation) -> None:
-    """Raise UserError if the run cannot go on with this student, before the teacher translates."""
-    run_dir = each.run_dir
-    found = changes_since(run_dir, each.student.recipe) if list_checkpoints(run_dir) else []
-    if changes := [str(change) for change in found if change.kind is ChangeKind.FORBIDDEN]:
-        raise UserError(
-            f"{run_dir} was trained with another recipe: {', '.join(changes)}. Choose another "
-            "--run-dir, or give --force-from train to train anew."
-        )

@@ -4,7 +4,7 @@ Of two recipes, the keys that differ decide whether a training may resume.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -251,10 +251,10 @@ def recorded_keys_of_text(data: dict[str, Any], tokenizer: dict[str, Any]) -> di
     return keys_of_text(recipe)
 
 
-def needs_training(old: Recipe, new: Recipe) -> bool:
-    """Return whether a training that finished by ``old`` may have to go on by ``new``."""
+def needs_training(changes: Iterable[Change]) -> bool:
+    """Return whether a finished training may have to go on after these changes of its recipe."""
     of_training = Effect.TEXT | Effect.STATE | Effect.STEPS | Effect.COURSE
-    return any(effect_of(change.key) & of_training for change in changed_keys(old, new))
+    return any(effect_of(change.key) & of_training for change in changes)
 
 
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -32,11 +32,12 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import REPORT, not_a_run
 from nmt_cli.files.temporary_names import Names, remove_leftovers, restore_names
+from nmt_cli.launch.run_status import is_finished
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import EndedAtOnceError, OutputError, UserError, WrongUsageError
 from nmt_cli.messages.figures import null_if_not_finite
 from nmt_cli.messages.proposals import any_of, command
-from nmt_cli.recipe.keys import Change, ChangeKind, changed_keys, key_at
+from nmt_cli.recipe.keys import Change, ChangeKind, changed_keys, key_at, needs_training
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -254,6 +255,21 @@ def last_session(run_dir: Path) -> dict[str, Any]:
 def changes_since(run_dir: Path, recipe: Recipe) -> list[Change]:
     """Return every key that differs from the recipe that was trained in ``run_dir``."""
     return changed_keys(read_recipe(str(run_dir / RECIPE)).recipe, recipe)
+
+
+def is_trained_by(recipe: Recipe, run_dir: Path) -> bool:
+    """Return whether the training in ``run_dir`` came to an end that is that of ``recipe``."""
+    return is_finished(run_dir) and not needs_training(changes_since(run_dir, recipe))
+
+
+def refuse_changes(
+    run_dir: Path, recipe: Recipe, kinds: Collection[ChangeKind], remedy: str
+) -> None:
+    """Raise UserError if a key of one of these ``kinds`` differs from what was trained."""
+    changes = [str(each) for each in changes_since(run_dir, recipe) if each.kind in kinds]
+    if changes:
+        what = f"{run_dir} was trained with another recipe: {', '.join(changes)}."
+        raise UserError(f"{what} Choose another {remedy}.")
 
 
 def record_changes(run_dir: Path, recipe: Recipe) -> None:

@@ -17,7 +17,7 @@ def written(*overrides):
     """Return the texts to translate, each as pairs of a line and its reference."""
     file = read_recipe("./small.yaml", overrides)
     each = Distillation([], None, file, TrainOptions(run_dir=Path("run")))
-    steps_of_teaching(each)[0].make(False)
+    steps_of_teaching(each)[0].make(each, False)
     return {
         path.stem: list(
             zip(

@@ -108,10 +108,10 @@ def measured_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def measure(each: Distillation, folder: Partial) -> None:
+def measure(each: Distillation, partial: Partial) -> None:
     """Translate every set with every system, time them, and write the table."""
-    with TemporaryDirectory() as copies:
-        rows = systems(each, Path(copies))
+    with TemporaryDirectory() as folder:
+        rows = systems(each, Path(folder))
         figures: list[dict[str, Any]] = [
             {
                 "system": system.name,
@@ -124,24 +124,24 @@ def measure(each: Distillation, folder: Partial) -> None:
             for system in rows
         ]
         for one in measured_sets(each):
-            source = folder.path / name_of("source", one, "txt")
-            target = folder.path / name_of("reference", one, "txt")
+            source = partial.path / name_of("source", one, "txt")
+            target = partial.path / name_of("reference", one, "txt")
             write_sides(one, each.student.recipe.data, source, target)
             for system, row in zip(rows, figures, strict=True):
                 name = f"{system.name}-{system.precision}{'-shortlist' * system.shortlist}"
-                output = folder.path / name_of(name, one, "txt")
+                output = partial.path / name_of(name, one, "txt")
                 options = {**system.options, "tag": one.tag}
                 scores = scores_on_cpu(each, system.models[0], (source, target), output, **options)
                 row["sets"][one.name or "test"] = scores
-        first = folder.path / name_of("source", measured_sets(each)[0], "txt")
+        first = partial.path / name_of("source", measured_sets(each)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
         facts = {"cpu": cpu_name(), "cores": _cores(), "rows": figures}
-        (folder.path / file_names.FIGURES_FILE).write_text(
+        (partial.path / file_names.FIGURES_FILE).write_text(
             json.dumps(facts, indent=2), encoding="utf-8"
         )
         table, notes = student_table(facts)
         text = "\n".join([*aligned(table), "", *notes])
-        (folder.path / TABLE).write_text(f"{text}\n", encoding="utf-8")
+        (partial.path / TABLE).write_text(f"{text}\n", encoding="utf-8")
 
 
 def _cores() -> int:

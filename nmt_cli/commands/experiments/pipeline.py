@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.files.atomic_files import Partial, directory_appearing_whole, verify
-from nmt_cli.files.folders import may_become
+from nmt_cli.files.folders import DISTILLED, may_become
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError, claimed
 from nmt_cli.messages import errors, logs
 
@@ -25,53 +25,52 @@ STAGES_OF_DISTIL = (
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a pipeline; ``make`` gets whether it was asked for by --force-from.
+    """One step of a pipeline.
 
-    A step that ``is_optional`` may be left out without a warning.
+    ``make`` gets whether it was asked for by --force-from. A step that ``is_optional`` may be left
+    out without a warning.
     """
 
     name: str
-    is_made: Callable[[], bool]
-    make: Callable[[bool], None]
+    subject: Any  # the experiment or the distillation that its functions get
+    is_made: Callable[[Any], bool]
+    make: Callable[[Any, bool], None]
     why_left_out: str | None = None
     is_optional: bool = False
     replaces: tuple[Path, str] | None = None  # a folder, and its kind
 
 
-def step_of_folder(
+def folder_step(
+    subject: Any,
     name: str,
     folder: Path,
     kind: str,
-    made_from: Callable[[], Any],
-    fill: Callable[[Partial], None],
+    made_from: Callable[[Any], Any],
+    fill: Callable[[Any, Partial], None],
     why_left_out: str | None = None,
-    *,
-    is_optional: bool = False,
 ) -> Step:
     """Return a step that makes ``folder``, which stays as long as ``made_from`` is equal.
 
     ``fill`` writes its files, and may add facts to its manifest.
     """
 
-    def make(_: bool) -> None:
-        facts = made_from()
+    def make(subject: Any, _: bool) -> None:
+        facts = made_from(subject)
         with replacing(folder) as partial:
             partial.facts.update(kind=kind, made_from=facts)
-            fill(partial)
+            fill(subject, partial)
 
-    def is_made() -> bool:
-        return was_made_from(folder, made_from())
+    def is_made(subject: Any) -> bool:
+        return was_made_from(folder, made_from(subject))
 
-    return Step(name, is_made, make, why_left_out, is_optional, (folder, kind))
-
-
-def made_from_of(manifest: dict[str, Any]) -> object:
-    """Return what a step has recorded of its inputs and settings."""
-    return manifest.get("made_from")
+    is_optional = kind == DISTILLED
+    return Step(name, subject, is_made, make, why_left_out, is_optional, (folder, kind))
 
 
 def was_made_from(
-    folder: Path, made_from: object, recorded: Callable[[dict[str, Any]], object] = made_from_of
+    folder: Path,
+    made_from: object,
+    recorded: Callable[[dict[str, Any]], object] = lambda manifest: manifest.get("made_from"),
 ) -> bool:
     """Return whether ``folder`` is whole and was made from this, as its manifest records it."""
     try:
@@ -130,7 +129,7 @@ def take_through(steps: Sequence[Step], force_from: str | None, anew: str) -> No
                 why = "anew, because of --force-from"
             elif to_do:
                 why = f"after {to_do[0].name}"
-            elif step.is_made():
+            elif step.is_made(step.subject):
                 logs.info(f"{step.name}: unchanged, skipped.")
                 continue
             else:
@@ -142,11 +141,11 @@ def take_through(steps: Sequence[Step], force_from: str | None, anew: str) -> No
         is_forced = is_forced or step.name == force_from
         if step in to_do:
             with naming(step.name, anew):
-                if not is_forced and step.is_made():
+                if not is_forced and step.is_made(step.subject):
                     logs.info(f"{step.name}: unchanged, skipped.")
                     continue
                 logs.info(f"{step.name}:")
-                step.make(is_forced)
+                step.make(step.subject, is_forced)
 
 
 @contextmanager

@@ -11,13 +11,12 @@ report      runs/NAME/report     if made from these figures
 import importlib.util
 import json
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
-from nmt_cli.commands.experiments.pipeline import Step, step_of_folder, was_made_from
+from nmt_cli.commands.experiments.pipeline import Step, folder_step, was_made_from
 from nmt_cli.corpus.prepared import changed_text, refuse_stale, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
@@ -32,7 +31,6 @@ from nmt_cli.files.file_names import (
 )
 from nmt_cli.files.folders import AVERAGED, REPORT, SCORED, TRANSLATION
 from nmt_cli.files.lines import texts_of
-from nmt_cli.launch.run_status import is_finished
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.extras import not_installed
@@ -41,9 +39,7 @@ from nmt_cli.metrics.scorer import NAMES, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.corpora_config import HeldOutFiles
-from nmt_cli.recipe.keys import needs_training
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.run_directory import record_changes, remove_run
+from nmt_cli.runs.run_directory import is_trained_by, record_changes, remove_run
 
 ANY_FILE = ""  # what the name of each file begins with
 
@@ -69,16 +65,14 @@ def _preprocess(experiment: Experiment, _: bool) -> None:
 
 def _is_trained(experiment: Experiment) -> bool:
     checkpoints = list_checkpoints(experiment.run_dir)
-    if not checkpoints or not is_finished(experiment.run_dir):
-        return False
     try:
-        verify(checkpoints[-1].path, unneeded=[TRAINING_STATE], unread_prefix=ANY_FILE)
+        last = verify(checkpoints[-1].path, [TRAINING_STATE], ANY_FILE) if checkpoints else None
     except DamagedError:
         return False
-    before = read_recipe(str(experiment.run_dir / RECIPE)).recipe
-    text = checkpoints[-1].manifest.get("prepared_files", {})
-    has_same_text = trained_on(text) == trained_on(read_manifest(experiment.prepared)["files"])
-    if not has_same_text or needs_training(before, experiment.recipe):
+    if last is None or not is_trained_by(experiment.recipe, experiment.run_dir):
+        return False
+    text = last.get("prepared_files", {})
+    if trained_on(text) != trained_on(read_manifest(experiment.prepared)["files"]):
         return False
     record_changes(experiment.run_dir, experiment.recipe)  # what is done is done by this recipe
     return True
@@ -122,18 +116,18 @@ def _to_average(experiment: Experiment) -> list[Checkpoint]:
     return available[-experiment.recipe.checkpoints.keep_for_average :]
 
 
-def _translate(experiment: Experiment, folder: Partial) -> None:
+def _translate(experiment: Experiment, partial: Partial) -> None:
     recipe, options = experiment.recipe, experiment.options
     for test in recipe.data.test_sets:
         if recipe.data.treebank is None and test.rows is None:
             source = test.text_files[0]
         else:
-            source = folder.path / name_of("sentences", test, "txt")
-            write_sides(test, recipe.data, source, folder.path / experiment.reference(test).name)
+            source = partial.path / name_of("sentences", test, "txt")
+            write_sides(test, recipe.data, source, partial.path / experiment.reference(test).name)
         status = translate.run(
             experiment.run_dir / AVERAGE,
             input_path=source,
-            output_path=folder.path / experiment.translation(test).name,
+            output_path=partial.path / experiment.translation(test).name,
             tag=test.tag,
             device=options.device,
             threads=options.threads,
@@ -214,55 +208,36 @@ def _scored_from(experiment: Experiment) -> dict[str, Any]:
     return experiment.of_tests(facts_of)
 
 
-def _score(experiment: Experiment, folder: Partial) -> None:
+def _score(experiment: Experiment, partial: Partial) -> None:
     figures = experiment.of_tests(lambda test: _figures_of(experiment, test))
-    (folder.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
     averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
-    folder.facts["step"] = max(checkpoint["step"] for checkpoint in averaged)
+    partial.facts["step"] = max(checkpoint["step"] for checkpoint in averaged)
 
 
-def _why_not_reported() -> str | None:
-    if importlib.util.find_spec("matplotlib") is not None:
-        return None
-    return f"report draws with {not_installed('matplotlib')}"
+def _is_reported(experiment: Experiment) -> bool:
+    folder = experiment.run_dir / REPORT
+    return was_made_from(folder, report.drawn_from([experiment.run_dir]))
 
 
-def steps_of_run(experiment: Experiment) -> list[Step]:
+def _report(experiment: Experiment, _: bool) -> None:
+    report.run([experiment.run_dir], force=True)
+
+
+def steps_of_run(run: Experiment) -> list[Step]:
     """Return the steps of ``run``."""
-    run_dir, drawn = experiment.run_dir, experiment.run_dir / REPORT
-    no_test = None if experiment.recipe.data.test is not None else "the recipe has no data.test."
+    averaged, drawn = (run.run_dir / AVERAGE, AVERAGED), (run.run_dir / REPORT, REPORT)
+    test, scores = (run.translations, TRANSLATION), (run.scores, SCORED)
+    no_test = None if run.recipe.data.test is not None else "the recipe has no data.test."
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    no_report = None if has_matplotlib else f"report draws with {not_installed('matplotlib')}"
     return [
-        Step("preprocess", partial(_is_prepared, experiment), partial(_preprocess, experiment)),
-        Step("train", partial(_is_trained, experiment), partial(_train, experiment)),
-        Step(
-            "average",
-            partial(_is_averaged, experiment),
-            partial(_average, experiment),
-            replaces=(run_dir / AVERAGE, AVERAGED),
-        ),
-        step_of_folder(
-            "translate",
-            experiment.translations,
-            TRANSLATION,
-            partial(_translated_from, experiment),
-            partial(_translate, experiment),
-            no_test,
-        ),
-        step_of_folder(
-            "score",
-            experiment.scores,
-            SCORED,
-            partial(_scored_from, experiment),
-            partial(_score, experiment),
-            no_test,
-        ),
-        Step(
-            "report",
-            lambda: was_made_from(drawn, report.drawn_from([run_dir])),
-            lambda _: report.run([run_dir], force=True),
-            _why_not_reported(),
-            replaces=(drawn, REPORT),
-        ),
+        Step("preprocess", run, _is_prepared, _preprocess),
+        Step("train", run, _is_trained, _train),
+        Step("average", run, _is_averaged, _average, replaces=averaged),
+        folder_step(run, "translate", *test, _translated_from, _translate, no_test),
+        folder_step(run, "score", *scores, _scored_from, _score, no_test),
+        Step("report", run, _is_reported, _report, no_report, replaces=drawn),
     ]
 
 

@@ -9,8 +9,7 @@ align      distillation/links     the links of their words
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,10 +21,16 @@ import numpy.typing as npt
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
 from nmt_cli.commands.experiments.distillation import Distillation, TaughtText
-from nmt_cli.commands.experiments.pipeline import Step, replacing, step_of_folder, was_made_from
+from nmt_cli.commands.experiments.pipeline import Step, folder_step, replacing, was_made_from
 from nmt_cli.commands.experiments.taught_texts import lines_in, pair_writer, texts_from, write_texts
 from nmt_cli.commands.lines.translation_processes import num_gpus
-from nmt_cli.files.atomic_files import Partial, make_folders, remove_directory, verify
+from nmt_cli.files.atomic_files import (
+    Partial,
+    make_folders,
+    remove_directory,
+    verify,
+    write_manifest,
+)
 from nmt_cli.files.folders import DISTILLED
 from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
@@ -37,7 +42,6 @@ from nmt_cli.metrics.chrf import DIGITS, chrf_of_each
 from nmt_cli.model_directory import find_model
 from nmt_cli.search.sentences import Sampling
 
-BEGUN = "begun.json"  # what unfinished translations are made from
 ALIGNING: dict[str, Any] = {"symmetrization": next(iter(SYMMETRIZATIONS)), "iterations": 5}
 
 
@@ -72,25 +76,17 @@ def taught_from(each: Distillation) -> dict[str, Any]:
 def _teach(each: Distillation, is_forced: bool) -> None:
     """Translate all texts; what was translated before the command was killed is not done again."""
     made_from, begun = taught_from(each), each.folder("teacher-begun")
-    record = json.dumps(made_from)
     with claimed(begun, "--run-dir"):
-        if is_forced or not _is_begun(begun, record):
+        if is_forced or not was_made_from(begun, made_from):
             remove_directory(begun)
             make_folders(begun)
-            (begun / BEGUN).write_text(record, encoding="utf-8")
+            write_manifest(begun, {"kind": DISTILLED, "made_from": made_from})
         outputs = [_translated(each, text, begun) for text in each.texts]
-        with replacing(each.folder("teacher")) as folder:
+        with replacing(each.folder("teacher")) as partial:
             for output in outputs:
-                shutil.copyfile(output, folder.path / output.name)
-            folder.facts.update(kind=DISTILLED, made_from=made_from)
+                shutil.copyfile(output, partial.path / output.name)
+            partial.facts.update(kind=DISTILLED, made_from=made_from)
         remove_directory(begun)
-
-
-def _is_begun(begun: Path, record: str) -> bool:
-    try:
-        return (begun / BEGUN).read_text(encoding="utf-8") == record
-    except (OSError, ValueError):
-        return False
 
 
 def _translated(each: Distillation, text: TaughtText, folder: Path) -> Path:
@@ -127,11 +123,11 @@ def chosen_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def _choose(each: Distillation, folder: Partial) -> None:
+def _choose(each: Distillation, partial: Partial) -> None:
     num_pairs = 0
     with logs.progress("choosing", "lines") as counter:
         for text in each.texts:
-            with pair_writer(folder.path, text) as write:
+            with pair_writer(partial.path, text) as write:
                 for source, reference, candidates in _candidates(each, text):
                     for target in _best(candidates, reference, each):
                         write(source, target)
@@ -175,12 +171,12 @@ def filtered_from(each: Distillation) -> dict[str, Any]:
     }
 
 
-def _filter(each: Distillation, folder: Partial) -> None:
+def _filter(each: Distillation, partial: Partial) -> None:
     """Leave out the pairs whose source the reverse model finds least likely for its length."""
     assert each.reverse_model is not None
     chosen, scores = each.folder("chosen"), []
     for text in each.texts:
-        path = folder.path / f"{text.name}.scores"
+        path = partial.path / f"{text.name}.scores"
         rescore.run(
             each.reverse_model,
             chosen / text.target,
@@ -194,7 +190,7 @@ def _filter(each: Distillation, folder: Partial) -> None:
         scores.append(_scores_in(path))
     least = _least_score(np.concatenate(scores), each.config.keep_share)
     for text, of_text in zip(each.texts, scores, strict=True):
-        with pair_writer(folder.path, text) as write:
+        with pair_writer(partial.path, text) as write:
             for pair, is_kept in zip(_pairs_in(chosen, text), of_text >= least, strict=True):
                 if is_kept:
                     write(*pair)
@@ -220,7 +216,7 @@ def aligned_from(each: Distillation) -> dict[str, Any]:
     return {"pairs": _checksums(each.pairs), **ALIGNING}
 
 
-def _align(each: Distillation, folder: Partial) -> None:
+def _align(each: Distillation, partial: Partial) -> None:
     """Align the words of all texts together, because rare words occur in several of them."""
     with TemporaryDirectory() as name:
         together, links = Path(name), Path(name) / "links"
@@ -240,45 +236,27 @@ def _align(each: Distillation, folder: Partial) -> None:
             for text in each.texts:
                 with (
                     (each.pairs / text.source).open("rb") as lines,
-                    (folder.path / text.name).open("wb") as part,
+                    (partial.path / text.name).open("wb") as part,
                 ):
                     part.writelines(whole.readline() for _ in lines)
 
 
+def _is_taught(each: Distillation) -> bool:
+    return was_made_from(each.folder("teacher"), taught_from(each))
+
+
 def steps_of_teaching(each: Distillation) -> list[Step]:
     """Return the steps before the training."""
-    no_reverse_model = "no --reverse-model is given." if each.reverse_model is None else None
-    not_aligned = None if each.is_aligned else "distillation.guided_alignment is null."
-    teacher = each.folder("teacher")
-    return [
-        distilled("texts", each, "texts", texts_from, write_texts),
-        Step(
-            "teach",
-            lambda: was_made_from(teacher, taught_from(each)),
-            partial(_teach, each),
-            replaces=(teacher, DISTILLED),
-        ),
-        distilled("choose", each, "chosen", chosen_from, _choose),
-        distilled("filter", each, "filtered", filtered_from, _filter, no_reverse_model),
-        distilled("align", each, "links", aligned_from, _align, not_aligned),
-    ]
-
-
-def distilled(
-    name: str,
-    each: Distillation,
-    folder: str,
-    made_from: Callable[[Distillation], Any],
-    fill: Callable[[Distillation, Partial], None],
-    why_left_out: str | None = None,
-) -> Step:
-    """Return a step that makes a folder of a distillation."""
-    return step_of_folder(
-        name,
-        each.folder(folder),
-        DISTILLED,
-        partial(made_from, each),
-        partial(fill, each),
-        why_left_out,
-        is_optional=True,
+    texts, teacher, chosen, filtered, links = (
+        (each.folder(name), DISTILLED)
+        for name in ("texts", "teacher", "chosen", "filtered", "links")
     )
+    no_filter = "no --reverse-model is given." if each.reverse_model is None else None
+    no_links = None if each.is_aligned else "distillation.guided_alignment is null."
+    return [
+        folder_step(each, "texts", *texts, texts_from, write_texts),
+        Step("teach", each, _is_taught, _teach, replaces=teacher),
+        folder_step(each, "choose", *chosen, chosen_from, _choose),
+        folder_step(each, "filter", *filtered, filtered_from, _filter, no_filter),
+        folder_step(each, "align", *links, aligned_from, _align, no_links),
+    ]
