@@ -22,7 +22,7 @@ from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.pipeline import refuse_foreign
-from nmt_cli.commands.experiments.run_steps import steps_of_run
+from nmt_cli.commands.experiments.run_steps import replaced_by_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.files.folders import not_a_run
@@ -64,7 +64,7 @@ def run(
     trainings = _trainings(recipe_names, seeds, runs or Path(RUNS), options)
     _refuse_shared_folders(trainings)
     for training in trainings:
-        refuse_foreign(steps_of_run(training), "run", "--runs")
+        refuse_foreign(replaced_by_run(training.run_dir), "run", "--runs")
         _refuse_another_training(training)
     of_each_recipe = {training.recipe_name: training for training in trainings}
     for training in of_each_recipe.values():

@@ -28,7 +28,7 @@ from nmt_cli.commands.experiments.pipeline import (
     take_through,
     wanted_stages,
 )
-from nmt_cli.commands.experiments.run_steps import steps_of_run
+from nmt_cli.commands.experiments.run_steps import replaced_by_run, steps_of_run
 from nmt_cli.commands.experiments.teaching import steps_of_teaching
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_other_origin, refuse_wrong_test
@@ -181,9 +181,8 @@ def run(
     options = TrainOptions(**keywords)
     file = read_recipe(recipe_name, options.overrides)
     each = Distillation(teachers, reverse_model, file, options, taught, arguments)
-    steps = steps_of_distil(each)
-    refuse_foreign(steps_of_run(each.student), "run")
-    refuse_foreign(steps, "distil")
+    refuse_foreign(replaced_by_run(each.run_dir), "run")
+    refuse_foreign(each.replaced, "distil")
     if reverse_model is not None:
         find_model(reverse_model)
     each.refuse_unfit()
@@ -193,9 +192,9 @@ def run(
     if goes_on and list_checkpoints(each.run_dir):  # before the teacher translates
         remedy = "--run-dir, or give --force-from train to train anew"
         refuse_changes(each.run_dir, each.student.recipe, [ChangeKind.FORBIDDEN], remedy)
-    each.write_recipes()
     anew = "--force-from train makes it anew"
-    take_through([step for step in steps if step.name in wanted], force_from, anew)
+    steps = [step for step in steps_of_distil(each) if step.name in wanted]
+    take_through(steps, force_from, anew)
     if "ship" in wanted:
         logs.info(f"The student is {each.shipped}.")
     if "measure" in wanted:

@@ -14,7 +14,7 @@ from nmt_cli.commands.experiments.pipeline import (
     take_through,
     wanted_stages,
 )
-from nmt_cli.commands.experiments.run_steps import result_lines, steps_of_run
+from nmt_cli.commands.experiments.run_steps import replaced_by_run, result_lines, steps_of_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -47,8 +47,7 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     options = TrainOptions(**keywords)
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options.overrides), options)
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
-    steps = steps_of_run(experiment)
-    refuse_foreign(steps, "run")
+    refuse_foreign(replaced_by_run(experiment.run_dir), "run")
     if "train" in wanted:
         model = first_model(experiment.recipe, options.init_from)
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
@@ -58,7 +57,8 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     anew = "--force-from train makes it anew"
     if is_of_compare:
         anew = f"to make it anew: {_command(experiment)} --force-from=train"
-    take_through([step for step in steps if step.name in wanted], force_from, anew)
+    steps = [step for step in steps_of_run(experiment) if step.name in wanted]
+    take_through(steps, force_from, anew)
     if "score" in wanted:
         lines = result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())

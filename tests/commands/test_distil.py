@@ -214,6 +214,15 @@ def test_the_student_reads_pairs_with_links_and_the_originals(folder):
     assert manifest["corpus_sizes"] == [*sizes, 150]
 
 
+def test_the_recipe_of_the_student_extends_the_users(folder):
+    """The user's is there as it was given, with --set."""
+    given = read_recipe("runs/student/distillation/student-given.yaml").recipe
+    assert given == read_recipe("./student.yaml", SHORT).recipe
+    text = Path("runs/student/distillation/student.yaml").read_text()
+    assert text.startswith("extends: student-given.yaml\n")
+    assert "max_steps" not in text
+
+
 @pytest.mark.parametrize(
     ("override", "made"),
     [

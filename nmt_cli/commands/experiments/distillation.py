@@ -11,10 +11,11 @@ RUN/distillation/prepared   what preprocess made of them
 RUN/distillation/lexicon    the pieces that may translate each piece
 RUN/distillation/int8       the run of the training with weights and activations in int8
 RUN/distillation/table      the figures of teacher and student
-RUN/distillation/NAME.yaml  the recipe of the student's training
+RUN/distillation/NAME.yaml  the recipe of the student's training: what it changes in that of the
+                            user, whose values are in NAME-given.yaml
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,16 +23,25 @@ from typing import Any, NamedTuple
 
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
-from nmt_cli.files.file_names import AVERAGE, DISTILLATION, RUNS, STUDENT
+from nmt_cli.files.file_names import (
+    AVERAGE,
+    DISTILLATION,
+    LEXICON,
+    RUNS,
+    STUDENT,
+    STUDENT_TABLE,
+)
+from nmt_cli.files.folders import AVERAGED, DISTILLED
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model_directory import Model, find_model
 from nmt_cli.recipe.corpora_config import Corpus
 from nmt_cli.recipe.mixing_config import Stage
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
-from nmt_cli.recipe.reader import RecipeFile
-from nmt_cli.recipe.recipe_files import checked_tree, dump_recipe, validated
+from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.tokenizer_config import TokenizerConfig
 from nmt_cli.recipe.training_config import DistillationConfig
 from nmt_cli.recipe.yaml_tree import write_yaml
 from nmt_cli.training.options import TrainOptions
@@ -102,6 +112,12 @@ class Distillation:
         return self.run_dir / STUDENT
 
     @property
+    def replaced(self) -> dict[Path, str]:
+        """The kind of each folder that a step replaces."""
+        names = ("texts", "teacher", "chosen", "filtered", "links", LEXICON, STUDENT_TABLE)
+        return {**{self.folder(name): DISTILLED for name in names}, self.shipped: AVERAGED}
+
+    @property
     def pairs(self) -> Path:
         """The folder of the pairs that the student learns from."""
         return self.folder("chosen" if self.reverse_model is None else "filtered")
@@ -132,63 +148,62 @@ class Distillation:
 
     @cached_property
     def student(self) -> Experiment:
-        """The student's training."""
-        values = self._student_values(self.recipe.data.stages)
-        return self._experiment(values, "", run_dir=self.run_dir)
+        """The student's training, whose recipe is written when this is first asked for."""
+        given = self._written("-given", dump_recipe(self.recipe))
+        keys = {"data": {**self._data(self.recipe.data.stages), "prepared": None}}
+        if self.config.guided_alignment is not None:
+            weight = {"weight": self.config.guided_alignment}
+            keys["training"] = {"guided_alignment": weight}
+        is_free = self.recipe.origin is None and self.recipe.tokenizer.model is None
+        if is_free and self.config.tokenizer == "teacher":
+            self._adopt_tokenizer(keys)
+        return self._experiment("", given, keys, run_dir=self.run_dir)
 
     @cached_property
     def rounded(self) -> Experiment:
         """The training of the student with its weights and activations in int8."""
         num_steps = self.config.int8_steps
-        values = self._student_values(self.recipe.data.stages[-1:])
         warmup_steps = max(1, num_steps // 10)
-        values["training"] |= {
-            **{"quantization_aware": "int8", "max_steps": num_steps, "max_epochs": None},
-            **{"schedule": "cosine", "peak_learning_rate": self.config.int8_learning_rate},
-            **{"warmup_steps": warmup_steps, "decay_steps": max(1, num_steps - warmup_steps)},
-            **{"learning_rate_factor": 1.0, "warmup_start": 0.0, "final_learning_rate": 0.0},
-            **{"stable_steps": None, "ema_decay": None},
+        keys = {
+            "data": self._data(self.recipe.data.stages[-1:]),
+            "training": {
+                **{"quantization_aware": "int8", "max_steps": num_steps, "max_epochs": None},
+                **{"schedule": "cosine", "peak_learning_rate": self.config.int8_learning_rate},
+                **{"warmup_steps": warmup_steps, "decay_steps": max(1, num_steps - warmup_steps)},
+                **{"warmup_start": 0.0, "final_learning_rate": 0.0, "stable_steps": None},
+                "ema_decay": None,
+            },
+            "validation": {"every_steps": num_steps, "patience": None},
+            "checkpoints": {"every_steps": num_steps, "keep_for_average": 1},
         }
-        once = {"every_steps": num_steps, "every_epochs": None}
-        values["validation"] |= {**once, "patience": None}
-        values["checkpoints"] |= {**once, "keep_for_average": 1}
-        average = self.run_dir / AVERAGE
-        return self._experiment(values, "-int8", run_dir=self.folder("int8"), init_from=average)
+        options = {"run_dir": self.folder("int8"), "init_from": self.run_dir / AVERAGE}
+        return self._experiment("-int8", self.student.file.path, keys, **options)
 
-    def _experiment(self, values: dict[str, Any], suffix: str, **options: Any) -> Experiment:
-        """Return the training by a recipe with these values."""
-        path = self.folder(f"{Path(self.file.name).name}{suffix}.yaml")
-        recipe = validated(checked_tree(write_yaml(values), path))  # errors name keys of this file
+    def _experiment(
+        self, suffix: str, parent: Path, keys: Mapping[str, Any], **options: Any
+    ) -> Experiment:
+        """Write a recipe that changes ``keys`` of ``parent``; return its training."""
+        path = self._written(suffix, write_yaml({"extends": parent.name, **keys}))
         prepared = self.folder("prepared")
-        file = RecipeFile(path.stem, path, recipe, prepared, inherited={})
         of_training = replace(self.options, overrides=(), prepared=prepared, **options)
-        return Experiment.of(str(path), file, of_training)
+        return Experiment.of(str(path), read_recipe(str(path)), of_training)
 
-    def write_recipes(self) -> None:
-        """Write the recipes of the student's trainings."""
-        for training in (self.student, self.rounded) if self.config.int8_steps else (self.student,):
-            path, text = training.file.path, dump_recipe(training.recipe)
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                make_folders(path.parent)
-                with file_appearing_whole(path, replace=True) as stream:
-                    stream.write(text.encode())
+    def _written(self, suffix: str, text: str) -> Path:
+        """Return the path of a recipe with this text, which is written if it has changed."""
+        path = self.folder(f"{Path(self.file.name).name}{suffix}.yaml")
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            make_folders(path.parent)
+            with file_appearing_whole(path, replace=True) as stream:
+                stream.write(text.encode())
+        return path
 
-    def _student_values(self, stages: Sequence[Stage]) -> dict[str, Any]:
-        values = self.recipe.model_dump(mode="json")
-        values["data"]["train"] = [*map(self._as_corpus, self.texts), *self._originals()]
-        values["data"]["stages"] = list(map(self._with_all_texts, stages))
+    def _data(self, stages: Sequence[Stage]) -> dict[str, Any]:
+        """Return the text of the student in these stages."""
+        corpora = [*map(self._as_corpus, self.texts), *self._originals()]
         if stages and all(stage.by_name is not None for stage in stages):
-            for corpus in values["data"]["train"]:  # its weight would have no effect
+            for corpus in corpora:  # its weight would have no effect
                 corpus["weight"] = 1.0
-        values["data"]["prepared"] = None
-        if self.config.guided_alignment is not None:
-            guided = values["training"]["guided_alignment"] or {}
-            weight = {"weight": self.config.guided_alignment}
-            values["training"]["guided_alignment"] = {**guided, **weight}
-        is_free = self.recipe.origin is None and self.recipe.tokenizer.model is None
-        if is_free and self.config.tokenizer == "teacher":
-            self._adopt_tokenizer(values)
-        return values
+        return {"train": corpora, "stages": list(map(self._with_all_texts, stages))}
 
     def _as_corpus(self, text: TaughtText) -> dict[str, Any]:
         """Return the entry of data.train for what the teacher made of ``text``."""
@@ -230,21 +245,21 @@ class Distillation:
             originals.append({**corpus.model_dump(mode="json"), **changed})
         return originals
 
-    def _adopt_tokenizer(self, values: dict[str, Any]) -> None:
-        """Put the teacher's tokenizer and normalization into the values of the recipe."""
-        settings = self.models[0].settings
-        values["tokenizer"] = {
-            "type": settings.text.type,
-            "joiner": settings.text.joiner,
-            "model": str(self.models[0].path),
-            "user_defined_symbols": values["tokenizer"]["user_defined_symbols"],
-            "sampling": values["tokenizer"]["sampling"],
-        }
-        values["data"]["normalization"] = dict(vars(settings.text.normalization))
+    def _adopt_tokenizer(self, keys: dict[str, Any]) -> None:
+        """Put the teacher's tokenizer and normalization into the keys of the recipe."""
+        settings, own = self.models[0].settings, self.recipe.tokenizer
+        keys["tokenizer"] = TokenizerConfig.model_construct(
+            type=settings.text.type,
+            joiner=settings.text.joiner,
+            model=self.models[0].path,
+            user_defined_symbols=own.user_defined_symbols,
+            sampling=own.sampling,
+        ).model_dump(mode="json")
+        keys["data"]["normalization"] = dict(vars(settings.text.normalization))
         own_of_source = settings.architecture.source_vocabulary_size
-        values["model"]["source_vocabulary_size"] = own_of_source
-        if own_of_source is not None and values["model"]["tied_embeddings"] == "all":
-            values["model"]["tied_embeddings"] = "decoder"
+        keys["model"] = {"source_vocabulary_size": own_of_source}
+        if own_of_source is not None and self.recipe.model.tied_embeddings == "all":
+            keys["model"]["tied_embeddings"] = "decoder"
 
     def refuse_unfit(self) -> None:
         """Raise UserError if the teacher cannot translate what the student shall learn."""

@@ -4,7 +4,7 @@ A step is skipped if what it makes is whole and was made from the present inputs
 others are made, or go on where they were interrupted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,6 @@ class Step:
     make: Callable[[Any, bool], None]
     why_left_out: str | None = None
     is_optional: bool = False
-    replaces: tuple[Path, str] | None = None  # a folder, and its kind
 
 
 def folder_step(
@@ -63,8 +62,7 @@ def folder_step(
     def is_made(subject: Any) -> bool:
         return was_made_from(folder, made_from(subject))
 
-    is_optional = kind == DISTILLED
-    return Step(name, subject, is_made, make, why_left_out, is_optional, (folder, kind))
+    return Step(name, subject, is_made, make, why_left_out, is_optional=kind == DISTILLED)
 
 
 def was_made_from(
@@ -86,12 +84,12 @@ def replacing(folder: Path) -> Iterator[Partial]:
         yield partial
 
 
-def refuse_foreign(steps: Sequence[Step], command: str, option: str = "--run-dir") -> None:
-    """Raise UserError if a step of ``command`` would replace a folder of the user.
+def refuse_foreign(replaced: Mapping[Path, str], command: str, option: str = "--run-dir") -> None:
+    """Raise UserError if ``command`` would replace a folder of the user.
 
-    ``option`` names another folder for runs.
+    ``replaced`` has the kinds of its own folders. ``option`` names another folder for runs.
     """
-    for folder, kind in filter(None, (step.replaces for step in steps)):
+    for folder, kind in replaced.items():
         if not may_become(folder, kind):
             raise errors.UserError(
                 f"{folder} exists, and `nmt-cli {command}` did not write it; move it away, or "

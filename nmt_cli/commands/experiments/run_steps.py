@@ -11,6 +11,7 @@ report      runs/NAME/report     if made from these figures
 import importlib.util
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from nmt_cli.checkpoints import Checkpoint, list_checkpoints
@@ -24,8 +25,10 @@ from nmt_cli.files.atomic_files import Partial, read_manifest, sha256, verify
 from nmt_cli.files.file_names import (
     AVERAGE,
     RECIPE,
+    SCORES,
     SCORES_FILE,
     SETS,
+    TEST,
     TRAINING_STATE,
     WEIGHTS,
 )
@@ -226,19 +229,24 @@ def _report(experiment: Experiment, _: bool) -> None:
 
 def steps_of_run(run: Experiment) -> list[Step]:
     """Return the steps of ``run``."""
-    averaged, drawn = (run.run_dir / AVERAGE, AVERAGED), (run.run_dir / REPORT, REPORT)
-    test, scores = (run.translations, TRANSLATION), (run.scores, SCORED)
     no_test = None if run.recipe.data.test is not None else "the recipe has no data.test."
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     no_report = None if has_matplotlib else f"report draws with {not_installed('matplotlib')}"
+    test, scores = (run.translations, TRANSLATION), (run.scores, SCORED)
     return [
         Step("preprocess", run, _is_prepared, _preprocess),
         Step("train", run, _is_trained, _train),
-        Step("average", run, _is_averaged, _average, replaces=averaged),
+        Step("average", run, _is_averaged, _average),
         folder_step(run, "translate", *test, _translated_from, _translate, no_test),
         folder_step(run, "score", *scores, _scored_from, _score, no_test),
-        Step("report", run, _is_reported, _report, no_report, replaces=drawn),
+        Step("report", run, _is_reported, _report, no_report),
     ]
+
+
+def replaced_by_run(run_dir: Path) -> dict[Path, str]:
+    """Return the kind of each folder that a step of ``run`` replaces."""
+    kinds = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
+    return {run_dir / name: kind for name, kind in kinds.items()}
 
 
 def result_lines(experiment: Experiment) -> list[str]:

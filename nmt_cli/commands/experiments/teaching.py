@@ -247,15 +247,14 @@ def _is_taught(each: Distillation) -> bool:
 
 def steps_of_teaching(each: Distillation) -> list[Step]:
     """Return the steps before the training."""
-    texts, teacher, chosen, filtered, links = (
-        (each.folder(name), DISTILLED)
-        for name in ("texts", "teacher", "chosen", "filtered", "links")
+    texts, chosen, filtered, links = (
+        (each.folder(name), DISTILLED) for name in ("texts", "chosen", "filtered", "links")
     )
     no_filter = "no --reverse-model is given." if each.reverse_model is None else None
     no_links = None if each.is_aligned else "distillation.guided_alignment is null."
     return [
         folder_step(each, "texts", *texts, texts_from, write_texts),
-        Step("teach", each, _is_taught, _teach, replaces=teacher),
+        Step("teach", each, _is_taught, _teach),
         folder_step(each, "choose", *chosen, chosen_from, _choose),
         folder_step(each, "filter", *filtered, filtered_from, _filter, no_filter),
         folder_step(each, "align", *links, aligned_from, _align, no_links),
