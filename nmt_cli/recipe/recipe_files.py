@@ -24,17 +24,6 @@ from nmt_cli.recipe.yaml_tree import (
 RESOLVED_FOR = "# The recipe of the run {}, with every default."
 
 
-def read_resolved_recipe(path: Path) -> Recipe:
-    """Return a recipe that nmt-cli wrote with every default; no other file is read.
-
-    Raises RecipeError if it cannot be read, is wrong or has an ``extends``.
-    """
-    tree = checked_tree(read_text(path), path)
-    if "extends" in tree.value:
-        raise error_of([Finding(tree.places[("extends",)], "extends", "is not allowed here")])
-    return validated(tree)
-
-
 def dump_recipe(recipe: Recipe, run: str | None = None) -> str:
     """Return the recipe as YAML with every default; it reads back as the same recipe.
 

@@ -133,6 +133,7 @@ def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):
         assert rows["student", "int8", shortlist]["sets"]["test"]["chrf"]["score"] == chrf
     assert "The student is runs/student/student." in caplog.messages
     assert skipped(caplog) == [name for name in STAGES_OF_DISTIL if name != "filter"]
+    assert "filter is left out: no --reverse-model is given." in caplog.messages  # no warning
     do(until="report")
     assert (
         capfdbinary.readouterr()
@@ -324,19 +325,30 @@ def test_originals_and_monolingual_texts_have_their_weight_beside_a_temperature(
 
 def test_without_further_texts_the_stages_are_as_they_were_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plain = ["distillation.original_weight=0", "distillation.monolingual=[]"]
+    plain = ["distillation.original_weight=0", "distillation.monolingual=[]", "data.prepared=mine"]
     stages = STAGES % ("shares: {a: 3, b: 1}", "weights: {b: 1}")
     student, _ = recipes_of(tmp_path, *plain, stages)
     read = read_recipe("./student.yaml", [*TEXTS, *plain, stages]).recipe
     assert student.data.stages == read.data.stages
+    assert student.data.prepared is None  # it is that of the distillation
 
 
 def weights():
     return hashlib.sha256((RUN / "student/model.safetensors").read_bytes()).hexdigest()
 
 
-def test_a_translation_that_was_interrupted_goes_on(folder, monkeypatch, caplog):
-    """What is finished of it is kept, unless the settings have changed."""
+@pytest.mark.parametrize(
+    ("override", "options", "goes_on"),
+    [
+        ("distillation.n_best=4", {}, True),
+        ("distillation.n_best=3", {}, False),
+        ("distillation.n_best=4", {"force_from": "teach"}, False),
+    ],
+)
+def test_a_translation_that_was_interrupted_goes_on(
+    folder, monkeypatch, caplog, override, options, goes_on
+):
+    """What is finished of it is kept, unless the settings have changed or it is forced."""
     expected = lines("chosen", "train.0.target")
     begin = ResumableOutput.finish
 
@@ -349,10 +361,29 @@ def test_a_translation_that_was_interrupted_goes_on(folder, monkeypatch, caplog)
         do(until="teach")
     monkeypatch.setattr(ResumableOutput, "finish", begin)
     caplog.clear()
-    do(until="choose")
-    assert any(text.startswith("Continuing after line") for text in caplog.messages)
-    assert lines("chosen", "train.0.target") == expected
+    do(override, until="choose", **options)
+    assert any(text.startswith("Continuing after line") for text in caplog.messages) == goes_on
+    assert (lines("chosen", "train.0.target") == expected) == (override == "distillation.n_best=4")
     assert not (RUN / "distillation/teacher-begun").exists()
+
+
+@pytest.mark.parametrize(
+    "override", ["distillation.int8_learning_rate=0.002", "training.max_steps=9"]
+)
+def test_the_steps_in_int8_begin_anew_by_another_recipe_or_from_another_average(folder, override):
+    """And else they are not made again."""
+    of_int8 = RUN / "distillation/int8"
+    (before,) = (of_int8 / "checkpoints").iterdir()
+    weights_before = find_model(before).weights_sha256
+    do(until="round")
+    assert find_model(before).weights_sha256 == weights_before
+    do(override, until="round")
+    (session,) = (of_int8 / "sessions.jsonl").read_text().splitlines()
+    assert json.loads(session)["from_step"] == 0
+    (checkpoint,) = (of_int8 / "checkpoints").iterdir()
+    assert find_model(checkpoint).weights_sha256 != weights_before
+    began = read_manifest(checkpoint)["initialized_from"]["weights_sha256"]
+    assert began == find_model(RUN / "average").weights_sha256
 
 
 @pytest.mark.parametrize("num_steps", [1, 9, 10, 300])

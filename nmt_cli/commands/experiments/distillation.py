@@ -207,19 +207,17 @@ class Distillation:
 
     def _as_corpus(self, text: TaughtText) -> dict[str, Any]:
         """Return the entry of data.train for what the teacher made of ``text``."""
-        of_corpus: dict[str, Any] = {}
-        if text.corpus is None and any(stage.by_name for stage in self.recipe.data.stages):
-            of_corpus = {"name": text.name}
+        is_named = any(stage.by_name for stage in self.recipe.data.stages)
+        of_corpus: dict[str, Any] = {"name": text.name if is_named else None}
         if text.corpus is not None:
             of_corpus = {"name": text.corpus.name, "augment": {"noise": text.corpus.augment.noise}}
-        links = self.folder("links") / text.name if self.is_aligned else None
         return {
             **of_corpus,
             "weight": text.weight,
             "tag": text.tag,
             "source": str(self.pairs / text.source),
             "target": str(self.pairs / text.target),
-            "alignments": None if links is None else str(links),
+            "alignments": str(self.folder("links") / text.name) if self.is_aligned else None,
         }
 
     def _with_all_texts(self, stage: Stage) -> dict[str, Any]:
@@ -236,14 +234,15 @@ class Distillation:
     def _originals(self) -> list[dict[str, Any]]:
         """Return the entries for the pairs with their own targets."""
         factor = self.config.original_weight
-        if factor == 0:
-            return []
-        originals = []
-        for corpus in self.recipe.data.train:
-            name = None if corpus.name is None else f"{corpus.name}-original"
-            changed = {"name": name, "weight": factor * corpus.weight}
-            originals.append({**corpus.model_dump(mode="json"), **changed})
-        return originals
+        return [
+            {
+                **corpus.model_dump(mode="json"),
+                "name": corpus.name and f"{corpus.name}-original",
+                "weight": factor * corpus.weight,
+            }
+            for corpus in self.recipe.data.train
+            if factor
+        ]
 
     def _adopt_tokenizer(self, keys: dict[str, Any]) -> None:
         """Put the teacher's tokenizer and normalization into the keys of the recipe."""
