@@ -135,6 +135,11 @@ class Gradient:
             self._readback = Readback()
             self._readback.add(figures)
 
+    def has_arrived(self) -> bool:
+        """Return whether the figures are known, so that ``read`` need not wait for them."""
+        assert self._readback is not None
+        return self._readback.have_arrived()
+
     def read(self, timeout: Callable[[], float] = lambda: TIMEOUT_SECONDS) -> GradientFigures:
         """Wait until the figures are known; return them.
 

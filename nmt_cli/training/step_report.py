@@ -22,6 +22,7 @@ class LaunchedStep(NamedTuple):
     started: float
     data_wait_seconds: float
     validation: Mapping[str, Any] | None  # that of the step before, if this one is skipped
+    end: float | None  # None if the device still computes it: then it ends when it is read
 
 
 class StepReport(NamedTuple):

@@ -47,11 +47,9 @@ class Trainer:
         self._validator = Validator(training.recipe, training.corpus, training.objective)
         self._saver = Saver(training)
         self._metrics: MetricsLog | None = None  # the main rank's
-        # On GPUs the figures of a step are read while the next gradient is computed. Until then the
-        # step counts as done.
-        self.reads_late = training.machine.device.type == "cuda"
+        # Its figures are read while the next gradient is computed. Until then it counts as done.
         self._launched: LaunchedStep | None = None
-        self._last_read = 0.0  # monotonic time
+        self._last_end = 0.0  # of a step, in monotonic time
         self._last_update: Mark | None = None  # of the weights and their average
         self._stop, self._longest_step = StopRequest(), 0.0  # seconds
 
@@ -70,7 +68,14 @@ class Trainer:
         try:
             self._train(stop)
         finally:
+            self._record_unread()
             self._saver.close()
+
+    def _record_unread(self) -> None:
+        """Record the step that was launched before an error, if its figures are known."""
+        with suppress(Exception):  # the error that ended training matters more
+            if self._launched is not None and self._launched.gradient.has_arrived():
+                self._read(self._grace)
 
     def _train(self, stop: StopRequest) -> None:
         training, step = self.training, self.state.progress.step
@@ -87,7 +92,7 @@ class Trainer:
                 if self.state.progress.stage != stage:
                     batches.close()  # what was read ahead is of the stage before
                     batches, stage = self._batches(), self.state.progress.stage
-                for report in self._step(batches, reads_late=self.reads_late):
+                for report in self._step(batches):
                     stop.note_seconds("step", report.seconds)
                     self._longest_step = max(self._longest_step, report.seconds)
                     bar.advance(1, report.as_notes())
@@ -130,35 +135,39 @@ class Trainer:
             pool = ChangePool(*of_training, number, with_links=has_links)
         return load_batches(training.plan, texts, numbers, change, prepare, own, pool)
 
-    def _step(self, batches: Iterator[Batch], *, reads_late: bool) -> list[StepReport]:
+    def _step(self, batches: Iterator[Batch], *, is_again: bool = False) -> list[StepReport]:
         """Take a step with the next batch; return the reports of the steps that were read.
 
-        This step is read at once, or if it ``reads_late``, while the gradient of the next one is
-        computed, unless something is due after it. A batch whose gradient is not finite changes no
-        weight, and has no report.
+        This step is read while the gradient of the next one is computed, or at once if something is
+        due after it. A batch whose gradient is not finite changes no weight, and has no report. If
+        the batch is computed again, the ranks know before the update that their memory sufficed.
         """
-        training = self.training
         started = time.monotonic()
         batch = next(batches)
         waited = time.monotonic() - started
-        gradient = self._gradient(batch, reads_late=reads_late)
+        gradient = self._gradient(batch, is_again=is_again)
         missed = self._launched
-        reports = self._read_launched()  # while the device computes the gradient
+        reports = self._read_launched()  # while a GPU computes the gradient
         if reports is None:
             assert missed is not None
             with self._saving_before_failure("while the ranks exchanged gradients"):
                 gradient.sum_over_ranks()  # the other ranks wait for it
             again = iter([missed.batch, batch])
-            reports = self._step(again, reads_late=False)
-            return reports + self._step(again, reads_late=False)
+            return self._step(again, is_again=True) + self._step(again, is_again=True)
         before = self.state.validation
         rate = self._update(batch, gradient)
-        self._launched = LaunchedStep(batch, gradient, rate, started, waited, before)
-        is_read = not reads_late or training.is_validation_due() or training.is_checkpoint_due()
-        if is_read or training.is_stage_over() or training.is_finished():
+        end = time.monotonic() if gradient.has_arrived() else None
+        self._launched = LaunchedStep(batch, gradient, rate, started, waited, before, end)
+        if self._is_anything_due():
             last = self._read_launched()
-            reports += self._step(iter([batch]), reads_late=False) if last is None else last
+            reports += self._step(iter([batch]), is_again=True) if last is None else last
         return reports
+
+    def _is_anything_due(self) -> bool:
+        """Return whether this step has to be read before the gradient of the next is computed."""
+        training = self.training
+        is_measured_or_saved = training.is_validation_due() or training.is_checkpoint_due()
+        return is_measured_or_saved or training.is_stage_over() or training.is_finished()
 
     def _read_launched(self) -> list[StepReport] | None:
         """Wait for the step that was launched, if there is one; record and return its report.
@@ -197,9 +206,9 @@ class Trainer:
             return []
         if state.average is not None:
             state.average.update(state.model, state.progress.step)
-        training, now = self.training, time.monotonic()
+        training, end = self.training, step.end or time.monotonic()
         self._last_update = mark_of_work(training.machine.device)
-        seconds, self._last_read = now - max(step.started, self._last_read), now
+        seconds, self._last_end = end - max(step.started, self._last_end), end
         utilization = flop_utilization(batch, seconds, training.objective)
         stage = state.progress.stage + 1 if training.recipe.data.stages else None
         report = StepReport(state.progress.step, step, figures, seconds, utilization, stage)
@@ -230,10 +239,10 @@ class Trainer:
                     use_new_stream(self.training.machine.device, self._last_update)
                 raise
 
-    def _gradient(self, batch: Batch, *, reads_late: bool) -> Gradient:
+    def _gradient(self, batch: Batch, *, is_again: bool) -> Gradient:
         training, ranks = self.training, self.training.machine.ranks
         objective = training.objective.after(self.state.progress.step)
-        compute = objective.launched if reads_late else objective.gradient
+        compute = objective.gradient if is_again else objective.launched
         with self._saving_before_failure(f"in {batch}, even with one sentence pair at a time"):
             try:
                 gradient, training.cut = gradient_within_memory(

@@ -134,28 +134,28 @@ def test_other_ranks_continue_the_same_order(toy, folder):
 def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypatch, bad_rank, what):
     seen = []
 
-    compute_gradient = Objective.gradient
+    launched = Objective.launched
 
     def sabotaged(objective, batch):
         model = objective.model
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         seen.append((batch.number, weights))
         if batch.number != 3 or objective.machine.ranks.rank != bad_rank:
-            return compute_gradient(objective, batch)
+            return launched(objective, batch)
         weight = next(model.parameters())
         if what == "loss":  # of this rank's share alone
             with torch.no_grad():
                 weight[0, 0] = math.nan
-            gradient = compute_gradient(objective, batch)
+            gradient = launched(objective, batch)
             with torch.no_grad():
                 weight[0, 0] = weights[0]
             return gradient
         handle = weight.register_hook(lambda gradient: gradient * math.inf)
-        gradient = compute_gradient(objective, batch)
+        gradient = launched(objective, batch)
         handle.remove()
         return gradient
 
-    monkeypatch.setattr(Objective, "gradient", sabotaged)
+    monkeypatch.setattr(Objective, "launched", sabotaged)
     path = folder("run")
 
     def work(ranks):

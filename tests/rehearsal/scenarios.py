@@ -218,7 +218,7 @@ def train(
         training.state.model.train()
         training.state.optimizer.make_moments()
         stepping = Trainer(training)
-        stepping._step(stepping._batches(), reads_late=True)
+        stepping._step(stepping._batches())
         stepping._read_launched()
         return {}
     Trainer(training).train(StopRequest())

@@ -16,7 +16,7 @@ from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.gradient import Objective, RoundedWeights
 from tests.forked_ranks import run_ranks
-from tests.trainers import CPU, changed, new_trainer, weights_of
+from tests.trainers import CPU, changed, new_trainer, read_at_once, weights_of
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, mo
     assert sent == [*before, *places, f"end of pass {num_passes}", *["waits"] * num_buckets]
 
 
-def train(toy, run_dir, ranks, *, cut=None, precision="fp32", exchange="fp32", reads_late=False):
+def train(toy, run_dir, ranks, *, cut=None, precision="fp32", exchange="fp32", is_late=True):
     recipe = changed(
         toy.recipe,
         model={"dropout": 0.0},
@@ -119,7 +119,8 @@ def train(toy, run_dir, ranks, *, cut=None, precision="fp32", exchange="fp32", r
     trainer = new_trainer(
         toy, run_dir, recipe, cut or BatchCut(60, ranks.size), ranks, machine=machine
     )
-    trainer.reads_late = reads_late
+    if not is_late:
+        read_at_once(trainer)
     trainer.train(StopRequest())
     return weights_of(trainer), losses(run_dir), trainer.training.cut.max_tokens
 
@@ -195,8 +196,8 @@ def test_ranks_that_read_late_train_as_those_that_do_not(toy, tmp_path, monkeypa
     monkeypatch.setattr(Objective, "loss_sums", limited)
 
     def work(ranks):
-        at_once = train(toy, tmp_path / "at once", ranks)
-        return at_once, train(toy, tmp_path / "late", ranks, reads_late=True)
+        at_once = train(toy, tmp_path / "at once", ranks, is_late=False)
+        return at_once, train(toy, tmp_path / "late", ranks)
 
     for (weights, expected, limit), (late_weights, found, late_limit) in run_ranks(
         2, tmp_path, work

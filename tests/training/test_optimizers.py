@@ -15,7 +15,7 @@ from nmt_cli.runs.checkpoint import load_newest
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import plan_batches
 from tests.forked_ranks import run_ranks
-from tests.trainers import changed, new_trainer, weights_of
+from tests.trainers import changed, new_trainer, read_at_once, weights_of
 
 WSD: dict[str, Any] = {"schedule": "wsd", "stable_steps": 3, "decay_steps": 6, "max_steps": 9}
 ADAMW = {"optimizer": "adamw", "weight_decay": 0.1, **WSD}
@@ -70,10 +70,10 @@ def test_two_ranks_train_by_muon_as_one_also_when_they_resume(toy, tmp_path, mod
 
 @pytest.mark.parametrize("training", [ADAMW, MUON], ids=["adamw", "muon"])
 def test_a_training_read_late_leaves_the_same_behind(toy, tmp_path, training):
-    at_once = trained(toy, tmp_path / "at once", training)
-    late = new_trainer(toy, tmp_path / "late", recipe_of(toy, training), TWO_PIECES)
-    late.reads_late = True
-    late.train(StopRequest())
+    late = trained(toy, tmp_path / "late", training)
+    at_once = new_trainer(toy, tmp_path / "at once", recipe_of(toy, training), TWO_PIECES)
+    read_at_once(at_once)
+    at_once.train(StopRequest())
     assert torch.equal(weights_of(late), weights_of(at_once))
 
 

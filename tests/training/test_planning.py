@@ -117,8 +117,7 @@ def epochs_planned_by(work):
         ({"max_epochs": 1, "max_steps": 99}, {0}),
     ],
 )
-@pytest.mark.parametrize("reads_late", [False, True])
-def test_no_epoch_is_planned_after_the_end(toy, tmp_path, end, planned, reads_late):
+def test_no_epoch_is_planned_after_the_end(toy, tmp_path, end, planned):
     tokens = {"tokens_per_step": 240, "max_steps": None}
     num_batches = len(plan_batches(changed(toy.recipe, training=tokens), toy.corpus).batches_of(0))
     end = {key: num_batches if value == "border" else value for key, value in end.items()}
@@ -126,7 +125,6 @@ def test_no_epoch_is_planned_after_the_end(toy, tmp_path, end, planned, reads_la
 
     def work():
         trainer = new_trainer(toy, tmp_path, recipe)
-        trainer.reads_late = reads_late
         trainer.train(StopRequest())
         return trainer.state.progress.step
 

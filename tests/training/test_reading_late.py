@@ -1,6 +1,7 @@
-"""Steps whose figures are read one step later, as on a GPU, against steps that are read at once."""
+"""Steps whose figures are read one step later, against steps that are read at once."""
 
 import json
+import time
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from tests import trainers
-from tests.trainers import changed, weights_of
+from tests.trainers import changed, read_at_once, weights_of
 
 TIMES = ("seconds", "data_wait_seconds", "flop_utilization")
 
@@ -25,10 +26,11 @@ def new_trainer(toy, tmp_path):
         validation={"every_steps": 6, "bleu": "off"},
     )
 
-    def make(name, *, reads_late, resume=False):
+    def make(name, *, is_late=True, resume=False):
         run_dir = tmp_path / name
         trainer = trainers.new_trainer(toy, run_dir, recipe, BatchCut(60), resume=resume)
-        trainer.reads_late = reads_late
+        if not is_late:
+            read_at_once(trainer)
         return trainer
 
     return make
@@ -73,8 +75,8 @@ def outcome(trainer):
 def test_both_leave_the_same_behind(bad, new_trainer, spoil):
     spoil(*bad)
     found = []
-    for reads_late in (False, True):
-        trainer = new_trainer(f"late {reads_late}", reads_late=reads_late)
+    for is_late in (False, True):
+        trainer = new_trainer(f"late {is_late}", is_late=is_late)
         trainer.train(StopRequest())
         found.append(outcome(trainer))
     assert found[0] == found[1]
@@ -87,13 +89,13 @@ def test_a_step_that_was_launched_is_saved_when_training_stops(new_trainer):
             self.reason = "SIGTERM" if late.state.progress.step >= 4 else None
             return super().__bool__()
 
-    whole = new_trainer("whole", reads_late=False)
+    whole = new_trainer("whole", is_late=False)
     whole.train(StopRequest())
-    late = new_trainer("late", reads_late=True)
+    late = new_trainer("late")
     with pytest.raises(InterruptedTrainingError, match="stopped training at step 4;"):
         late.train(StopAt())
     assert list_checkpoints(late.training.run_dir)[-1].step == 4
-    late = new_trainer("late", reads_late=True, resume=True)
+    late = new_trainer("late", resume=True)
     late.train(StopRequest())
     assert outcome(late)[:2] == outcome(whole)[:2]
 
@@ -107,10 +109,42 @@ def test_the_step_before_a_full_memory_is_saved(new_trainer, monkeypatch):
         return accumulate(objective, batch)
 
     monkeypatch.setattr(Objective, "_accumulate", full)
-    late = new_trainer("late", reads_late=True)
+    late = new_trainer("late")
     with pytest.raises(UserError, match="step 3 is saved in"):
         late.train(StopRequest())
-    whole = new_trainer("whole", reads_late=False)
+    whole = new_trainer("whole", is_late=False)
     with pytest.raises(UserError, match="step 3 is saved in"):
         whole.train(StopRequest())
     assert outcome(late)[:4] == outcome(whole)[:4]
+
+
+def test_a_step_lasts_until_its_figures_are_known_not_until_they_are_read(new_trainer, monkeypatch):
+    accumulate = Objective._accumulate
+
+    def slow(objective, batch):
+        time.sleep(0.05)
+        return accumulate(objective, batch)
+
+    monkeypatch.setattr(Objective, "_accumulate", slow)
+    trainer = new_trainer("run")
+    trainer.train(StopRequest())
+    lines = (trainer.training.run_dir / "metrics.jsonl").read_text().splitlines()
+    seconds = [record["seconds"] for record in map(json.loads, lines) if "seconds" in record]
+    assert len(seconds) == 12
+    assert min(seconds) >= 0.05  # also of step 5, which is read at once
+
+
+def test_the_last_step_before_an_error_is_recorded(new_trainer, monkeypatch):
+    accumulate = Objective._accumulate
+
+    def interrupted(objective, batch):
+        if batch.number == 4:
+            raise KeyboardInterrupt
+        return accumulate(objective, batch)
+
+    monkeypatch.setattr(Objective, "_accumulate", interrupted)
+    trainer = new_trainer("run")
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(StopRequest())
+    lines = (trainer.training.run_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]

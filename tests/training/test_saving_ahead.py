@@ -193,14 +193,14 @@ def test_a_signal_waits_for_what_is_being_written(trainer, monkeypatch, signalle
 
 def test_an_error_of_training_waits_for_what_is_being_written(trainer, monkeypatch):
     disk = SlowDisk(monkeypatch, steps_later=1)
-    gradient = Objective.gradient
+    launched = Objective.launched
 
     def failing(objective, batch):
         if batch.number == 4:
             raise UserError("it does not go on.")
-        return gradient(objective, batch)
+        return launched(objective, batch)
 
-    monkeypatch.setattr(Objective, "gradient", failing)
+    monkeypatch.setattr(Objective, "launched", failing)
     with pytest.raises(UserError, match="it does not go on"):
         trainer.train(StopRequest())
     assert disk.ended == [3]
@@ -215,10 +215,10 @@ def test_an_error_of_the_thread_does_not_hide_that_of_training(trainer, monkeypa
         if batch.number == 3:
             disk.reached[4].set()
             raise UserError("it does not go on.")
-        return gradient(objective, batch)
+        return launched(objective, batch)
 
-    gradient = Objective.gradient
-    monkeypatch.setattr(Objective, "gradient", failing)
+    launched = Objective.launched
+    monkeypatch.setattr(Objective, "launched", failing)
     with pytest.raises(UserError, match="it does not go on"):
         trainer.train(StopRequest())
     assert "a checkpoint was not saved: a fault of the disk" in capsys.readouterr().err

@@ -78,7 +78,7 @@ def mixed(tmp_path_factory):
 def used(monkeypatch):
     """Return a list that receives the number of each batch and the corpora of its pairs."""
     found: list[tuple[int, Counter[int]]] = []
-    gradient = Objective.gradient
+    launched = Objective.launched
 
     def noted(objective, batch):
         firsts: Counter[int] = Counter()
@@ -86,9 +86,9 @@ def used(monkeypatch):
             tokens, lengths = source
             firsts.update(tokens[np.cumsum(lengths) - lengths].tolist())
         found.append((batch.number, firsts))
-        return gradient(objective, batch)
+        return launched(objective, batch)
 
-    monkeypatch.setattr(Objective, "gradient", noted)
+    monkeypatch.setattr(Objective, "launched", noted)
     return found
 
 
@@ -301,12 +301,11 @@ class KilledError(Exception):
     """Ends a training without saving."""
 
 
-def train(mixed, run_dir, *ends, ranks=ALONE, recipe=None, reads_late=False):
+def train(mixed, run_dir, *ends, ranks=ALONE, recipe=None):
     """Train to the end, interrupted at ``ends``: a step at which it stops, or -step: killed."""
     for end in [*ends, None]:
         resume = bool(list_checkpoints(run_dir)) if run_dir.exists() else False
         trainer = mixed.trainer(run_dir, recipe, ranks=ranks, resume=resume)
-        trainer.reads_late = reads_late
         with pytest.MonkeyPatch.context() as patch:
             if end is None:
                 trainer.train(StopRequest())
@@ -334,24 +333,19 @@ def whole(mixed, tmp_path_factory):
     return train(mixed, tmp_path_factory.mktemp("runs") / "whole")
 
 
-@pytest.mark.parametrize(
-    ("sign", "reads_late"), [(1, False), (-1, True)], ids=["stopped", "killed"]
-)
+@pytest.mark.parametrize("sign", [1, -1], ids=["stopped", "killed"])
 def test_a_run_resumed_before_at_and_after_the_starts_of_stages_is_bit_equal(
-    mixed, whole, tmp_path, sign, reads_late
+    mixed, whole, tmp_path, sign
 ):
     second = first_epochs(mixed)
     ends = [sign * step for step in range(second - 1, second + 5)]  # the third begins at + 3
-    parts = train(mixed, tmp_path / "parts", *ends, reads_late=reads_late)
+    parts = train(mixed, tmp_path / "parts", *ends)
     assert torch.equal(weights_of(parts), weights_of(whole))
     assert records(tmp_path / "parts") == records(whole.training.run_dir)
     assert parts.state.progress == whole.state.progress
 
 
-@pytest.mark.parametrize("reads_late", [False, True])
-def test_a_batch_without_a_finite_gradient_is_no_step_of_a_stage(
-    mixed, tmp_path, monkeypatch, reads_late
-):
+def test_a_batch_without_a_finite_gradient_is_no_step_of_a_stage(mixed, tmp_path, monkeypatch):
     last = first_epochs(mixed) + 2  # batch of the second stage, if none of it is skipped
     accumulate = Objective._accumulate
 
@@ -363,7 +357,7 @@ def test_a_batch_without_a_finite_gradient_is_no_step_of_a_stage(
 
     monkeypatch.setattr(Objective, "_accumulate", spoiled)
     rarely = mixed.recipe("validation.every_steps=99", "checkpoints.every_steps=99")
-    trainer = train(mixed, tmp_path / "run", reads_late=reads_late, recipe=rarely)
+    trainer = train(mixed, tmp_path / "run", recipe=rarely)
     progress = trainer.state.progress
     assert (progress.stage, progress.stage_step, progress.stage_batch) == (2, last + 1, last + 2)
 
