@@ -9,12 +9,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.training.loss import LossSums
 
 BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
 ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time
-# Behind the gradient: loss, nll and perhaps the loss of a guided head, each in two parts, and the
-# number of ranks that failed.
-NUM_FIGURES = 2 * ALIGNMENT
+NUM_SUMS = 4  # loss, nll, loss of a guided head, and ranks that failed
+NUM_FIGURES = 2 * NUM_SUMS  # behind the gradient: two parts of each sum
 
 
 class _Bucket(NamedTuple):
@@ -25,7 +25,7 @@ class _Bucket(NamedTuple):
 
 
 class FlatGradient:
-    """The gradient of a batch; each weight's own gradient is a part of one tensor.
+    """The gradient of a batch and its losses; each weight's own gradient is a part of one tensor.
 
     Call ``begin``, then ``receive`` for each micro-batch, then ``finish``. During the last backward
     pass a bucket is sent to the other ranks as soon as its gradients are there. The buckets are
@@ -51,6 +51,8 @@ class FlatGradient:
         sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self._parameters]
         like = self._parameters[0]
         self._flat = like.new_zeros(sum(sizes) + NUM_FIGURES, requires_grad=False)
+        self._sums = like.new_zeros(NUM_SUMS, dtype=torch.float64)  # of this rank
+        self._share = like.new_ones(())  # of a token
         *parts, self._figures = self._flat.split([*sizes, NUM_FIGURES])
         self._views = [
             part[: each.numel()].view_as(each)
@@ -67,12 +69,18 @@ class FlatGradient:
             leaf.register_post_accumulate_grad_hook(partial(self._arrived, number))
         self._is_receiving = False
         self._stream: torch.cuda.Stream | None = None  # to send from, while a graph is computed
-        self.begin()
+        self.begin(1)
 
-    def begin(self) -> None:
-        """Give up the gradient of the batch before, and what a failed backward pass has left."""
+    def begin(self, num_target_tokens: int) -> None:
+        """Begin the gradient of the mean loss of so many tokens.
+
+        The gradient of the batch before is given up, and what a failed backward pass has left.
+        """
         self.drop_unfinished()
-        self._num_received, self._num_sent, self._is_last = 0, 0, False
+        self._sums.zero_()
+        self._share.fill_(1.0 / num_target_tokens)
+        self._num_received, self._num_sent = 0, 0
+        self._is_last = False
         self._missing = [0 for _ in self._buckets]
         self._pending: list[dist.Work] = []
 
@@ -81,15 +89,10 @@ class FlatGradient:
         for each in (*self._parameters, *self._leaves):
             each.grad = None
 
-    def receive(self, loss: Tensor, share: Tensor, sums: Tensor | None = None) -> None:
-        """Add the gradient of ``loss`` times ``share``.
-
-        After the last micro-batch of this rank, ``sums`` are the losses of all of them.
-        """
-        if sums is not None:
-            self._set_figures(sums)
-        self._is_last = sums is not None
-        self.add(loss, share, is_first=self.is_empty)
+    def receive(self, losses: LossSums, *, is_last: bool) -> None:
+        """Add the losses of a micro-batch, which may be the last one of this rank."""
+        self._is_last = is_last
+        self.add(losses, is_first=self.is_empty)
         self._num_received += 1
 
     @property
@@ -104,36 +107,35 @@ class FlatGradient:
 
     def add(
         self,
-        loss: Tensor,
-        share: Tensor,
+        losses: LossSums,
         *,
         is_first: bool,
         arrivals: Sequence[torch.cuda.Event] = (),
     ) -> None:
-        """Add the gradient of ``loss`` times ``share``; if it ``is_first``, put it in place.
+        """Add these losses and their gradient; if it ``is_first``, put the gradient in place.
 
         The device passes each event of ``arrivals`` when the gradient of a bucket is there.
         """
+        values = losses.values
+        self._sums[: len(values)].add_(values)
         self._missing = [len(bucket.members) for bucket in self._buckets]
         self._is_first, self._arrivals, self._is_receiving = is_first, arrivals, True
         try:
-            loss.backward(share)
+            (losses.total * self._share).backward()  # backward(share) would import sympy: 0.4 s
         finally:
             self._is_receiving = False
         for number, missing in enumerate(self._missing):
             if missing:  # this micro-batch does not need every weight
                 self._collect(number)
 
-    def note_received(self, arrivals: Sequence[torch.cuda.Event], sums: Tensor | None) -> None:
+    def note_received(self, arrivals: Sequence[torch.cuda.Event], *, is_last: bool) -> None:
         """Note that the device adds a gradient.
 
-        After the last one, with ``sums``, each bucket is sent when the device has passed its event
-        of ``arrivals``; the last bucket has the figures.
+        If it ``is_last``, each bucket is sent when the device has passed its event of ``arrivals``.
         """
         self._num_received += 1
-        if sums is None or not arrivals:
+        if not is_last or not arrivals:
             return
-        self._set_figures(sums)
         self._stream = self._stream or torch.cuda.Stream(self._flat.device)
         with torch.cuda.stream(self._stream):
             for number, arrival in enumerate(arrivals[:-1], 1):
@@ -141,15 +143,10 @@ class FlatGradient:
                 self._send_in_order(number)
         self._send_in_order(len(arrivals))
 
-    def receive_none(self, sums: Tensor) -> None:
-        """Take a gradient of zero, because this rank has no micro-batch."""
-        self._flat.zero_()
-        self._set_figures(sums)
-
     def fail(self) -> None:
-        """Send a failure with the figures, because this rank could not compute its gradient."""
-        self._figures.zero_()
-        self._figures[-1] = 1.0
+        """Send infinite losses and a failure: this rank could not compute its gradient."""
+        self._sums.fill_(torch.inf)
+        self._sums[-1] = 1.0
 
     def finish(self) -> list[Tensor]:
         """Send what was not sent; let the device wait until all is summed up, in the parameters.
@@ -157,6 +154,8 @@ class FlatGradient:
         Returns the gradients of all parameters, in their order. Raises PeerLostError if a rank is
         lost.
         """
+        if self.is_empty and not self._num_sent:  # this rank has no micro-batch
+            self._flat.zero_()
         if self._ranks.size > 1:
             self._send_in_order(len(self._buckets))
             for pending in self._pending:
@@ -168,19 +167,17 @@ class FlatGradient:
             parameter.grad = view
         return self._views[::-1]
 
-    def figures(self, num_sums: int = 2) -> tuple[Tensor, Tensor]:
-        """Return the sums of all ranks, such as loss and nll, and how many ranks failed."""
-        high, low = self._figures[: 2 * num_sums].double().view(2, num_sums)
-        return high + low, self._figures[-1]
-
-    def _set_figures(self, sums: Tensor) -> None:
+    def sums(self) -> Tensor:
+        """Return the sums of all ranks: loss, nll, loss of a guided head, number of failures."""
         if self._ranks.size == 1:
-            return
+            return self._sums
+        return self._figures.double().view(2, NUM_SUMS).sum(0)
+
+    def _set_figures(self) -> None:
         # Two parts, because fp32 would round the sums.
-        high = sums.to(self._flat.dtype)
-        low = (sums - high).nan_to_num(0.0).to(self._flat.dtype)
-        self._figures.zero_()
-        self._figures[: 2 * len(sums)].copy_(torch.cat([high, low]))
+        high = self._sums.to(self._flat.dtype)
+        low = (self._sums - high).nan_to_num(0.0).to(self._flat.dtype)
+        self._figures.copy_(torch.cat([high, low]))
 
     @torch.no_grad()
     def _arrived(self, number: int, _: Tensor) -> None:
@@ -221,6 +218,8 @@ class FlatGradient:
             self._num_sent += 1
             sent = self._flat[bucket.place]
             is_last = self._num_sent == len(self._buckets)
+            if is_last:
+                self._set_figures()
             if self._rounded is not None:
                 place = slice(bucket.place.start, bucket.place.stop - NUM_FIGURES * is_last)
                 sent = self._rounded[place].copy_(self._flat[place])

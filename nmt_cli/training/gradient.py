@@ -99,10 +99,8 @@ class Gradient:
     norm: Tensor  # before clipping
     is_infinite: Tensor  # 1 if the weights must stay as they are, else 0
 
-    def __init__(self, objective: "Objective", sums: Tensor, num_tokens: int) -> None:
-        """``sums`` are the loss and the nll of all target tokens of this rank, and the loss of the
-        guided head if there is one."""
-        self._objective, self._sums, self.num_tokens = objective, sums, num_tokens
+    def __init__(self, objective: "Objective", num_tokens: int) -> None:
+        self._objective, self.num_tokens = objective, num_tokens
         self._readback: Readback | None = None
         self._figures: GradientFigures | None = None
 
@@ -114,24 +112,12 @@ class Gradient:
         """
         if self._readback is not None:
             return
-        model, flat = self._objective.model, self._objective.flat
-        sums, failures = self._sums, []
         with noticing_full_memory():
-            if flat is None:
-                found = [p.grad for p in model.parameters() if p.grad is not None]
-            else:
-                found = flat.finish()
-                if self._objective.machine.ranks.size > 1:
-                    sums, failed = flat.figures(len(sums))
-                    failures = [failed.double()]
-            self.norm = torch.nn.utils.get_total_norm(found)
-            loss, nll, *alignment = sums
-            deciding = [loss, self.norm.to(sums.dtype), *alignment]  # the nll is part of the loss
-            figures = torch.stack([*deciding, nll, *failures])
-            self.is_infinite = figures[: len(deciding)].isfinite().all().logical_not().float()
-            self._has_failures = bool(failures)
-            if failures:
-                self.is_infinite = (self.is_infinite + failures[0]).clamp(max=1.0).float()
+            self.norm = torch.nn.utils.get_total_norm(self._objective.flat.finish())
+            loss, nll, alignment, failed = self._objective.flat.sums()
+            figures = torch.stack([loss, self.norm.to(loss.dtype), alignment, nll, failed])
+            # The nll is part of the loss.
+            self.is_infinite = figures[:3].isfinite().all().logical_not().float()
             self._readback = Readback()
             self._readback.add(figures)
 
@@ -150,11 +136,12 @@ class Gradient:
             return self._figures
         assert self._readback is not None
         self._objective.machine.ranks.wait_for(self._readback.have_arrived, timeout)
-        ((loss, norm, *others),) = (figures.tolist() for figures in self._readback.read())
-        if self._has_failures and others.pop():
+        ((loss, norm, alignment, nll, failed),) = (each.tolist() for each in self._readback.read())
+        if failed:
             raise FullMemoryError(on_all_ranks=True)
-        loss, nll, *alignment = (each / self.num_tokens for each in (loss, others.pop(), *others))
-        self._figures = GradientFigures(loss, nll, norm, self.num_tokens, *alignment)
+        loss, nll, alignment = (each / self.num_tokens for each in (loss, nll, alignment))
+        of_head = None if self._objective.guidance is None else alignment
+        self._figures = GradientFigures(loss, nll, norm, self.num_tokens, of_head)
         return self._figures
 
 
@@ -166,10 +153,34 @@ class Objective(NamedTuple):
     smoothing: float
     seed: int  # of dropout
     machine: Machine
-    flat: FlatGradient | None = None  # that of the weights; several ranks need it
+    flat: FlatGradient  # that of the weights
     rounded: RoundedWeights | None = None
     guidance: Guidance | None = None  # if a head learns to align words
     graphed: GraphedGradient | None = None  # if a micro-batch is one CUDA graph
+
+    @classmethod
+    def of(
+        cls,
+        model: Transformer,
+        start_id: int,
+        smoothing: float,
+        seed: int,
+        machine: Machine,
+        guidance: Guidance | None = None,
+    ) -> "Objective":
+        """Return the objective with the buffers beside the parameters that suit its machine."""
+        rounded = None
+        # Compiled kernels keep the parameters that they were compiled with.
+        is_rounded = machine.precision == "bf16" and not machine.is_compiled
+        if machine.device.type == "cuda" and is_rounded:
+            rounded = RoundedWeights(model)
+        flat = FlatGradient(
+            model.parameters(),
+            machine.ranks,
+            is_exchanged_in_bf16=machine.exchange == "bf16",
+            leaves=None if rounded is None else rounded.leaves,
+        )
+        return cls(model, start_id, smoothing, seed, machine, flat, rounded, guidance)
 
     def after(self, step: int) -> "Objective":
         """Return the objective of the gradient that follows ``step`` steps."""
@@ -179,28 +190,10 @@ class Objective(NamedTuple):
             guidance = guidance._replace(weight=weight, decay_steps=None) if weight > 0 else None
         return self._replace(guidance=guidance)
 
-    def with_buffers(self) -> "Objective":
-        """Return this objective with the buffers beside the parameters that suit its machine."""
-        machine, rounded = self.machine, None
-        is_gpu = machine.device.type == "cuda"
-        if not is_gpu and machine.ranks.size == 1:
-            return self  # the gradients that autograd makes are used as they are
-        # Compiled kernels keep the parameters that they were compiled with.
-        if is_gpu and machine.precision == "bf16" and not machine.is_compiled:
-            rounded = RoundedWeights(self.model)
-        flat = FlatGradient(
-            self.model.parameters(),
-            machine.ranks,
-            is_exchanged_in_bf16=machine.exchange == "bf16",
-            leaves=None if rounded is None else rounded.leaves,
-        )
-        return self._replace(flat=flat, rounded=rounded)
-
     def with_graphs(self) -> "Objective":
         """Return this objective with graphs of its own, if its machine launches them."""
         graphed = None
         if self.machine.launches == "graph":
-            assert self.flat is not None
             graphed = GraphedGradient(self.model, self.flat, self.machine.device)
         return self._replace(graphed=graphed)
 
@@ -234,68 +227,39 @@ class Objective(NamedTuple):
 
         Raises FullMemoryError if the memory of a single rank is full.
         """
-        if self.flat is None:
-            self.model.zero_grad(set_to_none=True)
-        else:
-            self.flat.begin()
+        self.flat.begin(batch.num_target_tokens)
         if self.rounded is not None:
             self.rounded.refresh()
         try:
             with noticing_full_memory():
-                sums = self._accumulate(batch)
+                self._accumulate(batch)
         except FullMemoryError as error:
-            if self.flat is None or self.machine.ranks.size == 1:
+            if self.machine.ranks.size == 1:
                 raise
             give_up_memory_of(error)
             self.flat.fail()  # the others learn of it when they read the figures
-            sums = torch.zeros(self._num_losses)
-        return Gradient(self, sums, batch.num_target_tokens)
+        return Gradient(self, batch.num_target_tokens)
 
-    def _accumulate(self, batch: Batch) -> Tensor:
-        """Add up the gradients of this rank's micro-batches; return their summed losses."""
-        mine, share, graphed = self._own(batch), None, self.graphed
+    def _accumulate(self, batch: Batch) -> None:
+        """Add up the losses and the gradients of this rank's micro-batches."""
+        mine = self._own(batch)
         sent: Sequence[MicroBatch] = () if batch.sent is None else batch.sent.received()
-        if graphed is None:
-            sums = torch.zeros(self._num_losses, dtype=torch.float64, device=self.machine.device)
-        else:
-            graphed.begin(batch.num_target_tokens)
-            sums = graphed.sums
-        for number, (index, pairs) in enumerate(mine, 1):
+        for number, (index, pairs) in enumerate(mine):
             self._set_seed(micro_batch_seed(self.seed, batch.number, index))
-            if graphed is not None:
-                tensors = sent[number - 1] if sent else self.on_device(pairs)
-                graphed.add(tensors, self.losses, is_last=number == len(mine))
-                continue
-            losses = self.losses(sent[number - 1]) if sent else self.loss_sums(pairs)
-            total = self._total(losses)
-            sums[:2] += torch.stack([losses.loss.detach(), losses.nll])
-            if losses.alignment is not None:
-                sums[2] += losses.alignment.detach()
-            if share is None:
-                share = torch.ones_like(total) / batch.num_target_tokens
-            if self.flat is None:
-                (total * share).backward()  # backward(share) would import sympy: 0.4 s
-            else:
-                self.flat.receive(total, share, sums if number == len(mine) else None)
-        if self.flat is not None and not mine:
-            self.flat.receive_none(sums)
-        return sums
+            tensors = sent[number] if sent else self.on_device(pairs)
+            self._add(tensors, is_last=number == len(mine) - 1)
+
+    def _add(self, tensors: MicroBatch, *, is_last: bool) -> None:
+        if self.graphed is None:
+            self.flat.receive(self.losses(tensors), is_last=is_last)
+        else:
+            self.graphed.add(tensors, self.losses, is_last=is_last)
 
     def _set_seed(self, seed: int) -> None:
         # torch.manual_seed formats the stack of calls for each kind of device that is not there.
         torch.default_generator.manual_seed(seed)
         if self.machine.device.type == "cuda":
             torch.cuda.manual_seed_all(seed)  # the current GPU need not be this one
-
-    @property
-    def _num_losses(self) -> int:
-        return 2 if self.guidance is None else 3
-
-    def _total(self, losses: LossSums) -> Tensor:
-        """Return what training lowers."""
-        if self.guidance is None or losses.alignment is None:
-            return losses.loss
-        return losses.loss + self.guidance.weight * losses.alignment
 
     def _own(self, batch: Batch) -> list[tuple[int, SentencePairs]]:
         """Return the micro-batches of this rank, each with its number."""
@@ -310,18 +274,8 @@ class Objective(NamedTuple):
 
     def try_gradient(self, tensors: MicroBatch) -> None:
         """Compute the gradient of a micro-batch, for its memory or its time."""
-        if self.flat is not None:
-            self.flat.begin()
-        if self.graphed is not None:
-            self.graphed.begin(len(tensors.target_output))
-            self.graphed.add(tensors, self.losses, is_last=False)
-            return
-        loss = self._total(self.losses(tensors))
-        share = torch.ones_like(loss) / len(tensors.target_output)
-        if self.flat is None:
-            (loss * share).backward()
-        else:
-            self.flat.receive(loss, share)
+        self.flat.begin(len(tensors.target_output))
+        self._add(tensors, is_last=False)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch that is not on its device yet."""
@@ -362,7 +316,8 @@ class Objective(NamedTuple):
             tensors.num_targets,
             is_by_kernel=self.machine.loss == "triton",
         )
-        return losses._replace(alignment=alignment)
+        weight = 0.0 if guidance is None else guidance.weight
+        return losses._replace(alignment=alignment, alignment_weight=weight)
 
     def on_cpu(self, pairs: SentencePairs) -> MicroBatch:
         """Return the tensors of a micro-batch on the CPU.

@@ -85,25 +85,17 @@ class _Graph(NamedTuple):
 class GraphedGradient:
     """The gradients of micro-batches, each by one launch, added up in a ``FlatGradient``.
 
-    Call ``begin`` for each batch, and ``add`` for each of its micro-batches. The draws of dropout
-    depend on the seed that torch's generator has before ``add``, and on the room. On a CPU nothing
-    is recorded, and the same is computed.
+    The draws of dropout depend on the seed that torch's generator has before ``add``, and on the
+    room. On a CPU nothing is recorded, and the same is computed.
     """
 
     def __init__(self, model: Transformer, flat: FlatGradient, device: torch.device) -> None:
         self._model, self._flat, self._recorder = model, flat, GraphRecorder(device)
         self._graphs = dict[tuple[Room, bool], _Graph]()  # the one used last comes last
         self.cannot_record = False  # then kernels are launched one by one, with the same numbers
-        self.sums = torch.zeros(2, dtype=torch.float64, device=device)  # of loss and nll
-        self._share = torch.ones_like(self._model.output_weight[0, 0], requires_grad=False)
-
-    def begin(self, num_target_tokens: int) -> None:
-        """Begin the gradient of a batch of so many target tokens."""
-        self.sums.zero_()
-        self._share.fill_(1.0 / num_target_tokens)
 
     def add(self, tensors: MicroBatch, losses: Losses, *, is_last: bool) -> None:
-        """Add the gradient of a micro-batch, and to ``sums`` its ``losses(tensors)``.
+        """Add the losses of a micro-batch, ``losses(tensors)``, and their gradient.
 
         After the last one of this rank, the gradient is sent to the others. Raises FullMemoryError
         if memory is full, without any graph left.
@@ -124,7 +116,7 @@ class GraphedGradient:
         self._graphs[key] = graph
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
-        self._flat.note_received(graph.arrivals, self.sums if is_last else None)
+        self._flat.note_received(graph.arrivals, is_last=is_last)
 
     def forget(self) -> None:
         """Give up all graphs and their memory."""
@@ -134,22 +126,14 @@ class GraphedGradient:
     def _first(self, tensors: MicroBatch, losses: Losses) -> _Graph:
         """Compute the first micro-batch of a room; return the graph for those that follow."""
         own, arrivals = copied(tensors), self._flat.new_arrivals()
-        step = functools.partial(self._compute, own, losses, arrivals, is_first=self._flat.is_empty)
+        is_first = self._flat.is_empty
+
+        def step() -> None:
+            self._flat.add(losses(own), is_first=is_first, arrivals=arrivals)
+
         self._recorder.compute(step)
         replay = step if self.cannot_record else self._recorded(step)
         return _Graph(list(tensors_in(own)), list(self._model.buffers()), arrivals, replay)
-
-    def _compute(
-        self,
-        tensors: MicroBatch,
-        losses: Losses,
-        arrivals: Sequence[torch.cuda.Event],
-        *,
-        is_first: bool,
-    ) -> None:
-        loss, nll, _ = losses(tensors)
-        self.sums.add_(torch.stack([loss.detach(), nll]))
-        self._flat.add(loss, self._share, is_first=is_first, arrivals=arrivals)
 
     def _recorded(self, step: Step) -> Step:
         """Return the replay of ``step``; ``step`` itself if it cannot be recorded."""

@@ -15,9 +15,23 @@ CHUNK_ROWS = {"cpu": 1024, "cuda": 4096}
 class LossSums(NamedTuple):
     """Sums over the target tokens of a batch."""
 
-    loss: Tensor  # label-smoothed, what training minimizes; carries the gradient
+    loss: Tensor  # label-smoothed; carries the gradient
     nll: Tensor  # negative log-likelihood, what perplexity is made of; in nats
     alignment: Tensor | None = None  # the loss of a guided head; carries its gradient
+    alignment_weight: float = 0.0  # of the guided head's loss
+
+    @property
+    def total(self) -> Tensor:
+        """What training lowers."""
+        if self.alignment is None:
+            return self.loss
+        return self.loss + self.alignment_weight * self.alignment
+
+    @property
+    def values(self) -> Tensor:
+        """The loss, the nll and the loss of a guided head if there is one, without a gradient."""
+        found = (self.loss, self.nll, self.alignment)
+        return torch.stack([each.detach() for each in found if each is not None])
 
 
 def label_smoothed_cross_entropy(  # noqa: PLR0913

@@ -82,14 +82,14 @@ def prepare_training(
     if facts is not None and facts.get("launches") == "rooms":
         facts = {**facts, "launches": "graph"}  # which is tried again; it computes the same
     machine = agree_on_products(machine, facts)
-    objective = Objective(
+    objective = Objective.of(
         state.model,
         start_id(recipe.model, corpus.tokenizer),
         recipe.training.label_smoothing,
         recipe.training.seed,
         machine,
-        guidance=guidance_of(recipe, corpus),
-    ).with_buffers()
+        guidance_of(recipe, corpus),
+    )
     training = Training(run_dir, recipe, corpus, plan, objective, state, cut, {})
     if not training.is_complete():
         refuse_rate_of_zero(training)

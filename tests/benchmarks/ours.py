@@ -113,9 +113,9 @@ class OurLoop:
     def _objective(self, machine: Machine) -> Objective:
         if machine not in self._objectives:
             smoothing, seed = self._training.label_smoothing, self._training.seed
-            objective = Objective(self._model, BOS_ID, smoothing, seed, machine)
+            objective = Objective.of(self._model, BOS_ID, smoothing, seed, machine)
             # As training without the kernels that it measures.
-            self._objectives[machine] = computing(objective.with_buffers(), LAUNCHES, "graph")
+            self._objectives[machine] = computing(objective, LAUNCHES, "graph")
         return self._objectives[machine]
 
     def objective(self, precision: str) -> Objective:

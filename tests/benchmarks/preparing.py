@@ -21,7 +21,6 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.batch_cut import BatchCut, own_pairs
-from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import plan_batches
 
@@ -32,8 +31,7 @@ def milliseconds(recipe: Recipe, corpus: PreparedCorpus, num_ranks: int) -> floa
     """Return the milliseconds of CPU time of a batch, in rooms as for a GPU."""
     model = Transformer(recipe.model, corpus.tokenizer.size)
     machine = Machine(torch.device("cpu"), "bf16", Ranks(0, num_ranks), launches="graph")
-    flat = FlatGradient(model.parameters(), machine.ranks)
-    objective = Objective(model, 1, 0.1, 1, machine, flat).with_graphs()
+    objective = Objective.of(model, 1, 0.1, 1, machine).with_graphs()
     cut = BatchCut(2 * recipe.training.tokens_per_step, num_ranks)  # changed batches are larger
 
     def own(batch: Batch) -> Iterator[SentencePairs]:

@@ -333,7 +333,7 @@ def compute_base(
     with NoDraws():
         model = Transformer(model_config(shape), shape.vocabulary_size).to("cuda")
     machine = Machine(CUDA, "bf16", attention="varlen", launches="graph")
-    objective = Objective(model, 1, 0.1, 1, machine).with_buffers().with_graphs()
+    objective = Objective.of(model, 1, 0.1, 1, machine).with_graphs()
     if by_triton:
         driver.bring_triton(mode)
         for choice in (each for each in ways.CHOICES if ways.TRITON in each.ways):

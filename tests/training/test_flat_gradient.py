@@ -14,7 +14,7 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.training import flat_gradient
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.gradient import Objective, RoundedWeights
+from nmt_cli.training.gradient import Objective, RoundedWeights, micro_batch_seed
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, changed, new_trainer, read_at_once, weights_of
 
@@ -29,6 +29,15 @@ def gradients(objective, batch):
     return [parameter.grad.clone() for parameter in objective.model.parameters()]
 
 
+def by_autograd(objective, batch):
+    """Return the gradients that autograd adds up in the parameters."""
+    objective.model.zero_grad()
+    for number, pairs in enumerate(batch.micro_batches):
+        torch.manual_seed(micro_batch_seed(objective.seed, batch.number, number))
+        (objective.loss_sums(pairs).loss / batch.num_target_tokens).backward()
+    return [parameter.grad.clone() for parameter in objective.model.parameters()]
+
+
 def small_buckets(monkeypatch, num_bytes=4_000):
     monkeypatch.setattr(flat_gradient, "BUCKET_BYTES", num_bytes)
 
@@ -38,7 +47,7 @@ def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
     objective, batches = trainer.training.objective, trainer._batches()
     batch = next(batches).cut(40, 1)
     assert len(batch.micro_batches) > 2
-    expected = gradients(objective, batch)
+    expected = by_autograd(objective, batch)
     flat = FlatGradient(objective.model.parameters(), ALONE)
     assert len(flat._buckets) > 3
     for _ in range(2):  # the second batch finds what the first left
@@ -46,10 +55,18 @@ def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
         assert all(map(torch.equal, found, expected))
 
 
+def test_without_a_micro_batch_the_gradient_is_zero(trainer):
+    objective, batch = trainer.training.objective, next(trainer._batches()).cut(40, 1)
+    assert any(each.any() for each in gradients(objective, batch))
+    objective.flat.begin(1)
+    assert not any(each.any() for each in objective.flat.finish())
+    assert not objective.flat.sums().any()
+
+
 def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
     objective, batch = trainer.training.objective, next(trainer._batches()).cut(40, 1)
     objective = objective._replace(machine=Machine(torch.device("cpu"), "bf16"))
-    expected = gradients(objective, batch)
+    expected = by_autograd(objective, batch)
     rounded = RoundedWeights(objective.model)
     flat = FlatGradient(objective.model.parameters(), ALONE, leaves=rounded.leaves)
     with torch.no_grad():
@@ -93,8 +110,8 @@ def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, mo
     flat = FlatGradient(objective.model.parameters(), ranks)
     backward, passes = torch.Tensor.backward, itertools.count(1)
 
-    def noted(loss, share):
-        backward(loss, share)
+    def noted(loss):
+        backward(loss)
         sent.append(f"end of pass {next(passes)}")
 
     monkeypatch.setattr(torch.Tensor, "backward", noted)
@@ -185,15 +202,15 @@ def test_an_exchange_in_bf16_changes_the_loss_little(toy, tmp_path):
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["enough memory", "full memory"])
 def test_ranks_that_read_late_train_as_those_that_do_not(toy, tmp_path, monkeypatch, is_full):
-    loss_sums = Objective.loss_sums
+    losses = Objective.losses
 
-    def limited(objective, pairs):
-        is_large = torch.is_grad_enabled() and len(pairs.target.tokens) > 30
+    def limited(objective, tensors):
+        is_large = torch.is_grad_enabled() and len(tensors.target_output) > 30
         if is_full and is_large and torch.distributed.get_rank() == 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return loss_sums(objective, pairs)
+        return losses(objective, tensors)
 
-    monkeypatch.setattr(Objective, "loss_sums", limited)
+    monkeypatch.setattr(Objective, "losses", limited)
 
     def work(ranks):
         at_once = train(toy, tmp_path / "at once", ranks, is_late=False)

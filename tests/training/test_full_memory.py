@@ -66,17 +66,17 @@ def limit_memory(monkeypatch, what, limit, rank=None):
 
     It fails in the "gradient" of a batch, or in the "validation".
     """
-    loss_sums, tried = Objective.loss_sums, []
+    losses, tried = Objective.losses, []
 
-    def limited(objective, pairs):
+    def limited(objective, tensors):
         if torch.is_grad_enabled() != (what == "gradient"):
-            return loss_sums(objective, pairs)
-        tried.append(len(pairs.target.tokens))
+            return losses(objective, tensors)
+        tried.append(len(tensors.target_output))
         if tried[-1] > limit and (rank is None or rank == torch.distributed.get_rank()):
             raise RuntimeError(FULL)
-        return loss_sums(objective, pairs)
+        return losses(objective, tensors)
 
-    monkeypatch.setattr(Objective, "loss_sums", limited)
+    monkeypatch.setattr(Objective, "losses", limited)
     return tried
 
 

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.loader import Batch, SentencePairs
-from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.model import attention, recurrence
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.packing import Room, pack_into_room
-from nmt_cli.training.flat_gradient import FlatGradient
 from nmt_cli.training.gradient import Objective
 from tests.benchmarks.data import CAPTIONS, NEWS, random_lengths
 from tests.benchmarks.padding import measure_rooms
@@ -59,9 +57,8 @@ def as_on_a_gpu(monkeypatch):
 
 
 def graphed(model, seed=1):
-    flat = FlatGradient(model.parameters(), ALONE)
     machine = MACHINE._replace(launches="graph")
-    return Objective(model, 1, 0.1, seed, machine, flat).with_graphs()
+    return Objective.of(model, 1, 0.1, seed, machine).with_graphs()
 
 
 def gradient_of(objective, batch):
@@ -73,7 +70,7 @@ def gradient_of(objective, batch):
 @pytest.mark.parametrize("max_tokens", [40, 1_000])
 def test_padding_changes_neither_losses_nor_gradient(toy, changes, max_tokens, as_on_a_gpu):
     batch, model = batch_of(toy, max_tokens), model_of(toy, **changes).double()
-    expected, plain = gradient_of(Objective(model, 1, 0.1, 1, MACHINE), batch)
+    expected, plain = gradient_of(Objective.of(model, 1, 0.1, 1, MACHINE), batch)
     plain = plain.clone()
     objective = graphed(model)
     for _ in range(2):  # the first micro-batch of a room is computed in another place
@@ -85,7 +82,7 @@ def test_padding_changes_neither_losses_nor_gradient(toy, changes, max_tokens, a
 
 def test_in_fp32_they_are_equal_within_rounding(toy, as_on_a_gpu):
     batch, model = batch_of(toy, 100), model_of(toy)
-    expected, plain = gradient_of(Objective(model, 1, 0.1, 1, MACHINE), batch)
+    expected, plain = gradient_of(Objective.of(model, 1, 0.1, 1, MACHINE), batch)
     plain = plain.clone()
     found, gradient = gradient_of(graphed(model), batch)
     assert (gradient - plain).norm() < 1e-6 * plain.norm()

@@ -78,9 +78,8 @@ def objective_of(guided, options, machine=CPU):
     """Return an objective with a random model in double, guided as the recipe has it."""
     model = random_model(options, guided.corpus.tokenizer.size).double()
     start = start_id(model.config, guided.corpus.tokenizer)
-    return Objective(
-        model, start, 0.1, 1, machine, guidance=guidance_of(guided.recipe, guided.corpus)
-    )
+    guidance = guidance_of(guided.recipe, guided.corpus)
+    return Objective.of(model, start, 0.1, 1, machine, guidance)
 
 
 def split(sentences):

@@ -61,7 +61,8 @@ def tried(monkeypatch, part, changes, precision="bf16", seed=1, **kernels):
     machine = Machine(torch.device("cpu"), precision)
     if part != "loss":
         use_kernels(model, part, used=True)
-    return wrong_result(Objective(model, 1, 0.1, 1, machine, rounded=rounded), part)
+    objective = Objective.of(model, 1, 0.1, 1, machine)._replace(rounded=rounded)
+    return wrong_result(objective, part)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -308,7 +308,7 @@ def test_validation_never_samples(sampled):
     torch.manual_seed(1)
     model = Transformer(sampled.recipe.model, sampled.corpus.tokenizer.size)
     start = start_id(model.config, sampled.corpus.tokenizer)
-    objective = Objective(model, start, 0.1, 1, CPU)
+    objective = Objective.of(model, start, 0.1, 1, CPU)
     plain = changed(sampled.recipe, tokenizer={"sampling": None})
     measured = [
         Validator(recipe, sampled.corpus, objective).validate(MAX_TOKENS, StopRequest())

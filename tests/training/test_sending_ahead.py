@@ -41,7 +41,9 @@ def objective_of(toy, attention=None, ranks=None):
     machine = Machine(torch.device("cpu"), "fp32", attention=attention)
     if ranks is not None:
         machine = machine._replace(ranks=ranks)
-    return Objective(Transformer(toy.recipe.model, toy.corpus.tokenizer.size), 1, 0.1, 1, machine)
+    return Objective.of(
+        Transformer(toy.recipe.model, toy.corpus.tokenizer.size), 1, 0.1, 1, machine
+    )
 
 
 def uncut_batch(toy):

@@ -55,7 +55,7 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     size = corpus.tokenizer.size
     monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
     model = Transformer(recipe.model, size)
-    objective = Objective(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
+    objective = Objective.of(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
     validation = Validator(recipe, corpus, objective).validate(200, StopRequest())
     assert validation is not None
     assert validation.bleu == pytest.approx(100.0)
@@ -67,7 +67,7 @@ def test_a_library_of_other_sources_is_refused_before_the_first_step(toy, monkey
         raise UserError("library.so was built from other sources")
 
     monkeypatch.setattr(kernels, "load_kernels", refuse)
-    objective = Objective(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
+    objective = Objective.of(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
     with pytest.raises(UserError, match="built from other sources"):
         Validator(toy.recipe, toy.corpus, objective)
     silent = toy.recipe.model_copy(

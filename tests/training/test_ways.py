@@ -45,7 +45,7 @@ def test_a_kernel_that_fails_or_computes_something_else_is_named(
     kernels_in_torch.bring(monkeypatch, add_dropout_norm=kernel)
     monkeypatch.setattr(ways, "has_triton", lambda device: True)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
-    objective = Objective(model, 1, 0.1, 1, Machine(torch.device("cpu"), "fp32"))
+    objective = Objective.of(model, 1, 0.1, 1, Machine(torch.device("cpu"), "fp32"))
     found = working_ways(objective, RESIDUALS, ["torch", "triton"])
     assert found == (["torch", "triton"] if why is None else ["torch"])
     lines = capsys.readouterr().err
