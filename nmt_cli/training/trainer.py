@@ -49,6 +49,7 @@ class Trainer:
         self._metrics: MetricsLog | None = None  # the main rank's
         # Its figures are read while the next gradient is computed. Until then it counts as done.
         self._launched: LaunchedStep | None = None
+        self._again: list[Batch] = []  # to compute again, because the memory of a rank was full
         self._last_end = 0.0  # of a step, in monotonic time
         self._last_update: Mark | None = None  # of the weights and their average
         self._stop, self._longest_step = StopRequest(), 0.0  # seconds
@@ -135,33 +136,27 @@ class Trainer:
             pool = ChangePool(*of_training, number, with_links=has_links)
         return load_batches(training.plan, texts, numbers, change, prepare, own, pool)
 
-    def _step(self, batches: Iterator[Batch], *, is_again: bool = False) -> list[StepReport]:
+    def _step(self, batches: Iterator[Batch]) -> list[StepReport]:
         """Take a step with the next batch; return the reports of the steps that were read.
 
         This step is read while the gradient of the next one is computed, or at once if something is
-        due after it. A batch whose gradient is not finite changes no weight, and has no report. If
-        the batch is computed again, the ranks know before the update that their memory sufficed.
+        due after it. A batch whose gradient is not finite changes no weight, and has no report.
         """
-        started = time.monotonic()
-        batch = next(batches)
+        started, is_again = time.monotonic(), bool(self._again)
+        batch = self._again.pop(0) if is_again else next(batches)
         waited = time.monotonic() - started
         gradient = self._gradient(batch, is_again=is_again)
-        missed = self._launched
         reports = self._read_launched()  # while a GPU computes the gradient
-        if reports is None:
-            assert missed is not None
+        if self._again and not is_again:  # the step before has not changed the weights
             with self._saving_before_failure("while the ranks exchanged gradients"):
                 gradient.sum_over_ranks()  # the other ranks wait for it
-            again = iter([missed.batch, batch])
-            return self._step(again, is_again=True) + self._step(again, is_again=True)
+            self._again.append(batch)
+            return reports
         before = self.state.validation
         rate = self._update(batch, gradient)
         end = time.monotonic() if gradient.has_arrived() else None
         self._launched = LaunchedStep(batch, gradient, rate, started, waited, before, end)
-        if self._is_anything_due():
-            last = self._read_launched()
-            reports += self._step(iter([batch]), is_again=True) if last is None else last
-        return reports
+        return reports + self._read_launched() if self._is_anything_due() else reports
 
     def _is_anything_due(self) -> bool:
         """Return whether this step has to be read before the gradient of the next is computed."""
@@ -169,12 +164,12 @@ class Trainer:
         is_measured_or_saved = training.is_validation_due() or training.is_checkpoint_due()
         return is_measured_or_saved or training.is_stage_over() or training.is_finished()
 
-    def _read_launched(self) -> list[StepReport] | None:
+    def _read_launched(self) -> list[StepReport]:
         """Wait for the step that was launched, if there is one; record and return its report.
 
-        If its gradient was not finite, it is no longer counted as done, and there is no report. The
-        result is None if the memory of a rank was full: then no rank has updated its weights, and
-        its batch has to be used again, as all ranks know by now.
+        If its gradient was not finite, it is no longer counted as done, and there is no report. If
+        the memory of a rank was full, neither: no rank has updated its weights, and all ranks note
+        that the batch is to be computed again.
         """
         with self._saving_before_failure("while the figures of a step were read"):
             return self._read(lambda: self._grace() if self._stop.reason else TIMEOUT_SECONDS)
@@ -186,7 +181,7 @@ class Trainer:
         """
         return GRACE_SECONDS + 2 * self._longest_step
 
-    def _read(self, timeout: Callable[[], float]) -> list[StepReport] | None:
+    def _read(self, timeout: Callable[[], float]) -> list[StepReport]:
         """Read the step that was launched. Raises PeerLostError after ``timeout()`` seconds."""
         if self._launched is None:
             return []
@@ -199,7 +194,8 @@ class Trainer:
             state.progress.batch_index = batch.number
             if isinstance(error, PeerLostError):
                 raise
-            return None
+            self._again = [batch]
+            return []
         if not figures.is_finite:
             self._take_back(step)
             self.training.count_skipped(batch, figures)
@@ -240,6 +236,7 @@ class Trainer:
                 raise
 
     def _gradient(self, batch: Batch, *, is_again: bool) -> Gradient:
+        """Begin to compute a gradient; if it ``is_again``, wait until all ranks have done it."""
         training, ranks = self.training, self.training.machine.ranks
         objective = training.objective.after(self.state.progress.step)
         compute = objective.gradient if is_again else objective.launched
