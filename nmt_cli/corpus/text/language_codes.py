@@ -115,7 +115,7 @@ def why_no_code(code: str) -> str | None:
     Codes of three letters are not looked up.
     """
     base = base_of(code)
-    if base in NAMES and "_" in code:
+    if base in NAMES and re.match("[A-Za-z]{2}_", code):
         right = code.replace("_", "-")
         return f"{code} is no code of a language; did you mean {base} or {right}?"
     if base in NAMES or LONGER_CODE.fullmatch(base):
