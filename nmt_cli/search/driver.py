@@ -6,6 +6,7 @@ A sentence that makes a search fail does not affect the others.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from nmt_cli.search.search import BeamSearch
@@ -34,6 +35,10 @@ MOST_WAITED = 3
 # Between two steps of all, urgent sentences take steps alone, which cost at most as much as one of
 # the others. To read the weights costs as much as so many sentences in a step.
 COST_OF_STEP = 2
+# Where somebody waits for single sentences, those with so many tokens are completed after a step:
+# 100 ms for a large model. While urgent sentences are inside, others are completed after so many
+# steps, in which a short sentence is done.
+TOKENS_COMPLETED, STEPS_OF_URGENT = 256, 8
 
 Ticket = TypeVar("Ticket")  # what the caller recognizes a sentence by
 # Gets the tickets of the sentences inside after a step; may return some that are to leave.
@@ -149,6 +154,7 @@ class Driver(Generic[Ticket]):
         self._admits_no_more = False
         self._num_waited = 0  # steps, of all newcomers that could join
         self._num_ahead = 0  # steps of urgent sentences since the last one of all
+        self._num_since = 0  # steps since sentences were completed that were not urgent
 
     def _run(self, waiting: _Waiting, supply: _Supply) -> Iterator[tuple[Ticket, Outcome]]:
         while True:
@@ -206,13 +212,15 @@ class Driver(Generic[Ticket]):
             has_free = len(self._inside) < search.num_slots  # counted faster than what follows
             if has_free and not self._num_waited and search.has_slots_to_drop:
                 self._leave(search.drop_free_slots())
-            self._leave(self._step(search))
+            if self._inside:
+                self._leave(self._step(search))
             yield from self._finished(search)
             inside = (entry.ticket for entry in self._inside.values())
             if unwanted := self._supply.watch(inside):
                 self._withdraw(search, set(unwanted), waiting)
             is_prepared = bool(waiting) and waiting[0].prepared is not None
-            if not self._inside and (self._admits_no_more or not is_prepared):
+            is_empty = not (self._inside or self._found)
+            if is_empty and (self._admits_no_more or not is_prepared):
                 for entry in waiting:
                     entry.prepared = None
                 self.forget_search()
@@ -234,6 +242,8 @@ class Driver(Generic[Ticket]):
         numbers = [n for n, entry in self._inside.items() if entry.ticket in unwanted]
         search.withdraw(numbers)
         leaving = [self._inside.pop(number) for number in numbers]
+        leaving += [entry for entry, _ in self._found if entry.ticket in unwanted]
+        self._found = [each for each in self._found if each[0].ticket not in unwanted]
         for _ in range(len(waiting)):
             entry = waiting.popleft()
             (leaving if entry.ticket in unwanted else waiting).append(entry)
@@ -350,16 +360,35 @@ class Driver(Generic[Ticket]):
         if finish is not None:
             needing = [each for each in done if finish.needs(each[0].sentence)]
             done = [each for each in done if not finish.needs(each[0].sentence)]
-            collects = self._supply.is_text and self._inside
-            if collects and len(needing) < search.num_slots:
-                self._found = needing
-            elif needing:
+            if self._supply.is_text:
+                collects = self._inside and len(needing) < search.num_slots
+                number = 0 if collects else len(needing)
+            else:
+                needing.sort(key=lambda each: not each[0].is_urgent)
+                number = self._num_completed_now([entry for entry, _ in needing])
+            needing, self._found = needing[:number], needing[number:]
+            if needing:
                 entries, found = [each for each, _ in needing], [each for _, each in needing]
                 completed = finish.complete(found, [entry.sentence for entry in entries])
                 done += zip(entries, completed, strict=True)
         for entry, _ in done:
             del self._suspects[entry]
         return done
+
+    def _num_completed_now(self, needing: Sequence[_Entry[Ticket]]) -> int:
+        """Return how many of these sentences are completed now, the urgent ones first."""
+        self._num_since += 1
+        if not needing:
+            return 0
+        if urgent := [entry for entry in needing if entry.is_urgent]:
+            needing = urgent
+        else:
+            waits = any(entry.is_urgent for entry in self._inside.values())
+            if waits and self._num_since < STEPS_OF_URGENT:
+                return 0
+            self._num_since = 0
+        tokens = accumulate(len(entry.sentence.tokens) for entry in needing)
+        return max(1, sum(number <= TOKENS_COMPLETED for number in tokens))
 
 
 def _none() -> None:

@@ -32,12 +32,13 @@ class Counted(TableModel):
 class Line:
     """Sentences that wait for a search, which a test lets arrive, and the outcomes so far."""
 
-    def __init__(self, logits, *, max_tokens=1000, chosen=None):
+    def __init__(self, logits, *, max_tokens=1000, chosen=None, finish=None):
         self.model, chosen = Counted(logits), chosen or settings(BEAM)
         self.driver = Driver[Any](
             lambda items, most: Search(self.model, len(items), chosen),
             SearchSize(max_tokens),
             lambda sentence: len(sentence.tokens),
+            finish=finish,
         )
         self.waiting: deque[tuple[Any, Sentence]] = deque()
         self.outcomes: dict[Any, Any] = {}
@@ -163,6 +164,72 @@ def test_urgent_sentences_wait_for_each_other_alone(num_others):
     line.run(after_step)
     first = num_others + 8
     assert joined[:5] == [first, first, first + 2, first + 2, first + 4]
+
+
+class Completing:
+    """Notes the sentences that are completed together, and after how many steps of ``line``."""
+
+    def __init__(self):
+        self.line: Any = None
+        self.calls = list[tuple[int, list[int]]]()
+
+    def needs(self, sentence):
+        return len(sentence.tokens) > 1
+
+    def complete(self, results, sentences):
+        numbers = [len(sentence.tokens) for sentence in sentences]
+        self.calls.append((len(self.line.model.num_slots), numbers))
+        return results
+
+
+def completing():
+    finish = Completing()
+    finish.line = Line(counts_down, max_tokens=10_000, finish=finish)
+    return finish.line, finish.calls
+
+
+def test_sentences_that_somebody_waits_for_are_completed_few_at_a_time():
+    line, calls = completing()
+    lengths = [100, 100, 100, 300, 2, 2, 2]
+    line.waiting.extend((number, lasting(3, each)) for number, each in enumerate(lengths))
+    line.waiting.append(("long", lasting(20)))
+    line.run()
+    assert [numbers for _, numbers in calls] == [[100, 100], [100], [300], [2, 2, 2]]
+    assert [number for number, _ in calls] == [3, 4, 5, 6]  # a step of "long" before each
+    assert list(line.outcomes) == [*range(7), "long"]
+
+
+def test_sentences_are_completed_when_no_other_is_left():
+    line, calls = completing()
+    line.waiting.extend((number, lasting(3, 200)) for number in range(3))
+    line.run()
+    assert [numbers for _, numbers in calls] == [[200], [200], [200]]
+    assert list(line.outcomes) == [0, 1, 2]
+    assert {number for number, _ in calls} == {3}
+
+
+def test_urgent_sentences_are_completed_first_and_others_seldom_beside_them():
+    line, calls = completing()
+    line.is_urgent = lambda ticket: isinstance(ticket, str)
+    line.waiting.extend((number, lasting(3, 200)) for number in range(3))
+    line.waiting.append(("needing", lasting(3, 9)))
+    line.waiting.append(("other", lasting(20)))
+    line.run()
+    assert calls == [(3, [9]), (8, [200]), (16, [200]), (20, [200])]
+    assert next(iter(line.outcomes)) == "needing"
+
+
+def test_a_sentence_that_leaves_is_not_completed():
+    line, calls = completing()
+    line.waiting.extend((number, lasting(3, 200)) for number in range(3))
+    line.waiting.append(("long", lasting(20)))
+
+    def after_step():
+        line.leaving = [1] if calls else []
+
+    line.run(after_step)
+    assert len(calls) == 2
+    assert list(line.outcomes) == [0, 2, "long"]
 
 
 def test_newcomers_that_fill_the_room_wait_for_no_others():
