@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from nmt_cli.files.lines import why_not_unicode
@@ -53,7 +54,7 @@ def filled(document: Document, translations: Sequence[Translation]) -> bytes:
     """Return the document with the translation of each segment; those that failed stay."""
     pairs = zip(document.segments, translations, strict=True)
     return document.filled(
-        [each._replace(text=segment.text) if each.error else each for segment, each in pairs]
+        [replace(each, text=segment.text) if each.error else each for segment, each in pairs]
     )
 
 

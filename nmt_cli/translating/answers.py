@@ -139,7 +139,7 @@ class Answers:
             alternatives.append(self._alternative(job, choice, outputs, links))
         best, *others = alternatives
         return Translation(
-            **best._asdict(),
+            **vars(best),
             alternatives=tuple(others),
             num_parts=1 + sum(max(0, size - 1) for size in sizes),
             truncated=job.truncated,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nmt_cli.corpus.text.glossary import is_border
@@ -187,7 +188,8 @@ class LineJobs:
                 raise LineError(self._reason(outcome, job.wanted))
         translation = self._answers.answer(job, found)
         drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
-        translation = translation._replace(
+        translation = replace(
+            translation,
             drops_invisible=drops,
             copies_unseen=any(map(_is_unseen, job.sources)),
             memory=tuple(job.matches),
@@ -310,7 +312,7 @@ def strict(translation: Translation) -> Translation:
         first = shown(translation.not_copied[0])
         return Translation(error=f"the protected text {first} is not copied exactly once")
     best, *others = ranked
-    return translation._replace(alternatives=tuple(others), **best._asdict())
+    return replace(translation, **{**vars(best), "alternatives": tuple(others)})
 
 
 def _is_unseen(source: ProtectedText) -> bool:

@@ -213,9 +213,7 @@ def request_of(record: dict[str, Any]) -> Request:
     return Request(**record)
 
 
-def record_of(
-    found: Translation | Alternative, keys: Mapping[str, Key] = TRANSLATION
-) -> dict[str, Any]:
+def record_of(found: Alternative, keys: Mapping[str, Key] = TRANSLATION) -> dict[str, Any]:
     """Return everything that is known about the translation of a line, for a JSON object.
 
     What was not asked for, and the repairs of what is no parse, are left out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -24,12 +25,13 @@ class MemoryMatch(NamedTuple):
     similarity: int  # per cent
 
 
-class Alternative(NamedTuple):
-    """One translation of a line."""
+@dataclass(frozen=True)
+class Alternative:
+    """One of the translations of a line."""
 
-    text: str
-    score: float  # log-probability over the length penalty
-    tokens: tuple[str, ...]  # pieces
+    text: str = ""
+    score: float | None = None  # log-probability over the length penalty
+    tokens: tuple[str, ...] = ()  # pieces
     repairs: Repairs | None = None  # what made the output a tree; only if the model parses
     log_probability: float = 0.0  # of all pieces and </s>
     token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
@@ -37,21 +39,17 @@ class Alternative(NamedTuple):
     not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
 
 
-class Translation(NamedTuple):
-    """The translation of a line; blank lines and failed ones have empty text and no score."""
+@dataclass(frozen=True)
+class Translation(Alternative):
+    """The best translation of a line; that of a blank line or a failed one has no text and score.
 
-    text: str = ""
-    score: float | None = None
-    tokens: tuple[str, ...] = ()
+    The score of a line without anything to translate is None, too.
+    """
+
     alternatives: tuple[Alternative, ...] = ()  # the second to n-th best, best first
     error: str | None = None  # why the line could not be translated
     num_parts: int = 1  # more than 1 if the line was too long and was translated in parts
     truncated: bool = False  # the line was too long and its end was not translated
-    repairs: Repairs | None = None  # what made the output a tree; only if the model parses
-    log_probability: float = 0.0  # of all pieces and </s>
-    token_scores: tuple[float, ...] = ()  # log-probability of each piece and of </s>, if asked for
-    alignment: Links = ()  # of words, if asked for
-    not_copied: tuple[str, ...] = ()  # protected texts that it has more or less often than the line
     lacks_sentences: bool = False  # it has few of many sentences that were translated as one text
     drops_invisible: bool = False  # characters of the line that nobody sees were left out
     copies_unseen: bool = False  # a segment was copied, because the model never saw its letters
@@ -66,10 +64,7 @@ class Translation(NamedTuple):
     @property
     def ranked(self) -> tuple[Alternative, ...]:
         """The n best, best first; none for blank lines and failed ones."""
-        if self.score is None:
-            return ()
-        best = Alternative(*(getattr(self, name) for name in Alternative._fields))
-        return (best, *self.alternatives)
+        return () if self.score is None else (self, *self.alternatives)
 
 
 def in_order(answers: Iterable[Translation | BaseException]) -> list[Translation]:

@@ -309,7 +309,7 @@ class NBestTranslator(TaggingTranslator):
         if line == "bad":
             return Translation(error="it is bad")
         others = (Alternative("zwei\tte", -2.5, ("zwei", "te")),)
-        return Translation(f"[{line}]", -0.25, ("[", "]"), others)
+        return Translation(f"[{line}]", -0.25, ("[", "]"), alternatives=others)
 
 
 def test_tsv(monkeypatch):
@@ -353,7 +353,12 @@ class ScoredTranslator(TaggingTranslator):
         pieces = ("▁a", "▁", "|||", "b\t")
         best = (0.0, -1.0, -0.25, -0.25, 0.0)
         return Translation(
-            "a |||b\t", -1.0, pieces, others, log_probability=-1.5, token_scores=best
+            "a |||b\t",
+            -1.0,
+            pieces,
+            alternatives=others,
+            log_probability=-1.5,
+            token_scores=best,
         )
 
 
@@ -410,7 +415,7 @@ class AligningTranslator(TaggingTranslator):
         if line != "a b":
             return Translation(error="it is bad") if line else Translation()
         others = (Alternative("z", -2.0, ("z",), alignment=((1, 0),)),)
-        return Translation("x y", -1.0, ("x", "y"), others, alignment=((1, 0), (0, 1)))
+        return Translation("x y", -1.0, ("x", "y"), alternatives=others, alignment=((1, 0), (0, 1)))
 
 
 def test_alignments_in_every_format(monkeypatch):

@@ -1,6 +1,7 @@
 """XLIFF: targets beside their sources, and all else as it was."""
 
 import random
+from dataclasses import replace
 from html import escape
 
 import pytest
@@ -125,7 +126,7 @@ def test_alternatives_stand_beside_the_target(tmp_path):
                     each.text,
                     -0.5,
                     alternatives=tuple(
-                        other._replace(text=other.text.replace("&", "&amp;")) for other in others
+                        replace(other, text=other.text.replace("&", "&amp;")) for other in others
                     ),
                 )
                 for each in document.segments

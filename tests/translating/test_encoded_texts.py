@@ -1,5 +1,7 @@
 """Texts with characters that a model does not know are those without them, or in known ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from nmt_cli.corpus.text.glossary import Glossary
@@ -103,11 +105,11 @@ def test_translations_are_those_of_the_clean_text():
     unclean = "<p>a man <b>ri&shy;des</b> a <i>bi\u200bke</i> in a &#x202d;cafe\u0301.</p>"
     translator = untrained_pieces(constraints=Constraints(min_length=6))
     clean, *found = translator.translate([CLEAN, *UNCLEAN])
-    assert {each._replace(drops_invisible=False) for each in found} == {clean}
+    assert {replace(each, drops_invisible=False) for each in found} == {clean}
     assert [each.drops_invisible for each in found] == [True] * 4 + [False] * 2 + [True]
     requests = [Request(text, markup="html") for text in (markup, unclean)]
     clean, found_in_markup = translator.translate(requests)
-    assert found_in_markup == clean._replace(drops_invisible=True)
+    assert found_in_markup == replace(clean, drops_invisible=True)
 
 
 def test_parts_of_long_lines_and_terms_are_clean_too():
@@ -121,7 +123,7 @@ def test_parts_of_long_lines_and_terms_are_clean_too():
     clean, found = translator.translate(requests)
     assert clean.num_parts > 1
     assert clean.text.count("dog") >= 2
-    assert found == clean._replace(drops_invisible=True)
+    assert found == replace(clean, drops_invisible=True)
 
 
 @pytest.mark.parametrize("line", ["\u200b", "\ufeff\u00ad", "\x00\x1f", "\u202e \u2066", "\u3164"])

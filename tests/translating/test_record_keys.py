@@ -44,7 +44,7 @@ def test_all_that_is_known_of_a_translation_is_described():
     repairs = replace(Repairs(), **dict.fromkeys(vars(Repairs()), 1))
     best = Alternative("a", -1.0, ("a",), repairs, -1.0, (-1.0, 0.0), ((0, 0),), ("b",))
     match = MemoryMatch("a", "b", 90)
-    translation = Translation(**best._asdict(), alternatives=(best,), memory=(match,))
+    translation = Translation(**vars(best), alternatives=(best,), memory=(match,))
     found = record_of(translation)
     assert set(found) == set(TRANSLATION)
     validator = Draft202012Validator(object_of(TRANSLATION, is_closed=True))

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_all_workers_get_lines_of_a_single_window(tmp_path, monkeypatch):
     class Naming(FakeTranslator):
         def continuous_search(self, lines):
             search, whole = super().continuous_search(lines), lines.answer
-            lines.answer = lambda key, answer: whole(key, answer._replace(text=str(os.getpid())))
+            lines.answer = lambda key, answer: whole(key, replace(answer, text=str(os.getpid())))
             return search
 
     window = [Request(f"slow {number}", line=number) for number in range(300)]

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_a_truncated_line_is_translated_as_its_start_is():
         )
     )
     assert all(each.truncated for each in cut)
-    assert [each._replace(truncated=False) for each in cut] == whole
+    assert [replace(each, truncated=False) for each in cut] == whole
 
 
 def test_a_copy_that_is_longer_than_a_truncated_line_is_not_forced():

@@ -41,6 +41,7 @@ def as_fairseq(number: int, line: Line, translation: Translation) -> str:
     place = number - 1
     rows = [f"S-{place}\t{_column(line.text)}"]
     for found in _ranked(translation):
+        assert found.score is not None
         score = f"{found.score / LN_2:.6f}"
         of_tokens = " ".join(f"{each / LN_2:.4f}" for each in found.token_scores)
         rows += [
@@ -58,16 +59,12 @@ def _column(text: str) -> str:
 
 SEPARATOR = "|||"
 ESCAPED = "&#124;&#124;&#124;"  # how Moses writes it in a text
-NOTHING = Alternative("", 0.0, ())  # the translation of a blank line
-FAILED = Alternative("", float("-inf"), (), log_probability=float("-inf"))
 
 
 def _ranked(translation: Translation) -> Sequence[Alternative]:
-    """Return the n best; of a line without a score, what it stays or that it failed."""
-    if translation.error is not None:
-        return (FAILED,)
-    kept = NOTHING._replace(text=translation.text, alignment=translation.alignment)
-    return translation.ranked or (kept,)
+    """Return the n best, or what a line without them stays; the score of a failed one is -inf."""
+    score = 0.0 if translation.error is None else -math.inf
+    return translation.ranked or (replace(translation, score=score, log_probability=score),)
 
 
 def as_moses(number: int, line: Line, translation: Translation) -> str:
@@ -106,8 +103,7 @@ def as_text(number: int, line: Line, translation: Translation) -> str:
 def as_tsv(number: int, line: Line, translation: Translation) -> str:
     """Return line number, rank, score and text for each of the n best, and alignments if any."""
     rows = []
-    every: list[Translation | Alternative] = [translation, *translation.alternatives]
-    for rank, found in enumerate(every, start=1):
+    for rank, found in enumerate(translation.ranked or (translation,), start=1):
         shown_score = "" if found.score is None else f"{found.score:.6f}"
         columns = [str(number), str(rank), shown_score, in_a_row(found.text).replace("\t", " ")]
         columns += [pharaoh(found.alignment)] if found.alignment else []
