@@ -13,7 +13,7 @@ from nmt_cli.files.output_streams import STANDARD_INPUT, STANDARD_OUTPUT
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_duration
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, Range
+from nmt_cli.recipe.wishes import CHOICES, NUMBERS, option_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # of the function of a command
 
@@ -35,14 +35,17 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.2 has none
             self.fail(str(error), param, ctx)
 
 
-def whole_number(allowed: Range) -> click.IntRange:
-    """Return the type of an option for the whole numbers of ``allowed``."""
-    return click.IntRange(allowed.least, allowed.most)
-
-
-def number(allowed: Range) -> click.FloatRange:
-    """Return the type of an option for the numbers of ``allowed``."""
-    return click.FloatRange(allowed.least, allowed.most, min_open=allowed.without_least)
+def wish(name: str, help: str, **own: Any) -> Decorator:
+    """Return the option for a wish that is a number or a choice; ``own`` is for click."""
+    kind: click.ParamType  # type: ignore[type-arg]  # click 8.2 has none
+    if name in CHOICES:
+        kind = click.Choice(CHOICES[name])
+    else:
+        least, most, without_least, is_whole, _ = NUMBERS[name]
+        kind = click.IntRange(least, most)
+        if not is_whole:
+            kind = click.FloatRange(least, most, min_open=without_least)
+    return click.option(option_of(name), name, type=kind, help=help, **own)
 
 
 class _NamedPath(click.Path):
@@ -147,10 +150,8 @@ allow_change = click.option(
     metavar="KEY",
     help="Resume although this key of the recipe changed, such as training.clip_norm.",
 )
-length_penalty = click.option(
-    "--length-penalty",
-    type=number(LENGTH_PENALTY),
-    help="Exponent of the length penalty; 0 is none.  [default: the recipe's]",
+length_penalty = wish(
+    "length_penalty", "Exponent of the length penalty; 0 is none.  [default: the recipe's]"
 )
 translate_everything = flag(
     "--translate-everything",

@@ -12,19 +12,20 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import PATH, TEXT, flag, number, repeated, together, whole_number
+from nmt_cli.command_line.options import PATH, TEXT, flag, repeated, together, wish
 from nmt_cli.documents.formats import ENDINGS, chosen_format
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe import search_ranges
+from nmt_cli.messages.proposals import any_of
+from nmt_cli.recipe.wishes import NUMBERS, option_of
+from nmt_cli.translating.record_keys import LINE
 
 output_options = together(
     click.option(
         "--input-format",
         type=click.Choice(["text", "jsonl", *ENDINGS]),
-        help="jsonl is one JSON object for each line: text, and for this line alone prefix, "
-        "n_best, choose, beam_size, length_penalty, no_repeat_ngram, required, banned, split, "
-        "markup, glossary, protect, protect_strict and alignments; --format jsonl gives back "
+        help="jsonl is one JSON object for each line: text, and for this line alone "
+        f"{any_of([name for name in LINE if name != 'text'], 'and')}; --format jsonl gives back "
         "other keys, such as id. The others are documents, whose texts are translated and all else "
         "is kept.  [default: by the ending of --input, such as .html; else text]",
     ),
@@ -33,58 +34,36 @@ output_options = together(
         help="Draw translations from the model instead of searching for the best; --n-best N draws "
         "N for each line.",
     ),
-    click.option(
-        "--choose",
-        type=click.Choice(["score", "mbr"]),
-        help="What ranks the --n-best: mbr puts the one first that agrees most with the others in "
+    wish(
+        "choose",
+        "What ranks the --n-best: mbr puts the one first that agrees most with the others in "
         "chrF (minimum Bayes risk). Only this one is printed as text.  [default: score]",
     ),
-    click.option(
-        "--temperature",
-        type=number(search_ranges.TEMPERATURE),
-        help="With --sample: below 1, probable pieces are drawn more often than the model says; "
+    wish(
+        "temperature",
+        "With --sample: below 1, probable pieces are drawn more often than the model says; "
         "above 1, less often.  "
-        f"[default: {search_ranges.TEMPERATURE.default:g}]",
+        f"[default: {NUMBERS['temperature'].default:g}]",
     ),
-    click.option(
-        "--sample-top-k",
-        "top_k",
-        type=whole_number(search_ranges.TOP_K),
-        metavar="K",
-        help="Draw only from the K most probable pieces.  [default: all]",
-    ),
-    click.option(
-        "--sample-top-p",
+    wish("top_k", "Draw only from the K most probable pieces.  [default: all]", metavar="K"),
+    wish(
         "top_p",
-        type=number(search_ranges.TOP_P),
+        "Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
+        f"[default: {NUMBERS['top_p'].default:g}]",
         metavar="P",
-        help="Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
-        f"[default: {search_ranges.TOP_P.default:g}]",
     ),
-    click.option(
-        "--seed",
-        type=whole_number(search_ranges.SEED),
-        help="With --sample: equal seeds draw equal translations.  "
-        f"[default: {search_ranges.SEED.default}]",
+    wish(
+        "seed",
+        "With --sample: equal seeds draw equal translations.  "
+        f"[default: {NUMBERS['seed'].default}]",
     ),
-    click.option(
-        "--min-length",
-        type=whole_number(search_ranges.MIN_LENGTH),
+    wish("min_length", "Fewest pieces of an output.", metavar="N"),
+    wish(
+        "max_length",
+        "Most pieces of an output; the recipe's max_extra_length limits it too.",
         metavar="N",
-        help="Fewest pieces of an output.",
     ),
-    click.option(
-        "--max-length",
-        type=whole_number(search_ranges.MAX_LENGTH),
-        metavar="N",
-        help="Most pieces of an output; the recipe's max_extra_length limits it too.",
-    ),
-    click.option(
-        "--no-repeat-ngram",
-        type=whole_number(search_ranges.NO_REPEAT_NGRAM),
-        metavar="N",
-        help="Never repeat a sequence of N pieces.",
-    ),
+    wish("no_repeat_ngram", "Never repeat a sequence of N pieces.", metavar="N"),
     click.option(
         "--target-prefix",
         "prefix",
@@ -130,11 +109,11 @@ output_options = together(
         metavar="SOURCE TARGET",
         help="Languages of --memory.  [default: the model's]",
     ),
-    click.option(
-        "--memory-similarity",
-        type=click.IntRange(1, 99),
+    wish(
+        "memory_similarity",
+        "Least similarity of segments that --format jsonl shows.  "
+        f"[default: {NUMBERS['memory_similarity'].default}]",
         metavar="PERCENT",
-        help="Least similarity of segments that --format jsonl shows.  [default: 75]",
     ),
     repeated(
         "--protect",
@@ -150,18 +129,9 @@ output_options = together(
 )
 
 
-# Each option of sampling by its field in ``Sampling``.
-SAMPLING = {
-    "temperature": "--temperature",
-    "top_k": "--sample-top-k",
-    "top_p": "--sample-top-p",
-    "seed": "--seed",
-}
-
-
+SAMPLING = ("temperature", "top_k", "top_p", "seed")  # fields of ``Sampling``
 # Options that belong to those of ``Constraints``.
 OF_OTHERS = ("term_tags", "memory_languages", "memory_similarity")
-LEAST_SIMILARITY = 75  # per cent; the least that translators find helpful, and tools show
 
 
 def grouped(options: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +163,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
         others["sampling"] = Sampling(**sampling)
     elif sampling:
-        raise _needing(SAMPLING[next(iter(sampling))], "--sample")
+        raise _needing(option_of(next(iter(sampling))), "--sample")
     return {**others, "constraints": Constraints(**constraints)}
 
 
@@ -262,7 +232,7 @@ def _memory(
     from nmt_cli.translating.memory import TranslationMemory
 
     if similarity is None and output_format == "jsonl":
-        similarity = LEAST_SIMILARITY
+        similarity = NUMBERS["memory_similarity"].default
     elif similarity is not None and output_format != "jsonl":
         raise WrongUsageError(
             "--memory-similarity needs --format jsonl; the other formats have no place for similar "

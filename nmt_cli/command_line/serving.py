@@ -6,7 +6,6 @@ import click
 
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import POSITIVE, TEXT
-from nmt_cli.recipe.search_ranges import BEAM_SIZE
 
 
 @options.cli_command()
@@ -19,10 +18,9 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=5000, help="Port; 0 is any free one."
 )
-@click.option(
-    "--beam-size",
-    type=options.whole_number(BEAM_SIZE),
-    help="Most hypotheses that a request may ask for, and the default.  [default: the recipe's]",
+@options.wish(
+    "beam_size",
+    "Most hypotheses that a request may ask for, and the default.  [default: the recipe's]",
 )
 @options.length_penalty
 @options.translate_everything
@@ -53,12 +51,11 @@ from nmt_cli.recipe.search_ranges import BEAM_SIZE
     help="Translation memory (TMX, XLIFF, PO): segments that it has get its translation; "
     "FILE=en:de names the languages of models, by default those of the first",
 )
-@click.option(
-    "--memory-similarity",
-    type=click.IntRange(1, 99),
-    metavar="PERCENT",
-    help="Least similarity of segments of a memory that answers of /v1/translate list.  "
+@options.wish(
+    "memory_similarity",
+    "Least similarity of segments of a memory that answers of /v1/translate list.  "
     "[default: only equal ones]",
+    metavar="PERCENT",
 )
 @options.repeated(
     "--protect",

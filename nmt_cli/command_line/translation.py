@@ -12,7 +12,7 @@ from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
 from nmt_cli.messages.figures import parse_number_list
-from nmt_cli.recipe import search_ranges
+from nmt_cli.recipe.wishes import CHOICES, NUM_FREQUENT, NUM_TARGETS, NUMBERS, RESCORING_PENALTY
 
 
 @options.cli_command()
@@ -64,18 +64,13 @@ from nmt_cli.recipe import search_ranges
     help="Put TEXT in front of every line, such as >>deu<< for a model of several target "
     "languages.",
 )
-@click.option(
-    "--beam-size",
-    type=options.whole_number(search_ranges.BEAM_SIZE),
-    help="Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]",
-)
+@options.wish("beam_size", "Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]")
 @options.length_penalty
-@click.option(
-    "--n-best",
-    type=options.whole_number(search_ranges.N_BEST),
-    default=search_ranges.N_BEST.default,
-    help="How many translations of each line; more than one need a --format other than text, or "
+@options.wish(
+    "n_best",
+    "How many translations of each line; more than one need a --format other than text, or "
     "--choose mbr.",
+    default=NUMBERS["n_best"].default,
 )
 @output_options
 @click.option(
@@ -89,26 +84,23 @@ from nmt_cli.recipe import search_ranges
     metavar="CODE",
     help="Language whose rules cut sentences, such as de.  [default: the model's]",
 )
-@click.option(
-    "--markup",
-    type=click.Choice(["html", "xml"]),
-    help="Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
+@options.wish(
+    "markup",
+    "Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
     "inline tags around their words.",
 )
 @options.translate_everything
 @options.shortlist
-@click.option(
-    "--too-long",
-    type=click.Choice(["split", "truncate", "error"]),
-    default=search_ranges.DEFAULT_TOO_LONG,
-    help="What to do with lines of more pieces than the recipe's max_length.",
+@options.wish(
+    "too_long",
+    "What to do with lines of more pieces than the recipe's max_length.",
+    default=CHOICES["too_long"][0],
 )
-@click.option(
-    "--tokenize",
-    type=click.Choice(["none", "penn"]),
-    default=search_ranges.DEFAULT_TOKENIZE,
-    help="Only for a model that parses: none takes words with spaces between them; penn cuts raw "
+@options.wish(
+    "tokenize",
+    "Only for a model that parses: none takes words with spaces between them; penn cuts raw "
     "English text, a sentence a line, as the Penn Treebank does.",
+    default=CHOICES["tokenize"][0],
 )
 @click.option(
     "--well-formed-trees/--no-well-formed-trees",
@@ -165,11 +157,10 @@ def translate(model: Path, **given: Any) -> None:
     default="text",
     help="text is one number per line; the others hold pieces and the log-probability of each.",
 )
-@click.option(
-    "--length-penalty",
-    type=options.number(search_ranges.RESCORING_PENALTY),
-    default=search_ranges.RESCORING_PENALTY.default,
-    help="Divide by the length penalty of a search, such as the recipe's 0.6.",
+@options.wish(
+    "length_penalty",
+    "Divide by the length penalty of a search, such as the recipe's 0.6.",
+    default=RESCORING_PENALTY,
 )
 @options.device
 @options.decoding_precision
@@ -197,14 +188,14 @@ def rescore(model: Path, source: Path, target: Path, **given: Any) -> None:
     "--frequent",
     "num_frequent",
     type=click.IntRange(0, 10_000),
-    default=search_ranges.NUM_FREQUENT,
+    default=NUM_FREQUENT,
     help="Pieces that every translation may have: the most frequent of TARGET.",
 )
 @click.option(
     "--targets",
     "num_targets",
     type=click.IntRange(1, 1_000),
-    default=search_ranges.NUM_TARGETS,
+    default=NUM_TARGETS,
     help="Pieces for each piece of the source: those that translate it most probably.",
 )
 @options.flag(

@@ -6,8 +6,10 @@ from pydantic import Field
 
 from nmt_cli.recipe.model_options import ModelOptions
 from nmt_cli.recipe.model_values import Architecture, Decoding, ModelShape, TextNormalization, table
-from nmt_cli.recipe.search_ranges import BEAM_SIZE, LENGTH_PENALTY
 from nmt_cli.recipe.values import Count, Flag, Number, Section
+from nmt_cli.recipe.wishes import NUMBERS
+
+BEAM_SIZE, LENGTH_PENALTY = NUMBERS["beam_size"], NUMBERS["length_penalty"]
 
 
 class ModelConfig(ModelShape, ModelOptions):

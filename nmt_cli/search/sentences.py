@@ -20,7 +20,7 @@ import numpy as np
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import NoTextError, WrongUsageError, means_full_memory
 from nmt_cli.model.compiled.kernels import Array
-from nmt_cli.recipe import search_ranges as ranges
+from nmt_cli.recipe.wishes import NUM_SAMPLES, NUMBERS, refuse_outside
 
 PASSED_BUG = "several sentences met a bug that halves of them did not meet; please report it"
 
@@ -37,8 +37,7 @@ class SearchSettings(NamedTuple):
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
-        ranges.refuse_outside("--beam-size", self.beam_size, ranges.BEAM_SIZE)
-        ranges.refuse_outside("--length-penalty", self.length_penalty, ranges.LENGTH_PENALTY)
+        refuse_outside(beam_size=self.beam_size, length_penalty=self.length_penalty)
         if not 1 <= self.n_best <= self.beam_size:
             raise WrongUsageError(
                 f"--n-best {self.n_best} must be at least 1 and at most "
@@ -230,10 +229,10 @@ class Sampling(NamedTuple):
     p^(1 / ``temperature``), which also decides the shares.
     """
 
-    temperature: float = ranges.TEMPERATURE.default
+    temperature: float = NUMBERS["temperature"].default
     top_k: int | None = None
-    top_p: float = ranges.TOP_P.default
-    seed: int = ranges.SEED.default
+    top_p: float = NUMBERS["top_p"].default
+    seed: int = NUMBERS["seed"].default
 
     @property
     def fp32_temperature(self) -> float:
@@ -242,10 +241,10 @@ class Sampling(NamedTuple):
 
     def refuse_wrong(self, num_samples: int) -> None:
         """Raise UserError if a setting, an option of translate, is out of range."""
-        ranges.refuse_outside("--temperature", self.temperature, ranges.TEMPERATURE)
-        ranges.refuse_outside("--sample-top-k", self.top_k, ranges.TOP_K)
-        ranges.refuse_outside("--sample-top-p", self.top_p, ranges.TOP_P)
-        ranges.refuse_outside("--n-best with --sample", num_samples, ranges.NUM_SAMPLES)
+        refuse_outside(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+        if not NUM_SAMPLES.holds(num_samples):
+            given = f"but is {num_samples}"
+            raise WrongUsageError(f"--n-best with --sample must be {NUM_SAMPLES}, {given}.")
 
 
 def samples_of(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
+from nmt_cli.recipe.wishes import TooLong
 from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
 from nmt_cli.translating.answers import Answers, LineJob, TicketedSentence
 from nmt_cli.translating.copies import CollapsedText, FindRuns, ProtectedText, are_possible
 from nmt_cli.translating.list_marks import has_letters
-from nmt_cli.translating.options import TooLong
 from nmt_cli.translating.over_long import Part, parts_within
 from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
 from nmt_cli.translating.segmenter import Segmenter, needs_no_model

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe import search_ranges as ranges
+from nmt_cli.recipe.wishes import CHOICES, NUMBERS, Choose, TooLong, refuse_outside
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, Choose, TextOrPieces
+from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.memory import TranslationMemory
     from nmt_cli.translating.soft_glossary import SoftGlossary
-
-TooLong = Literal["split", "truncate", "error"]
 
 
 class Constraints(NamedTuple):
@@ -45,9 +43,8 @@ class Constraints(NamedTuple):
 
     def refuse_wrong(self) -> None:
         """Raise UserError if a number, an option of translate, is out of range."""
-        ranges.refuse_outside("--min-length", self.min_length, ranges.MIN_LENGTH)
-        ranges.refuse_outside("--max-length", self.max_length, ranges.MAX_LENGTH)
-        ranges.refuse_outside("--no-repeat-ngram", self.no_repeat_ngram, ranges.NO_REPEAT_NGRAM)
+        lengths = {"min_length": self.min_length, "max_length": self.max_length}
+        refuse_outside(**lengths, no_repeat_ngram=self.no_repeat_ngram)
         if self.max_length is not None and self.max_length < self.min_length:
             raise WrongUsageError(
                 f"--max-length {self.max_length:,} is less than --min-length {self.min_length:,}; "
@@ -87,10 +84,10 @@ class TranslatorOptions:
     beam_size: int | None = None
     length_penalty: float | None = None
     max_extra_length: int | None = None
-    n_best: int = ranges.N_BEST.default
+    n_best: int = NUMBERS["n_best"].default
     choose: Choose | None = None
-    too_long: TooLong = ranges.DEFAULT_TOO_LONG
-    tokenize: Tokenize = ranges.DEFAULT_TOKENIZE
+    too_long: TooLong = CHOICES["too_long"][0]
+    tokenize: Tokenize = CHOICES["tokenize"][0]
     split_sentences: bool = False
     source_language: str | None = None
     markup: Markup | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt_cli.recipe.search_ranges import LENGTH_PENALTY, MOST_SAMPLES, NO_REPEAT_NGRAM
+from nmt_cli.messages.proposals import any_of
+from nmt_cli.recipe.wishes import CHOICES, MOST_SAMPLES, NUMBERS
 from nmt_cli.translating.request import LineError, Request
 
 if TYPE_CHECKING:
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
 
 
 class OutputLimits(NamedTuple):
-    """How long outputs may be, and whether trees or shortlists restrict their pieces."""
+    """How long outputs may be, which pieces they may have, and what lines can ask for."""
 
     extra_length: int  # pieces that an output may have more than its source
     longest: int | None  # pieces that no output exceeds
+    n_best: int  # of lines that do not ask for it
+    beam_size: int | None  # the most; None: samples are drawn, and lines cannot choose
+    longest_prefix: int  # pieces
     trees: WellFormedTrees | None = None  # the rule, if outputs are only trees
     shortlists: Shortlists | None = None  # if the source decides which pieces an output may have
 
@@ -40,18 +44,9 @@ class OutputLimits(NamedTuple):
             longest_output = min(longest_output, self.longest)
         return longest_output, rule_data
 
-
-class Bounds(NamedTuple):
-    """What lines ask for by default, and the most that they can ask for."""
-
-    n_best: int  # by default
-    beam_size: int | None  # None: samples are drawn, and lines cannot choose
-    prefix: int  # pieces
-
     def refuse_wrong(self, request: Request) -> None:
         """Raise LineError if a number that a line asks for is not possible."""
-        beam_size = request.beam_size
-        most = MOST_SAMPLES if self.beam_size is None else self.beam_size
+        most, beam_size = self.beam_size or MOST_SAMPLES, request.beam_size
         if beam_size is not None:
             if self.beam_size is None:
                 raise LineError("beam_size is not for samples")
@@ -65,13 +60,11 @@ class Bounds(NamedTuple):
         if not 1 <= n_best <= most:
             of_beam = "" if self.beam_size is None else ", the beam size"
             raise LineError(f"n_best must be from 1 to {most:,}{of_beam}, but is {n_best}")
-        if request.choose not in {None, "score", "mbr"}:
-            raise LineError(f"choose must be score or mbr, but is {request.choose}")
+        if request.choose not in {None, *CHOICES["choose"]}:
+            raise LineError(f"choose must be {any_of(CHOICES['choose'])}, but is {request.choose}")
         if request.choose == "mbr" and n_best == 1:
             raise LineError("choose mbr compares several translations; give n_best, such as 8")
-        for name, value, possible in (
-            ("length_penalty", request.length_penalty, LENGTH_PENALTY),
-            ("no_repeat_ngram", request.no_repeat_ngram, NO_REPEAT_NGRAM),
-        ):
-            if value is not None and not possible.holds(value):
-                raise LineError(f"{name} must be {possible}, but is {value}")
+        for name in ("length_penalty", "no_repeat_ngram"):
+            value = getattr(request, name)
+            if value is not None and not NUMBERS[name].holds(value):
+                raise LineError(f"{name} must be {NUMBERS[name]}, but is {value}")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from nmt_cli.files.lines import why_not_unicode
-from nmt_cli.messages.proposals import nearest
+from nmt_cli.messages.proposals import any_of, nearest
+from nmt_cli.recipe.wishes import CHOICES, NUMBERS
 from nmt_cli.translating.request import AnyOf, Request
 from nmt_cli.translating.translation import Alternative, Translation
 
@@ -60,22 +61,34 @@ FORMS: Schema = {
     "additionalProperties": False,
 }
 
+
+def number(name: str, meaning: str) -> Key:
+    """Return the key for the wish ``name``."""
+    if not (possible := NUMBERS[name]).is_whole:
+        return Key("a number", f"{meaning}, from {possible.least} to {possible.most}", NUMBER)
+    least = possible.least
+    schema = {"type": "integer", "minimum": least}
+    return Key(f"a whole number, at least {least}", meaning, schema)
+
+
+def choice(name: str, meaning: str, *others: str) -> Key:
+    """Return the key for the wish ``name``, for which a line may choose ``others``, too."""
+    choices = [*CHOICES[name], *others]
+    return Key(any_of(choices), meaning, {"enum": choices})
+
+
 # What a line may ask for.
 LINE: Mapping[str, Key] = {
     "text": Key("a string", "what to translate", STRING, is_needed=True),
     "prefix": Key("a string or a list of pieces", "what the translation begins with", PHRASE),
-    "n_best": Key("a whole number, at least 1", "how many translations", COUNT),
-    "choose": Key(
-        "score or mbr",
-        "what ranks them; mbr is their agreement in chrF (minimum Bayes risk)",
-        {"enum": ["score", "mbr"]},
+    "n_best": number("n_best", "how many translations"),
+    "choose": choice(
+        "choose", "what ranks them; mbr is their agreement in chrF (minimum Bayes risk)"
     ),
-    "beam_size": Key("a whole number, at least 1", "hypotheses of its search", COUNT),
-    "length_penalty": Key("a number", "exponent of the length penalty, from 0 to 10", NUMBER),
-    "no_repeat_ngram": Key(
-        "a whole number, at least 1",
-        "the translation never repeats a sequence of so many pieces",
-        COUNT,
+    "beam_size": number("beam_size", "hypotheses of its search"),
+    "length_penalty": number("length_penalty", "exponent of the length penalty"),
+    "no_repeat_ngram": number(
+        "no_repeat_ngram", "the translation never repeats a sequence of so many pieces"
     ),
     "required": Key(
         "a list, in which each phrase is a string or a list of pieces, or an any_of of these",
@@ -88,9 +101,7 @@ LINE: Mapping[str, Key] = {
         list_of(PHRASE),
     ),
     "split": Key("true or false", "whether each sentence is translated by itself", TRUTH),
-    "markup": Key(
-        "html, xml or none", "what the text is written in", {"enum": ["html", "xml", "none"]}
-    ),
+    "markup": choice("markup", "what the text is written in", "none"),
     "glossary": Key(
         "an object, in which each term has a string or a list of strings",
         "terms, and their translation or its forms",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from nmt_cli.recipe.wishes import Choose
+
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
-
-Choose = Literal["score", "mbr"]  # which of several translations is the first
 
 KEEPS_PIECES = "protected text is put in place of its pieces, but --keep-pieces asks for pieces"
 ONLY_TEXT = "a soft glossary adds words, and is not for markup, alignments and protected text"

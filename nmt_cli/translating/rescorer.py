@@ -17,7 +17,7 @@ from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
-from nmt_cli.recipe.search_ranges import RESCORING_PENALTY, refuse_outside
+from nmt_cli.recipe.wishes import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search import sentences
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.members import Member, load_models
@@ -58,7 +58,7 @@ class Rescorer:
         tokenizer: Tokenizer,
         model: Transformer | PackedModel,
         *,
-        length_penalty: float = RESCORING_PENALTY.default,
+        length_penalty: float = RESCORING_PENALTY,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
         ensemble: Sequence[Member] = (),
@@ -71,7 +71,7 @@ class Rescorer:
             characters=common_characters(*all_settings),
         )
         self._alpha = length_penalty
-        refuse_outside("--length-penalty", self._alpha, RESCORING_PENALTY)
+        refuse_outside(length_penalty=length_penalty)
         limits = length_limits(*all_settings)
         # The longest output that the search may give a sentence of the longest length.
         longest = limits.source + settings.decoding.max_extra_length
@@ -90,7 +90,7 @@ class Rescorer:
         *,
         device: str = AUTO,
         ensemble: Sequence[Path | str] = (),
-        length_penalty: float = RESCORING_PENALTY.default,
+        length_penalty: float = RESCORING_PENALTY,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
     ) -> Rescorer:

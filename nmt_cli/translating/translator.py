@@ -25,7 +25,7 @@ from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, Lin
 from nmt_cli.translating.encoded_texts import tag_pieces
 from nmt_cli.translating.line_jobs import LineJobs
 from nmt_cli.translating.options import LoadOptions, TranslatorOptions, taking
-from nmt_cli.translating.output_limits import Bounds, OutputLimits
+from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.submitted_lines import SubmittedLines
@@ -114,13 +114,14 @@ class Translator:
         limits = OutputLimits(
             settings.decoding.max_extra_length if extra_length is None else extra_length,
             lengths.target_within(constraints.max_length),
+            options.n_best,
+            search.beam_size if sampling is None else None,
+            settings.max_length,
             _trees_only(settings, tokenizer, options),
             None if lexicon is None else Shortlists(lexicon, search, is_shared=is_shared),
         )
-        beam_size = search.beam_size if sampling is None else None
-        bounds = Bounds(options.n_best, beam_size, settings.max_length)
         outputs = WantedOutputs(
-            tokenizer, limits, constraints, bounds, marks, sampling=sampling, is_parser=is_parser
+            tokenizer, limits, constraints, marks, sampling=sampling, is_parser=is_parser
         )
         answers = Answers(tokenizer, settings, search.length_penalty, options, limits.trees)
         segmenter = Segmenter(settings, tokenizer, options)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.recipe.wishes import Choose
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.rules import phrases as names
 from nmt_cli.search.rules import rule
@@ -24,10 +25,10 @@ from nmt_cli.translating.copies import (
     limits_of,
 )
 from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.output_limits import Bounds, OutputLimits
+from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import AnyOf, Choose, LineError, Request
+from nmt_cli.translating.request import AnyOf, LineError, Request
 from nmt_cli.translating.target_phrases import OneOf, TargetPhrase, TargetPhrases, refuse_many
 
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
@@ -94,7 +95,6 @@ class WantedOutputs:
         tokenizer: Tokenizer,
         limits: OutputLimits,
         constraints: Constraints,
-        bounds: Bounds,
         marks: Marks,
         *,
         sampling: Sampling | None = None,
@@ -104,7 +104,7 @@ class WantedOutputs:
 
         Raises WrongUsageError if they ask for phrases that ``sampling`` cannot have.
         """
-        self.limits, self.constraints, self._bounds = limits, constraints, bounds
+        self.limits, self.constraints = limits, constraints
         self.marks, self.sampling, self._is_parser = marks, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
         self._copies = SourceCopies(tokenizer, self._phrases)
@@ -133,7 +133,7 @@ class WantedOutputs:
         """Return what is wanted for a line. Raises LineError if that is impossible."""
         if request.error is not None:
             raise LineError(request.error)
-        self._bounds.refuse_wrong(request)
+        self.limits.refuse_wrong(request)
         if self.sampling is not None and (request.required or request.glossary or request.protect):
             raise LineError(FOR_SAMPLES)
         if self._is_parser and request.choose == "mbr":
@@ -145,7 +145,7 @@ class WantedOutputs:
         strict = request.protect_strict
         return wanted._replace(
             line=request.line or 0,
-            n_best=self._bounds.n_best if request.n_best is None else request.n_best,
+            n_best=self.limits.n_best if request.n_best is None else request.n_best,
             beam_size=request.beam_size,
             length_penalty=request.length_penalty,
             choose=request.choose,
@@ -338,11 +338,9 @@ class WantedOutputs:
             if self.limits.longest is not None and number > self.limits.longest:
                 most = f"an output has at most {self.limits.longest:,}"
                 raise LineError(f"{what} {number:,} pieces, but {most}")
-        if len(prefix) > self._bounds.prefix:
-            raise LineError(
-                f"the prefix has {len(prefix):,} pieces, but only {self._bounds.prefix:,} are "
-                "possible"
-            )
+        if len(prefix) > self.limits.longest_prefix:
+            possible = f"only {self.limits.longest_prefix:,} are possible"
+            raise LineError(f"the prefix has {len(prefix):,} pieces, but {possible}")
         return max(of_phrases, least)
 
 

@@ -39,6 +39,10 @@ RULE = WellFormedTrees(TreePieces({3: Open("S"), 4: Tag("t"), 5: Close("S")}), 6
 NAME = WellFormedTrees.name
 
 
+def limits_of(extra_length, longest, **others):
+    return OutputLimits(extra_length, longest, n_best=1, beam_size=4, longest_prefix=9, **others)
+
+
 @cache
 def loaded():
     return load_model(PARSER)
@@ -165,19 +169,19 @@ def test_the_outputs_for_lines_too_long_for_the_model_are_not_restricted(too_lon
 
 
 def test_only_words_that_fit_restrict_the_output():
-    limits = OutputLimits(extra_length=3, longest=None, trees=RULE)
+    limits = limits_of(3, None, trees=RULE)
     assert limits.of_source(3, ()) == (6, {})
     assert limits.of_source(3, ["a"] * 7) == (6, {})
     for num_words, longest in [(1, 6), (4, 6), (5, 7), (6, 8)]:
         longest_output, rule_data = limits.of_source(3, ["a"] * num_words)
         assert (longest_output, len(rule_data[NAME].kinds)) == (longest, num_words)
-    capped = OutputLimits(extra_length=3, longest=6, trees=RULE)
+    capped = limits_of(3, 6, trees=RULE)
     assert NAME in capped.of_source(3, ["a"] * 4)[1]
     assert capped.of_source(3, ["a"] * 5) == (6, {})
 
 
 def test_without_the_rule_nothing_is_restricted():
-    limits = OutputLimits(extra_length=3, longest=5)
+    limits = limits_of(3, 5)
     assert limits.of_source(2, ["a", "b", "c", "d"]) == (5, {})
     assert limits.of_source(1, ["a"]) == (4, {})
 

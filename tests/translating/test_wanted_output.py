@@ -14,7 +14,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sentences import Sampling, samples_of
 from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.output_limits import Bounds, OutputLimits
+from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.request import LineError, Request
 from nmt_cli.translating.wanted_output import Marks, WantedOutputs
@@ -38,9 +38,8 @@ def error_of(outputs, request):
 
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
-    limits = OutputLimits(extra_length, longest)
-    bounds, marks = Bounds(n_best=1, beam_size=5, prefix=20), Marks(end=[EOS])
-    return WantedOutputs(TOKENIZER, limits, constraints, bounds, marks=marks, is_parser=is_parser)
+    limits = OutputLimits(extra_length, longest, n_best=1, beam_size=5, longest_prefix=20)
+    return WantedOutputs(TOKENIZER, limits, constraints, Marks(end=[EOS]), is_parser=is_parser)
 
 
 def rules_of(outputs):
