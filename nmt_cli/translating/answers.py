@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.text.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
@@ -26,8 +26,8 @@ from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Output, Segments, Span, uncut
-from nmt_cli.translating.translation import Alternative, Translation, in_groups, kth_of_each
-from nmt_cli.translating.unseen import Placed, Run, place_runs
+from nmt_cli.translating.translation import Alternative, Item, Translation, in_groups, kth_of_each
+from nmt_cli.translating.unseen import Run, place_runs
 from nmt_cli.translating.wanted_output import Wanted
 
 if TYPE_CHECKING:
@@ -60,13 +60,6 @@ class LineJob:
 
 Ticket = tuple[LineJob, int]  # a line, and which of its sentences
 TicketedSentence = tuple[Ticket, Sentence]  # as the driver of the search takes it
-
-
-class Ranked(NamedTuple):
-    """Outputs for the parts of a segment, and their score together."""
-
-    score: float
-    hypotheses: Sequence[Hypothesis]
 
 
 class Answers:
@@ -118,25 +111,23 @@ class Answers:
         parts = in_groups(job.parts, sizes)
         if not found:  # all segments are kept
             nothing: list[tuple[()]] = [()] * len(parts)
-            placed = self._placed(job, nothing, parts)
-            links = self._links(job, nothing, parts, placed)
-            text = layout.filled([each.output for each in placed])
-            return Translation(text, alignment=links, is_joined=layout.is_cut)
-        rankings = [self._ranking(each, wanted.length_penalty) for each in in_groups(found, sizes)]
-        is_by_agreement = (wanted.choose or self._choose) == "mbr"
+            outputs = self._outputs(job, nothing, parts)
+            links = self._links(job, nothing, parts, outputs)
+            return Translation(layout.filled(outputs), alignment=links, is_joined=layout.is_cut)
+        rankings = [list(kth_of_each(each)) for each in in_groups(found, sizes)]
+        is_by_agreement = (wanted.request.choose or self._choose) == "mbr"
         if is_by_agreement:
             rankings = [self._by_agreement(*each) for each in zip(rankings, parts, strict=True)]
         are_chosen = layout.is_cut and not self._are_samples and not is_by_agreement
         alternatives, are_few = list[Alternative](), False
-        for choice in best_sums(rankings, wanted.n_best) if are_chosen else kth_of_each(rankings):
-            of_each = [ranked.hypotheses for ranked in choice]
-            placed = self._placed(job, of_each, parts)
-            outputs = [each.output for each in placed]
+        score = partial(self._score, alpha=wanted.request.length_penalty)
+        choices = best_sums(rankings, wanted.n_best, score) if are_chosen else kth_of_each(rankings)
+        for choice in choices:
+            outputs = self._outputs(job, choice, parts)
             if not alternatives and self._form is None:  # the best
                 texts = zip(job.sources, outputs, strict=True)
                 are_few = any(lacks_sentences(source.text, out.text) for source, out in texts)
-            links = self._links(job, of_each, parts, placed)
-            alternatives.append(self._alternative(job, choice, outputs, links))
+            alternatives.append(self._alternative(job, choice, parts, outputs))
         best, *others = alternatives
         return Translation(
             **vars(best),
@@ -152,20 +143,20 @@ class Answers:
         job: LineJob,
         hypotheses: Sequence[Sequence[Hypothesis]],
         parts: Sequence[Sequence[Part]],
-        placed: Sequence[Placed],
+        outputs: Sequence[Output],
     ) -> Links:
         """Return the links of the words of a line, if they are asked for."""
-        if not (self._alignments or job.wanted.alignments):
+        if not (self._alignments or job.wanted.request.alignments):
             return ()
         every = attended_words.links_of_segments(
             job.sources, job.layout.separators, hypotheses, parts, self._have_pieces
         )
         joiner = self._settings.joiner
         with_runs = (
-            attended_words.with_links_of_runs(of_segment, source, of_source, joiner)
-            if of_source.insertions
+            attended_words.with_links_of_runs(of_segment, source, output, joiner)
+            if output.insertions
             else of_segment
-            for of_segment, source, of_source in zip(every, job.sources, placed, strict=True)
+            for of_segment, source, output in zip(every, job.sources, outputs, strict=True)
         )
         return attended_words.joined_links(with_runs).links
 
@@ -176,48 +167,40 @@ class Answers:
             for word in joined_pieces(text, self._settings.joiner).split()
         ]
 
-    def _ranking(
-        self, found: Sequence[tuple[Hypothesis, ...]], alpha: float | None
-    ) -> list[Ranked]:
-        """Return the k-th best outputs for the parts of a segment, or the last of a part."""
+    def _score(self, hypotheses: Sequence[Hypothesis], alpha: float | None) -> float:
+        """Return the score of outputs for the parts of a segment together."""
+        length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
         alpha = self._length_penalty if alpha is None else alpha
-        ranking = []
-        for hypotheses in kth_of_each(found):
-            log_probability = sum(hypothesis.log_probability for hypothesis in hypotheses)
-            length = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
-            ranking.append(Ranked(log_probability / length_penalty(length, alpha), hypotheses))
-        return ranking
+        return _log_probability(hypotheses) / length_penalty(length, alpha)
 
-    def _by_agreement(self, ranking: Sequence[Ranked], parts: Sequence[Part]) -> list[Ranked]:
+    def _by_agreement(
+        self, ranking: Sequence[list[Hypothesis]], parts: Sequence[Part]
+    ) -> list[list[Hypothesis]]:
         """Return the outputs for a segment, the one that agrees most with all of them first.
 
         Each sample counts once, and other outputs as much as the model finds them probable.
         """
-        texts, logs = list[str](), list[float]()
-        for ranked in ranking:
-            each = zip(ranked.hypotheses, parts, strict=True)
-            texts.append(self._joined([self._part(*of_part) for of_part in each], parts))
-            logs.append(sum(each.log_probability for each in ranked.hypotheses))
+        texts = [self._joined(map(self._part, hypotheses, parts), parts) for hypotheses in ranking]
+        logs = list(map(_log_probability, ranking))
         weights = [1.0 if self._are_samples else math.exp(each - max(logs)) for each in logs]
         return [ranking[place] for place in by_agreement(texts, weights)]
 
-    def _placed(
+    def _outputs(
         self,
         job: LineJob,
         hypotheses: Sequence[Sequence[Hypothesis]],
         parts: Sequence[Sequence[Part]],
-    ) -> list[Placed]:
+    ) -> list[Output]:
         """Return the translation of each segment with the runs that the model does not get."""
-        placed = list[Placed]()
+        outputs = list[Output]()
         need_spans = job.layout.need_spans
         for of_segment in zip(hypotheses, parts, job.sources, need_spans, strict=True):
             output, source = self._output(*of_segment, job.words), of_segment[2]
             if source.runs and not source.is_kept:
-                runs, least = self._runs(source, output.text, job.wanted, is_first=not placed)
-                placed.append(place_runs(source.source, runs, output, least))
-            else:
-                placed.append(Placed(output))
-        return placed
+                runs, least = self._runs(source, output.text, job.wanted, is_first=not outputs)
+                output = place_runs(source.source, runs, output, least)
+            outputs.append(output)
+        return outputs
 
     def _runs(
         self, source: ProtectedText, output: str, wanted: Wanted, *, is_first: bool
@@ -289,21 +272,25 @@ class Answers:
         return Output(text, [Span(place, place + 1, place, place + 1) for place in places])
 
     def _alternative(
-        self, job: LineJob, choice: Sequence[Ranked], outputs: Sequence[Output], links: Links
+        self,
+        job: LineJob,
+        choice: Sequence[Sequence[Hypothesis]],
+        parts: Sequence[Sequence[Part]],
+        outputs: Sequence[Output],
     ) -> Alternative:
-        hypotheses = [hypothesis for ranked in choice for hypothesis in ranked.hypotheses]
+        hypotheses = list(chain.from_iterable(choice))
         return Alternative(
             job.layout.filled(outputs),
-            sum(ranked.score for ranked in choice),
+            sum(self._score(each, job.wanted.request.length_penalty) for each in choice),
             tuple(chain.from_iterable(self._tokenizer.pieces(each.tokens) for each in hypotheses)),
             outputs[0].repairs,
-            sum(hypothesis.log_probability for hypothesis in hypotheses),
+            _log_probability(hypotheses),
             tuple(chain.from_iterable(each.token_scores for each in hypotheses)),
-            links,
+            self._links(job, choice, parts, outputs),
             _not_copied(job.sources, outputs),
         )
 
-    def _joined(self, texts: Sequence[str], parts: Sequence[Part]) -> str:
+    def _joined(self, texts: Iterable[str], parts: Sequence[Part]) -> str:
         """Return the texts of all parts with what separates the parts."""
         whole = ""
         for text, part in zip(texts, parts, strict=True):
@@ -366,17 +353,24 @@ def _not_copied(sources: Sequence[ProtectedText], outputs: Sequence[Output]) -> 
     return tuple(dict.fromkeys(texts))
 
 
-def best_sums(rankings: Sequence[Sequence[Ranked]], most: int) -> Iterator[list[Ranked]]:
+def _log_probability(hypotheses: Sequence[Hypothesis]) -> float:
+    return sum(hypothesis.log_probability for hypothesis in hypotheses)
+
+
+def best_sums(
+    rankings: Sequence[Sequence[Item]], most: int, score_of: Callable[[Item], float]
+) -> Iterator[list[Item]]:
     """Yield the ``most`` choices of one of each ranking with the greatest sums of scores.
 
     Every ranking has its best first, and so have the choices.
     """
     best: list[tuple[float, Any]] = [(0.0, None)]  # the sum, and a list linked from its end
     for ranking in rankings:
+        scored = [(score_of(each), each) for each in ranking]
         sums = [
-            (score + each.score, (chosen, each))
-            for place, (score, chosen) in enumerate(best, 1)
-            for each in ranking[: most // place]  # later ones have as many better ones before
+            (before + score, (chosen, each))
+            for place, (before, chosen) in enumerate(best, 1)
+            for score, each in scored[: most // place]  # later ones have as many better ones before
         ]
         best = sorted(sums, key=lambda found: found[0], reverse=True)[:most]
     for _, chosen in best:

@@ -19,8 +19,7 @@ from nmt_cli.search.rules.phrases import Constraint, Phrase
 from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.copies import Copy, ProtectedText
 from nmt_cli.translating.over_long import Part
-from nmt_cli.translating.segments import Span
-from nmt_cli.translating.unseen import Placed
+from nmt_cli.translating.segments import Output, Span
 
 # Characters in which a piece is looked for if normalization has changed the text before it.
 NEAR = 32
@@ -87,21 +86,21 @@ def _with_words_without_pieces(of_segment: WordLinks, have_pieces: Sequence[bool
 
 
 def with_links_of_runs(
-    of_segment: WordLinks, source: ProtectedText, placed: Placed, joiner: str | None
+    of_segment: WordLinks, source: ProtectedText, output: Output, joiner: str | None
 ) -> WordLinks:
     """Return the links of a segment with those of the runs that were put into its translation.
 
     ``of_segment`` has those of the texts without runs.
     """
-    sources, targets = _begins(source.source, joiner), _begins(placed.output.text)
+    sources, targets = _begins(source.source, joiner), _begins(output.text)
     own_sources = [source.source_place(each) for each in _begins(source.text, joiner)]
-    own_targets = [placed.place_of(each) for each in _begins(placed.without_runs)]
+    own_targets = [output.place_of(each) for each in _begins(output.without_runs)]
     links = [
         (_number(sources, own_sources[i]), _number(targets, own_targets[j]))
         for i, j in of_segment.links
         if i < len(own_sources) and j < len(own_targets)
     ]
-    for each in placed.insertions:
+    for each in output.insertions:
         first, last = _number(sources, each.source_begin), _number(sources, each.source_end - 1)
         written = range(_number(targets, each.begin), _number(targets, each.end - 1) + 1)
         links += zip(range(first, last + 1), written, strict=False)

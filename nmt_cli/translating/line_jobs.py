@@ -57,7 +57,7 @@ class LineJobs:
             frozenset[str]() if self._soft_glossary is None else self._soft_glossary.characters
         )
         self._memory = outputs.constraints.memory
-        self._longest = longest - len(outputs.marks.tag)
+        self._longest = longest - len(outputs.tag)
         self._too_long, self._words_of = too_long, words_of
 
     def for_another_thread(self) -> LineJobs:

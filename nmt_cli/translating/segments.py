@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,12 +57,40 @@ class Span(NamedTuple):
         )
 
 
+class Insertion(NamedTuple):
+    """A run of characters that the model never saw, which was put into a translation."""
+
+    gap: int  # its place in the translation without runs
+    begin: int
+    end: int
+    source_begin: int
+    source_end: int
+    moved: int  # by how many characters what is behind it was moved
+
+
 class Output(NamedTuple):
     """The translation of a segment."""
 
     text: str
     spans: Sequence[Span] = ()  # of its words, in order, where they are asked for
     repairs: Repairs | None = None  # what made it a tree; only if the model parses
+    insertions: Sequence[Insertion] = ()
+    without_runs: str = ""  # its text without these, if there are any
+
+    def place_of(self, place: int) -> int:
+        """Return the place of what begins at a place of the text without runs."""
+        return place + self._moved(bisect_right(self.insertions, place, key=_gap_of))
+
+    def end_of(self, place: int) -> int:
+        """Return the place where ends what ends at a place of the text without runs."""
+        return place + self._moved(bisect_left(self.insertions, place, key=_gap_of))
+
+    def _moved(self, num_before: int) -> int:
+        return self.insertions[num_before - 1].moved if num_before else 0
+
+
+def _gap_of(insertion: Insertion) -> int:
+    return insertion.gap
 
 
 @dataclass

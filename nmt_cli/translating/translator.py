@@ -30,7 +30,7 @@ from nmt_cli.translating.request import Request, numbered, require_lines, window
 from nmt_cli.translating.segmenter import Segmenter
 from nmt_cli.translating.submitted_lines import SubmittedLines
 from nmt_cli.translating.translation import Translation, in_order
-from nmt_cli.translating.wanted_output import Marks, WantedOutputs
+from nmt_cli.translating.wanted_output import WantedOutputs
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.lexicon import Lexicon
@@ -105,10 +105,7 @@ class Translator:
             text = settings.text
             memory = constraints.memory.for_model((text.source_language, text.target_language))
             constraints = constraints._replace(memory=memory)
-        marks = Marks(
-            tag_pieces(options.tag, tokenizer),
-            source_end(settings.architecture, tokenizer),
-        )
+        tag = tag_pieces(options.tag, tokenizer)
         lengths = length_limits(settings, *(each.settings for each in ensemble))
         extra_length, is_shared = options.max_extra_length, tokenizer.source_size is None
         limits = OutputLimits(
@@ -121,7 +118,13 @@ class Translator:
             None if lexicon is None else Shortlists(lexicon, search, is_shared=is_shared),
         )
         outputs = WantedOutputs(
-            tokenizer, limits, constraints, marks, sampling=sampling, is_parser=is_parser
+            tokenizer,
+            limits,
+            constraints,
+            tag=tag,
+            end=source_end(settings.architecture, tokenizer),
+            sampling=sampling,
+            is_parser=is_parser,
         )
         answers = Answers(tokenizer, settings, search.length_penalty, options, limits.trees)
         segmenter = Segmenter(settings, tokenizer, options)
@@ -132,7 +135,7 @@ class Translator:
             AttentionToSource,
             tokenizer=tokenizer,
             settings=settings,
-            tag_length=len(marks.tag),
+            tag_length=len(tag),
             of_all=options.alignments or options.replace_unknown,
         )
         self._engine = SearchEngine(

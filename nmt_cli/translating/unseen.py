@@ -20,7 +20,7 @@ from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
 from nmt_cli.files.lines import one_line
 from nmt_cli.translating.encoded_texts import WITHIN_WORDS
 from nmt_cli.translating.protection import COMMON_PATTERNS
-from nmt_cli.translating.segments import Output, Span
+from nmt_cli.translating.segments import Insertion, Output, Span
 
 _EMOJI = re.compile(COMMON_PATTERNS["emoji"])
 _BRACKETS = frozenset(
@@ -51,40 +51,6 @@ class Run(NamedTuple):
     last: int
     written: str = ""  # what the model gets: a space between words, else nothing
     where: Where = Where.AMONG_WORDS
-
-
-class Insertion(NamedTuple):
-    """A run that was put into a translation."""
-
-    gap: int  # its place in the translation without runs
-    begin: int
-    end: int
-    source_begin: int
-    source_end: int
-    moved: int  # by how many characters what is behind it was moved
-
-
-class Placed(NamedTuple):
-    """The translation of a segment, the runs in it, and its text without them."""
-
-    output: Output
-    insertions: Sequence[Insertion] = ()
-    without_runs: str = ""
-
-    def place_of(self, place: int) -> int:
-        """Return the place of what begins at a place of the text without runs."""
-        return place + self._moved(bisect_right(self.insertions, place, key=_gap_of))
-
-    def end_of(self, place: int) -> int:
-        """Return the place where ends what ends at a place of the text without runs."""
-        return place + self._moved(bisect_left(self.insertions, place, key=_gap_of))
-
-    def _moved(self, num_before: int) -> int:
-        return self.insertions[num_before - 1].moved if num_before else 0
-
-
-def _gap_of(insertion: Insertion) -> int:
-    return insertion.gap
 
 
 class _Span(NamedTuple):
@@ -264,7 +230,7 @@ def _behind_spaces(text: str, place: int) -> int:
     return place
 
 
-def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0) -> Placed:
+def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0) -> Output:
     """Return the translation of ``source`` with its ``runs``, none before the place ``least``.
 
     ``output`` is that of the text without them. It has the spans of its words if a run is among
@@ -285,12 +251,12 @@ def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0)
             text += _space_behind(source, run.end, following)
         insertions.append(Insertion(gap, begin, end, run.begin, run.end, len(text) - done))
     text = one_line(text + output.text[done:])
-    placed = Placed(Output(text), insertions, output.text)
+    placed = output._replace(text=text, insertions=insertions, without_runs=output.text)
     spans = [Span(each.begin, each.end, each.source_begin, each.source_end) for each in insertions]
     for span in output.spans:
         begin, end = placed.place_of(span.begin), placed.end_of(span.end)
         spans.append(span._replace(begin=begin, end=end))
-    return placed._replace(output=Output(text, sorted(spans)))
+    return placed._replace(spans=sorted(spans))
 
 
 def _gaps(source: str, runs: Sequence[Run], output: Output) -> Iterator[int]:

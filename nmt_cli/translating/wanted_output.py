@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.recipe.wishes import Choose
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.rules import phrases as names
 from nmt_cli.search.rules import rule
@@ -40,14 +39,10 @@ MOST_KEPT = 8  # rules that are kept prepared: of requests whose lines take turn
 
 
 class Wanted(NamedTuple):
-    """What is wanted for a line."""
+    """What is wanted for a line, by its request and by the options for all lines."""
 
-    line: int = 0  # its number, for sampling
+    request: Request = Request("")
     n_best: int = 1  # how many outputs
-    beam_size: int | None = None  # None: that of the search
-    length_penalty: float | None = None
-    choose: Choose | None = None  # None: as for all lines
-    alignments: bool = False
     is_strict: bool = False  # whether the line fails if protected text is not copied exactly once
     prefix: tuple[TargetPhrase, ...] = ()  # one or none
     required: tuple[OneOf, ...] = ()
@@ -80,13 +75,6 @@ class Wanted(NamedTuple):
         return {name: each for name, each in data.items() if each is not None}
 
 
-class Marks(NamedTuple):
-    """The tokens around every source."""
-
-    tag: Sequence[int] = ()
-    end: Sequence[int] = ()
-
-
 class WantedOutputs:
     """Makes the sentences of each line, with all that the search needs to know of them."""
 
@@ -95,17 +83,20 @@ class WantedOutputs:
         tokenizer: Tokenizer,
         limits: OutputLimits,
         constraints: Constraints,
-        marks: Marks,
         *,
+        tag: Sequence[int] = (),
+        end: Sequence[int] = (),
         sampling: Sampling | None = None,
         is_parser: bool = False,
     ) -> None:
-        """Raises UserError if ``constraints`` do not suit the model or contradict each other.
+        """``tag`` and ``end`` are the tokens around every source.
+
+        Raises UserError if ``constraints`` do not suit the model or contradict each other.
 
         Raises WrongUsageError if they ask for phrases that ``sampling`` cannot have.
         """
         self.limits, self.constraints = limits, constraints
-        self.marks, self.sampling, self._is_parser = marks, sampling, is_parser
+        self.tag, self._end, self.sampling, self._is_parser = tag, end, sampling, is_parser
         self._phrases = TargetPhrases(tokenizer)
         self._copies = SourceCopies(tokenizer, self._phrases)
         self._kept: dict[Hashable, Wanted] = {}  # of lines, the last one used last
@@ -144,12 +135,8 @@ class WantedOutputs:
         wanted = self._for_all if rules is None else self._prepared(rules, request)
         strict = request.protect_strict
         return wanted._replace(
-            line=request.line or 0,
+            request=request,
             n_best=self.limits.n_best if request.n_best is None else request.n_best,
-            beam_size=request.beam_size,
-            length_penalty=request.length_penalty,
-            choose=request.choose,
-            alignments=bool(request.alignments),
             is_strict=self.constraints.protect_strict if strict is None else strict,
         )
 
@@ -182,23 +169,23 @@ class WantedOutputs:
         sentences = list[Sentence]()
         for number, part in enumerate(parts):
             of_part = self._of_part(wanted, part, is_first=number == 0)
-            tokens = [*self.marks.tag, *part.tokens]
+            tokens = [*self.tag, *part.tokens]
             longest, of_trees = self.limits.of_source(len(tokens), words)
             sentence = Sentence(
-                [*tokens, *self.marks.end],
+                [*tokens, *self._end],
                 max(longest, of_part.shortest),
                 {**of_trees, **of_part.rule_data},
-                of_part.n_best,
-                beam_size=of_part.beam_size,
-                length_penalty=of_part.length_penalty,
+                wanted.n_best,
+                beam_size=wanted.request.beam_size,
+                length_penalty=wanted.request.length_penalty,
                 shares_beam=of_part.required_phrases is not None,
-                needs_words=wanted.alignments,
+                needs_words=bool(wanted.request.alignments),
                 needs_units=bool(need_units and need_units[number]) or are_ambiguous(part.copies),
             )
             lists = self.limits.shortlists
             sentences.append(sentence if lists is None else lists.added_to(sentence))
         if self.sampling is not None:
-            return samples_of(sentences, self.sampling, wanted.line, wanted.n_best)
+            return samples_of(sentences, self.sampling, wanted.request.line or 0, wanted.n_best)
         return sentences
 
     def _of_part(self, wanted: Wanted, part: Part, *, is_first: bool) -> Wanted:

@@ -74,7 +74,7 @@ def translated(source, markup="html", of=copied, cut=whole):
 
 def by_hand(texts, *, links):
     """Return the only text in upper case, with the words in the order of ``links``."""
-    ((text, spans, _),) = copied(texts, WORD)
+    ((text, spans, *_),) = copied(texts, WORD)
     written, outputs = "", []
     for link in links:
         begin, end = spans[link][:2]

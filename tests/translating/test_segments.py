@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
-from nmt_cli.search.sentences import Hypothesis, Sampling
+from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating import segments
-from nmt_cli.translating.answers import Ranked, best_sums
+from nmt_cli.translating.answers import best_sums
 from nmt_cli.translating.line_jobs import NO_SENTENCE
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.request import Request
@@ -214,16 +214,13 @@ def test_the_best_sums_are_those_of_all_choices():
     rng = random.Random(2)
     for _ in range(50):
         rankings = [
-            sorted(
-                (Ranked(-rng.random(), [Hypothesis((), rng.random(), 0.0)]) for _ in range(size)),
-                reverse=True,
-            )
+            sorted((-rng.random() for _ in range(size)), reverse=True)
             for size in rng.choices(range(1, 5), k=rng.randrange(1, 5))
         ]
-        sums = sorted(sum(r.score for r in each) for each in itertools.product(*rankings))[::-1]
+        sums = sorted(map(sum, itertools.product(*rankings)))[::-1]
         for most in (1, 3, 7):
-            found = list(best_sums(rankings, most))
-            assert [sum(r.score for r in each) for each in found] == pytest.approx(sums[:most])
+            found = list(best_sums(rankings, most, float))
+            assert list(map(sum, found)) == pytest.approx(sums[:most])
             assert all(len(each) == len(rankings) for each in found)
 
 

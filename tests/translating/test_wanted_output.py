@@ -17,7 +17,7 @@ from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.output_limits import OutputLimits
 from nmt_cli.translating.over_long import Part
 from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.wanted_output import Marks, WantedOutputs
+from nmt_cli.translating.wanted_output import WantedOutputs
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
 
@@ -39,7 +39,7 @@ def error_of(outputs, request):
 
 def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
     limits = OutputLimits(extra_length, longest, n_best=1, beam_size=5, longest_prefix=20)
-    return WantedOutputs(TOKENIZER, limits, constraints, Marks(end=[EOS]), is_parser=is_parser)
+    return WantedOutputs(TOKENIZER, limits, constraints, end=[EOS], is_parser=is_parser)
 
 
 def rules_of(outputs):
@@ -183,7 +183,7 @@ def test_sentences_with_and_without_wishes_share_a_search():
 def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
     outputs = wanted_outputs(Constraints(prefix="a b", required=["c"], banned=["d"]))
     plain = outputs.wanted(Request("x", line=7))
-    assert (plain.line, plain.prefix[0].ids, plain.shortest) == (7, (3, 4), 3)
+    assert (plain.request.line, plain.prefix[0].ids, plain.shortest) == (7, (3, 4), 3)
     own = outputs.wanted(Request("x", prefix="c", required=["a a"], banned=["b b"]))
     assert own.prefix[0].ids == (5,)
     assert own.required_phrases is not None

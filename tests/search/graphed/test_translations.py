@@ -106,7 +106,7 @@ def test_a_bug_in_an_answer_is_raised_for_its_line(monkeypatch):
     expected = list(translator.translate(lines))
 
     def failing(jobs, job):
-        if job.wanted.line == 3:
+        if job.wanted.request.line == 3:
             raise ZeroDivisionError
         return answer(jobs, job)
 
