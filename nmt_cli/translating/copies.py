@@ -37,7 +37,8 @@ FindRuns = Callable[[str], Sequence[Run]]  # in a text, those of characters that
 class Copy(NamedTuple):
     """A span of a source that the translation copies."""
 
-    text: str  # as it is in the source
+    match: Match  # its place in the source
+    text: str  # as it is there
     begin: int  # in the text that the model gets
     written: str  # what stands for it there: its text, or a placeholder
     forms: Constraint  # its pieces, or those of the placeholder; none if nothing can stand for it
@@ -61,8 +62,7 @@ class ProtectedText(NamedTuple):
     """A segment of a source, and the spans that its translation copies."""
 
     source: str
-    matches: Sequence[Match] = ()
-    copies: Sequence[Copy] = ()  # of the matches
+    copies: Sequence[Copy] = ()
     with_placeholders: str | None = None  # None: nothing stands for a span
     is_kept: bool = False  # it is its own translation, without the model
     known: str | None = None  # its translation in a memory, which then needs no model
@@ -85,10 +85,10 @@ class ProtectedText(NamedTuple):
 
     def _around(self, *, is_unseen: bool) -> Iterator[str]:
         place = 0
-        for match, copy in zip(self.matches, self.copies, strict=True):
+        for copy in self.copies:
             if is_unseen or not copy.is_unseen:
-                yield self.source[place : match.begin]
-                place = match.end
+                yield self.source[place : copy.match.begin]
+                place = copy.match.end
         yield self.source[place:]
 
     @property
@@ -105,7 +105,7 @@ class ProtectedText(NamedTuple):
         """Return the segment, of whose spans only the first ``number`` are copied."""
         copies = self.copies[:number]
         runs = self.runs[: sum(copy.is_unseen for copy in copies)]
-        return self._replace(matches=self.matches[:number], copies=copies, runs=runs)
+        return self._replace(copies=copies, runs=runs)
 
     def source_place(self, place: int) -> int:
         """Return the place in ``source`` of what begins at a place in ``text``."""
@@ -121,12 +121,12 @@ class ProtectedText(NamedTuple):
     def _source_place(self, place: int, num_before: int) -> int:
         """Return the place in ``source`` of a ``place`` behind so many spans."""
         if num_before < len(self.copies) and self.copies[num_before].begin < place:
-            match = self.matches[num_before]
-            inside = place - self.copies[num_before].begin
-            return min(match.begin + inside, match.end - 1)
+            copy = self.copies[num_before]
+            return min(copy.match.begin + place - copy.begin, copy.match.end - 1)
         if num_before == 0:
             return place
-        return self.matches[num_before - 1].end + place - self.copies[num_before - 1].end
+        last = self.copies[num_before - 1]
+        return last.match.end + place - last.end
 
     def not_copied(self, output: str) -> tuple[str, ...]:
         """Return the texts of spans that ``output`` has more or less often than the source."""
@@ -134,12 +134,10 @@ class ProtectedText(NamedTuple):
         if not wanted:
             return ()
         begin_words, end_words = set[str](), set[str]()
-        for match, copy in zip(self.matches, self.copies, strict=True):
-            if copy.is_unseen:
-                continue
-            if is_border(self.source, match.begin):
+        for copy in self.searched:
+            if is_border(self.source, copy.match.begin):
                 begin_words.add(copy.text)
-            if is_border(self.source, match.end):
+            if is_border(self.source, copy.match.end):
                 end_words.add(copy.text)
         found, place = Counter[str](), 0
         # Of each text the next place, at one place the longest text first. This is no regular
@@ -220,11 +218,11 @@ class SourceCopies:
                 copy = self._copy(source, match, len(text), numbers)
             else:
                 span = source[run.begin : run.end]
-                copy = Copy(span, len(text), run.written, (), is_exact=False, is_unseen=True)
+                copy = Copy(match, span, len(text), run.written, (), is_exact=False, is_unseen=True)
             copies.append(copy)
             text, place = text + copy.written, match.end
         text += source[place:]
-        return ProtectedText(source, sorted(spans), _with_equal_forms(copies), text, runs=runs)
+        return ProtectedText(source, _with_equal_forms(copies), text, runs=runs)
 
     def _separated(
         self, source: str, matches: Sequence[Match], find_runs: FindRuns
@@ -262,7 +260,7 @@ class SourceCopies:
         if are_too_many([form.ids for form in forms]):
             forms = ()
         is_exact = bool(forms) and self._tokenizer.decode(forms[0].ids) == span
-        return Copy(span, begin, written, forms, is_exact)
+        return Copy(match, span, begin, written, forms, is_exact)
 
     def _with_placeholders(self, source: str, matches: Sequence[Match]) -> Sequence[Match]:
         """Return ``matches`` and, in place of those that overlap them, placeholders in the text."""

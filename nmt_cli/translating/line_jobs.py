@@ -161,7 +161,7 @@ class LineJobs:
         if self._segmenter.keeps_text:
             is_kept = needs_no_model(source.around) or not has_letters(source.around_runs)
         else:
-            is_kept = bool(source.matches) and is_blank(source.around)
+            is_kept = bool(source.copies) and is_blank(source.around)
         has_terms = is_kept and wanted.glossary and wanted.glossary.found_in(source.source)
         return is_kept and not has_terms
 
