@@ -100,9 +100,9 @@ def with_links_of_runs(
         for i, j in of_segment.links
         if i < len(own_sources) and j < len(own_targets)
     ]
-    for each in output.insertions:
-        first, last = _number(sources, each.source_begin), _number(sources, each.source_end - 1)
-        written = range(_number(targets, each.begin), _number(targets, each.end - 1) + 1)
+    for span, *_ in output.insertions:
+        first, last = _number(sources, span.source_begin), _number(sources, span.source_end - 1)
+        written = range(_number(targets, span.begin), _number(targets, span.end - 1) + 1)
         links += zip(range(first, last + 1), written, strict=False)
     links.sort(key=lambda link: link[::-1])
     return WordLinks(tuple(links), len(sources), len(targets), of_segment.separator)

@@ -60,11 +60,8 @@ class Span(NamedTuple):
 class Insertion(NamedTuple):
     """A run of characters that the model never saw, which was put into a translation."""
 
+    span: Span
     gap: int  # its place in the translation without runs
-    begin: int
-    end: int
-    source_begin: int
-    source_end: int
     moved: int  # by how many characters what is behind it was moved
 
 

@@ -249,10 +249,11 @@ def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0)
             done += 1
         elif following and not (following.isspace() or (gap > 0 and following in _CLOSING)):
             text += _space_behind(source, run.end, following)
-        insertions.append(Insertion(gap, begin, end, run.begin, run.end, len(text) - done))
+        span = Span(begin, end, run.begin, run.end)
+        insertions.append(Insertion(span, gap, moved=len(text) - done))
     text = one_line(text + output.text[done:])
     placed = output._replace(text=text, insertions=insertions, without_runs=output.text)
-    spans = [Span(each.begin, each.end, each.source_begin, each.source_end) for each in insertions]
+    spans = [each.span for each in insertions]
     for span in output.spans:
         begin, end = placed.place_of(span.begin), placed.end_of(span.end)
         spans.append(span._replace(begin=begin, end=end))
