@@ -43,7 +43,7 @@ class Copy(NamedTuple):
     written: str  # what stands for it there: its text, or a placeholder
     forms: Constraint  # its pieces, or those of the placeholder; none if nothing can stand for it
     is_exact: bool  # whether these pieces are written as its text
-    is_unseen: bool = False  # the search does not write it: it is put into the translation
+    run: Run | None = None  # which the search does not write: it is put into the translation
 
     @property
     def end(self) -> int:
@@ -66,7 +66,6 @@ class ProtectedText(NamedTuple):
     with_placeholders: str | None = None  # None: nothing stands for a span
     is_kept: bool = False  # it is its own translation, without the model
     known: str | None = None  # its translation in a memory, which then needs no model
-    runs: Sequence[Run] = ()  # the spans that the model never saw
 
     @property
     def text(self) -> str:
@@ -86,7 +85,7 @@ class ProtectedText(NamedTuple):
     def _around(self, *, is_unseen: bool) -> Iterator[str]:
         place = 0
         for copy in self.copies:
-            if is_unseen or not copy.is_unseen:
+            if is_unseen or copy.run is None:
                 yield self.source[place : copy.match.begin]
                 place = copy.match.end
         yield self.source[place:]
@@ -94,18 +93,17 @@ class ProtectedText(NamedTuple):
     @property
     def searched(self) -> Sequence[Copy]:
         """The spans that the search writes."""
-        return [copy for copy in self.copies if not copy.is_unseen]
+        return [copy for copy in self.copies if copy.run is None]
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """The spans that the model never saw."""
+        return [copy.run for copy in self.copies if copy.run is not None]
 
     @property
     def needs_attention(self) -> bool:
         """Whether a run comes to a place that attention decides."""
         return any(run.where is Where.AMONG_WORDS for run in self.runs)
-
-    def with_first(self, number: int) -> ProtectedText:
-        """Return the segment, of whose spans only the first ``number`` are copied."""
-        copies = self.copies[:number]
-        runs = self.runs[: sum(copy.is_unseen for copy in copies)]
-        return self._replace(copies=copies, runs=runs)
 
     def source_place(self, place: int) -> int:
         """Return the place in ``source`` of what begins at a place in ``text``."""
@@ -218,11 +216,11 @@ class SourceCopies:
                 copy = self._copy(source, match, len(text), numbers)
             else:
                 span = source[run.begin : run.end]
-                copy = Copy(match, span, len(text), run.written, (), is_exact=False, is_unseen=True)
+                copy = Copy(match, span, len(text), run.written, (), is_exact=False, run=run)
             copies.append(copy)
             text, place = text + copy.written, match.end
         text += source[place:]
-        return ProtectedText(source, _with_equal_forms(copies), text, runs=runs)
+        return ProtectedText(source, _with_equal_forms(copies), text)
 
     def _separated(
         self, source: str, matches: Sequence[Match], find_runs: FindRuns

@@ -257,7 +257,7 @@ class LineJobs:
         if self._too_long == "truncate":
             job.truncated = True
             start = self._start_of(source, tokens)
-            job.sources[place] = source = source.with_first(len(start.copies))
+            job.sources[place] = source = source._replace(copies=start.copies)
             return [start._replace(copies=source.searched)]
         raise LineError(
             f"it has {len(tokens):,} pieces, the model takes {longest:,}; "
