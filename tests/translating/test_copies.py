@@ -4,6 +4,7 @@ import random
 import re
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,12 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.copies import Copy, ProtectedText, SourceCopies, limits_of
+from nmt_cli.translating.line_jobs import strict
 from nmt_cli.translating.options import Constraints
 from nmt_cli.translating.protection import Match, Protection
 from nmt_cli.translating.request import KEEPS_PIECES, Request
 from nmt_cli.translating.target_phrases import TargetPhrases
+from nmt_cli.translating.translation import Alternative, Translation
 from nmt_cli.translating.wanted_output import FOR_SAMPLES
 from tests.corpus.test_mapped_sentencepiece import train
 from tests.fake_models import CopyModel, tiny_recipe, translator_of
@@ -246,6 +249,26 @@ def test_what_protected_text_excludes(monkeypatch, tokenizers):
     assert found.error == FOR_SAMPLES
     (found,) = copying(monkeypatch, tokenizers["bytes"], keep_pieces=True).translate([request])
     assert found.error == KEEPS_PIECES
+
+
+def test_only_outputs_that_copy_all_stay_if_a_line_is_strict():
+    second, third, last = Alternative("b", -2.0), Alternative("c", -3.0), Alternative("d", -4.0)
+    third = replace(third, not_copied=("%s",))
+    first = Translation("a", -1.0, alternatives=(second, third, last), num_parts=2)
+    assert strict(first) == replace(first, alternatives=(second, last))
+    others = Translation("b", -2.0, alternatives=(last,), num_parts=2)
+    assert strict(replace(first, not_copied=("%s",))) == others
+    plain = replace(first, alternatives=(second, last))
+    assert strict(plain) is plain
+
+
+def test_places_within_a_placeholder_are_within_its_span():
+    name = Copy(Match(4, 10, ""), "{name}", 4, "<ph>", (), is_exact=False)
+    text = ProtectedText("see {name} now", [name], "see <ph> now")
+    assert [text.source_place(place) for place in range(3, 10)] == [3, 4, 5, 6, 7, 10, 11]
+    digit = Copy(Match(4, 5, ""), "5", 4, "<ph>", (), is_exact=False)
+    text = ProtectedText("see 5 now", [digit], "see <ph> now")
+    assert [text.source_place(place) for place in range(3, 10)] == [3, 4, 4, 4, 4, 5, 6]
 
 
 def test_spans_are_counted_between_borders_of_words():

@@ -224,6 +224,20 @@ def test_the_best_sums_are_those_of_all_choices():
             assert all(len(each) == len(rankings) for each in found)
 
 
+def test_a_line_with_its_own_length_penalty_gets_the_choices_that_this_ranks_best():
+    line, options = "dog fox Ant.  Eel? dog dog Cat!", {"beam_size": 5, "n_best": 5}
+    for penalty in (0.0, 3.0):
+        (found,) = untrained(split_sentences=True, length_penalty=1.0, **options).translate(
+            [Request(line, length_penalty=penalty)]
+        )
+        expected = next(
+            untrained(split_sentences=True, length_penalty=penalty, **options).translate([line])
+        )
+        assert [each.tokens for each in found.ranked] == [each.tokens for each in expected.ranked]
+        scores = [each.score for each in found.ranked]
+        assert scores == sorted(scores, reverse=True)
+
+
 def test_samples_are_joined_in_the_order_drawn():
     line = "dog fox Ant.  Eel? dog dog Cat!"
     options = {"sampling": Sampling(seed=5), "n_best": 4, "split_sentences": True}
