@@ -8,7 +8,8 @@ from html.entities import html5
 from typing import NamedTuple
 
 from nmt_cli.documents.document import decoded
-from nmt_cli.translating.markup.blocks import Markup, blocks_of
+from nmt_cli.recipe.wishes import Markup
+from nmt_cli.translating.markup.blocks import blocks_of
 from nmt_cli.translating.request import Request
 from nmt_cli.translating.segments import Output, Segments, whole
 from nmt_cli.translating.translation import Translation

@@ -48,10 +48,11 @@ NUMBERS = {
     "memory_similarity": Range(1, 99, default=75),  # per cent; as translators and tools have it
 }
 Choose = Literal["score", "mbr"]  # which of several translations is the first
+Markup = Literal["html", "xml"]
 TooLong = Literal["split", "truncate", "error"]
 CHOICES: dict[str, Sequence[Any]] = {
     "choose": get_args(Choose),
-    "markup": ("html", "xml"),
+    "markup": get_args(Markup),
     "too_long": get_args(TooLong),
     "tokenize": ("none", "penn"),
 }

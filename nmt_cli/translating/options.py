@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.wishes import CHOICES, NUMBERS, Choose, TooLong, refuse_outside
+from nmt_cli.recipe.wishes import CHOICES, NUMBERS, Choose, Markup, TooLong, refuse_outside
 from nmt_cli.translating.protection import Protection
 from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.search.sentences import Sampling
-    from nmt_cli.translating.markup.blocks import Markup
     from nmt_cli.translating.memory import TranslationMemory
     from nmt_cli.translating.soft_glossary import SoftGlossary
 

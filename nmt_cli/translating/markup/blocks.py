@@ -7,13 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 from nmt_cli.files.lines import is_blank
+from nmt_cli.recipe.wishes import Markup
 from nmt_cli.translating.markup.tokens import RAW_TEXT, Kind, Token, html_tokens, xml_tokens
 from nmt_cli.translating.request import LineError
-
-Markup = Literal["html", "xml"]
 
 
 def _names(words: str) -> set[str]:

@@ -6,7 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from nmt_cli.translating.markup.blocks import Block, Inline, Markup, blocks_of
+from nmt_cli.recipe.wishes import Markup
+from nmt_cli.translating.markup.blocks import Block, Inline, blocks_of
 from nmt_cli.translating.segments import Output, Segments, Span
 from nmt_cli.translating.translation import in_groups
 
