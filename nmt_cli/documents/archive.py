@@ -161,4 +161,6 @@ def _problem_of_xml(data: bytes) -> str | None:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         return str(error)
+    except (ValueError, LookupError):  # an encoding that expat does not read
+        return None
     return None

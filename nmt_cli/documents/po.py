@@ -23,11 +23,12 @@ BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")
 TAG = r"</?[A-Za-z][^<>]*>"
 PROTECTED = (PLACEHOLDERS, TAG, r"&#?\w+;")  # patterns of what a translation copies
 # What programs replace in a text, by the flag of its entry, as gettext checks it.
-_NUMBER, _SIZE = r"(?:\d+\$)?", r"(?:\d+|\*(?:\d+\$)?)?"
-_LENGTH = r"(?:hh?|ll?|[qLjzZt]|I(?:64|32)?|wf?\d+)?"
-_PRINTF = rf"%{_NUMBER}[-+ #0'I]*{_SIZE}(?:\.{_SIZE})?{_LENGTH}"
+# Counts have bounds, because a thousand zeros may be flags and digits in a million ways.
+_NUMBER, _SIZE = r"(?:\d{1,4}\$)?", r"(?:\d{1,9}|\*(?:\d{1,4}\$)?)?"
+_LENGTH = r"(?:hh?|ll?|[qLjzZt]|I(?:64|32)?|wf?\d{1,3})?"
+_PRINTF = rf"%{_NUMBER}[-+ #0'I]{{0,9}}{_SIZE}(?:\.{_SIZE})?{_LENGTH}"
 _C = rf"{_PRINTF}(?:[diouxXeEfFgGaAcCsSpnm]|<\w+>)"
-_PYTHON = rf"%(?:\([^()]*\))?[-+ #0]*{_SIZE}(?:\.{_SIZE})?[hlL]?[diouxXeEfFgGcrsa]"
+_PYTHON = rf"%(?:\([^()]*\))?[-+ #0]{{0,9}}{_SIZE}(?:\.{_SIZE})?[hlL]?[diouxXeEfFgGcrsa]"
 _BRACES = r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}"
 _PERCENT_NUMBER = r"%[1-9]\d?"
 FORMATS: Mapping[str, str] = {
@@ -38,19 +39,21 @@ FORMATS: Mapping[str, str] = {
     "elixir-format": r"%\{\w+\}",
     "go-format": rf"{_PRINTF}[a-zA-Z]",
     "java-format": _BRACES,
-    "java-printf-format": r"%(?:\d+\$|<)?[-#+ 0,(]*\d*(?:\.\d+)?[tT]?[a-zA-Z]",
+    "java-printf-format": (
+        rf"%(?:{_NUMBER}|<)[-#+ 0,(]{{0,9}}\d{{0,9}}(?:\.\d{{1,9}})?[tT]?[a-zA-Z]"
+    ),
     "javascript-format": rf"{_PRINTF}[diouxXeEfFgGcsj]|\$\d+",
     "kde-format": _PERCENT_NUMBER,
     "kde-kuit-format": _PERCENT_NUMBER,
     "lisp-format": r"~[-+\d,'#vV:@]*[a-zA-Z%&|~(){}\[\]<>;^*?$/]",
     "objc-format": rf"%#@\w+@|{_PRINTF}@|{_C}",
     "perl-brace-format": r"\{\w+\}",
-    "php-format": r"%(?:\d+\$)?(?:[-+ 0]|'.)*\d*(?:\.\d+)?[bcdeEfFgGosuxX]",
+    "php-format": rf"%{_NUMBER}(?:[-+ 0]|'.){{0,9}}\d{{0,9}}(?:\.\d{{1,9}})?[bcdeEfFgGosuxX]",
     "python-brace-format": _BRACES,
     "python-format": _PYTHON,
     "qt-format": r"%L?(?:[1-9]\d?|n)",
     "qt-plural-format": r"%L?n",
-    "ruby-format": rf"%\{{[^{{}}]*\}}|%<[^<>]*>[-+ #0*\d.]*[a-zA-Z]|{_C}",
+    "ruby-format": rf"%\{{[^{{}}]*\}}|%<[^<>]*>[-+ #0*\d.]{{0,20}}[a-zA-Z]|{_C}",
     "rust-format": _BRACES,
     "sh-format": r"\$\w+|\$\{\w+\}",
     "smalltalk-format": r"%\d",

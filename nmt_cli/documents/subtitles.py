@@ -23,7 +23,7 @@ from nmt_cli.translating.translation import Translation
 
 TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2})(?:[,.](\d{1,3})|(?<=\d:\d\d:\d\d))"
 TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")
-LINE = re.compile(r"[^\r\n]*(?:\r*\n|\r)|[^\r\n]+")  # some programs write CR CR LF
+LINE = re.compile(r"[^\r\n]*(?:\r{0,2}\n|\r)|[^\r\n]+")  # some programs write CR CR LF
 WORD_TIME = re.compile(r"<((?:\d+:)*\d+\.\d+)>")
 # Tags, times within a cue, positions, and characters that XML excludes.
 CODE = re.compile(
@@ -141,14 +141,18 @@ class SubtitleDocument:
 
 def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
     """Yield the cues. An empty line ends one of WebVTT; one of SRT goes on until the next times."""
-    if is_vtt and not re.match(r"WEBVTT(?:[ \t].*)?(?:\r*\n|\r|\Z)", text):
+    if is_vtt and not re.match(r"WEBVTT(?:[ \t].*)?(?:\r{0,2}\n|\r|\Z)", text):
         raise DocumentError("its first line is not WEBVTT")
     place, cue, times, lines = 0, -1, None, list[_Line]()
+    is_numbered, before = False, ""  # whether the first cue has a number
     for number, raw in enumerate(LINE.findall(text), 1):
         line = raw.rstrip("\r\n")
         timing = TIMING.fullmatch(line)
+        is_numbered = is_numbered or (cue < 0 and timing is not None and before.isdecimal())
+        before = line.strip() or before
         if times is not None and (timing is not None or (is_vtt and not line)):
-            yield _Cue(*times, _with_text(lines, has_next=timing is not None))
+            has_number = is_numbered and timing is not None
+            yield _Cue(*times, _with_text(lines, has_number=has_number))
             times, lines = None, []
         if timing is not None:
             times, cue = (_milliseconds(timing, 1), _milliseconds(timing, 5)), cue + 1
@@ -158,15 +162,18 @@ def _cues(text: str, is_vtt: bool) -> Iterator[_Cue]:
             raise DocumentError(f"line {number:,} is no timing: {line.strip()[:40]!r}")
         place += len(raw)
     if times is not None:
-        yield _Cue(*times, _with_text(lines, has_next=False))
+        yield _Cue(*times, _with_text(lines, has_number=False))
     if cue < 0 and not is_vtt:
         raise DocumentError("it has no line with the times of a subtitle")
 
 
-def _with_text(lines: Sequence[_Line], *, has_next: bool) -> Sequence[_Line]:
-    """Return ``lines`` from the first with a text to the last, without the next cue's number."""
+def _with_text(lines: Sequence[_Line], *, has_number: bool) -> Sequence[_Line]:
+    """Return ``lines`` from the first with a text to the last, without the next cue's number.
+
+    ``has_number`` is whether that may be there.
+    """
     texts = [place for place, line in enumerate(lines) if line.text.strip()]
-    if has_next and texts and lines[texts[-1]].text.strip().isdecimal():
+    if has_number and texts and lines[texts[-1]].text.strip().isdecimal():
         texts.pop()
     return lines[texts[0] : texts[-1] + 1] if texts else ()
 

@@ -209,10 +209,10 @@ class Driver(Generic[Ticket]):
             search = self._search
             if search is None:
                 return
-            has_free = len(self._inside) < search.num_slots  # counted faster than what follows
-            if has_free and not self._num_waited and search.has_slots_to_drop:
-                self._leave(search.drop_free_slots())
-            if self._inside:
+            if self._inside:  # else some are only to be completed
+                has_free = len(self._inside) < search.num_slots  # faster than what follows
+                if has_free and not self._num_waited and search.has_slots_to_drop:
+                    self._leave(search.drop_free_slots())
                 self._leave(self._step(search))
             yield from self._finished(search)
             inside = (entry.ticket for entry in self._inside.values())

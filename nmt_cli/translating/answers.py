@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.text.links import Links
 from nmt_cli.corpus.tokenizers.piece_words import words_of_pieces
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
@@ -26,6 +28,7 @@ from nmt_cli.translating.encoded_texts import KnownText
 from nmt_cli.translating.options import TranslatorOptions
 from nmt_cli.translating.over_long import Part, lacks_sentences
 from nmt_cli.translating.segments import Output, Segments, Span, uncut
+from nmt_cli.translating.target_phrases import TargetPhrase
 from nmt_cli.translating.translation import Alternative, Item, Translation, in_groups, kth_of_each
 from nmt_cli.translating.unseen import Run, place_runs
 from nmt_cli.translating.wanted_output import Wanted
@@ -82,6 +85,7 @@ class Answers:
             tokenizer, folds=settings.text.normalization.fold, characters=settings.characters
         )
         self._length_penalty, self._settings = length_penalty, settings.text
+        self._banned: tuple[Sequence[TargetPhrase], list[str]] = (), []  # phrases and their texts
         self._form, self._trees = settings.trees, trees
         if options.alignments and settings.trees is not None:
             raise UserError(
@@ -211,14 +215,18 @@ class Answers:
         not put into the output.
         """
         prefix = self._tokenizer.decode(wanted.prefix[0].ids) if wanted.prefix and is_first else ""
-        banned = [self._tokenizer.decode(phrase.ids).strip() for phrase in wanted.banned]
+        phrases, banned = self._banned
+        if wanted.banned is not phrases:  # lines that follow each other often ban the same
+            texts = (self._tokenizer.decode(phrase.ids).strip() for phrase in wanted.banned)
+            banned = [text for text in texts if text]
+            self._banned = wanted.banned, banned
         is_forced = bool(wanted.prefix or wanted.required or wanted.glossary)
         there, runs = Counter[str](), list[Run]()
         for run in source.runs:
             text = source.source[run.begin : run.end]
             there[text] += 1
             has_one = is_forced and output.count(text) >= there[text]
-            if not has_one and not any(phrase and phrase in text for phrase in banned):
+            if not has_one and not any(_has_phrase(text, each) for each in banned):
                 runs.append(run)
         return runs, len(prefix) if output.startswith(prefix) else 0
 
@@ -379,3 +387,9 @@ def best_sums(
             chosen, each = chosen
             choice.append(each)
         yield choice[::-1]
+
+
+def _has_phrase(text: str, phrase: str) -> bool:
+    """Return whether ``phrase`` is in ``text``, and not a part of its words alone."""
+    places = (match.span() for match in re.finditer(re.escape(phrase), text))
+    return any(is_border(text, begin) and is_border(text, end) for begin, end in places)

@@ -29,6 +29,7 @@ from nmt_cli.translating.unseen import Run, Where
 FOR_ANY = ("ph", "placeholder", "entity", "ent", "protected")
 FIRST_PRIVATE = 0xF0000  # characters without a meaning
 LAST_CHARACTER = 0x10FFFF
+MOST_ROUNDS = 3  # in which matches free others; then no match belongs to a run
 LETTER = "\u4e2d"  # of a script without spaces between words
 
 FindRuns = Callable[[str], Sequence[Run]]  # in a text, those of characters that a model never saw
@@ -227,12 +228,13 @@ class SourceCopies:
     ) -> tuple[Sequence[Match], Sequence[Run]]:
         """Return the matches that belong to no run, and the runs of the text around them."""
         kept = {match for match in matches if self._placeholders(source, match)}
-        while True:
+        for _ in range(MOST_ROUNDS):
             runs = find_runs(_masked(source, kept))
             more = {match for match in matches if not _is_within(match, runs)} - kept
             if not more:
                 return sorted(kept), runs
             kept |= more
+        return matches, find_runs(_masked(source, matches))
 
     def _copy(
         self,

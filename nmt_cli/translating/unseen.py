@@ -196,6 +196,9 @@ def _widened(spans: Sequence[_Span], text: str) -> Iterator[tuple[int, int]]:
     """Yield ``spans`` with the brackets around them, and punctuation behind one in front."""
     done = 0
     for begin, end, _ in spans:
+        if end <= done:  # a bracket that the one before has widened over
+            continue
+        begin = max(begin, done)
         while begin > done and text[begin - 1] + text[end : end + 1] in _BRACKETS:
             begin, end = begin - 1, end + 1
         if done == 0 and not text[:begin].strip():

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import subprocess
+import time
 
 import polib
 import pytest
@@ -270,3 +271,14 @@ def test_what_gettext_reads_is_read(entry, written, line_end):
     """Polib reads none of these."""
     data, expected = ((HEADER + each).replace("\n", line_end).encode() for each in (entry, written))
     assert shouted(data, "po") == expected
+
+
+@pytest.mark.parametrize("flag", [*OF_FLAGS, "go-format"])
+@pytest.mark.parametrize("part", ["%" + "0" * 50_000, "%" * 50_000, "{" * 50_000, "%1$" * 20_000])
+def test_what_is_kept_is_found_in_linear_time(flag, part):
+    data = f'{HEADER}#, {flag}\nmsgid "a {part} b"\nmsgstr ""\n'.encode()
+    started = time.monotonic()
+    copied(data, "po")
+    for segment in read_document(data, "po").segments:
+        Protection(segment.protect).found_in(segment.text)
+    assert time.monotonic() - started < 5

@@ -1,6 +1,7 @@
 """SRT and WebVTT: sentences over several cues, and that all else stays to the last byte."""
 
 import random
+import time
 
 import pysubs2
 import pytest
@@ -256,3 +257,19 @@ def test_times_of_words_stay_in_order():
     assert segment.text == f"one{first}{second}"
     found = document.filled([Translation(f"one{second}{first}")]).decode()
     assert found == f"{head}one<00:09.500><c> three</c><00:10.000><c> two</c>\n"
+
+
+def test_numbers_are_texts_where_cues_have_no_numbers():
+    times = "00:00:0{},000 --> 00:00:0{},500\n".format
+    plain = f"{times(1, 1)}In\n1999\n\n{times(3, 3)}yes.\n"
+    assert texts_of(read_document(plain.encode(), "srt")) == ["In 1999 yes."]
+    numbered = f"1\n{times(1, 1)}In\n1999\n\n2\n{times(3, 3)}yes.\n\n3\n\n{times(4, 4)}no.\n"
+    assert texts_of(read_document(numbered.encode(), "srt")) == ["In 1999 yes.", "no."]
+    assert copied(numbered.encode(), "srt") == numbered.encode()
+
+
+def test_line_ends_are_found_in_linear_time():
+    data = b"WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\n" + b"\r" * 1_000_000
+    started = time.monotonic()
+    assert copied(data, "vtt") == data
+    assert time.monotonic() - started < 10

@@ -349,3 +349,12 @@ def test_fields_that_are_nested_deeply_are_refused():
     assert shouted(data, "docx") != data
     with pytest.raises(DocumentError, match="its fields are nested more than 20 deep"):
         read_document(docx(f"<w:p>{word('{' + nested + '}')}</w:p>"), "docx")
+
+
+@pytest.mark.parametrize("encoding", ["gb2312", "shift_jis", "euc-kr", "windows-1252"])
+def test_chapters_of_any_encoding_are_written(encoding):
+    chapter = f'<?xml version="1.0" encoding="{encoding}"?>' + XHTML.format("<p>one dog</p>")
+    data = epub(chapter)
+    assert copied(data, "epub") == data
+    found = unzipped(shouted(data, "epub"))["OPS/text/one chapter.xhtml"].decode(encoding)
+    assert found == chapter.replace("one dog", "ONE DOG")

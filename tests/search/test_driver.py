@@ -199,13 +199,21 @@ def test_sentences_that_somebody_waits_for_are_completed_few_at_a_time():
     assert list(line.outcomes) == [*range(7), "long"]
 
 
-def test_sentences_are_completed_when_no_other_is_left():
+def test_sentences_are_completed_when_no_other_is_left(monkeypatch):
     line, calls = completing()
+    drop = Search.drop_free_slots
+
+    def checked(search):
+        assert line.driver._inside, "it needs a slot that is not free"
+        return drop(search)
+
+    monkeypatch.setattr(Search, "drop_free_slots", checked)
     line.waiting.extend((number, lasting(3, 200)) for number in range(3))
     line.run()
     assert [numbers for _, numbers in calls] == [[200], [200], [200]]
     assert list(line.outcomes) == [0, 1, 2]
     assert {number for number, _ in calls} == {3}
+    assert 0 not in line.model.num_rows
 
 
 def test_urgent_sentences_are_completed_first_and_others_seldom_beside_them():

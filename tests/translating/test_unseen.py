@@ -320,3 +320,30 @@ def test_runs_of_a_long_line_take_linear_time():
         placed = place_runs(text, runs, Output(text, words))
         assert placed.text
         assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("line", ["word [(👍)] word", "word “(→)” word", "“→” [👍] (”)”"])
+def test_brackets_that_the_model_never_saw_are_copied_once(line):
+    unknown = set("[]“”👍→") & set(line)
+    runs = runs_in(line, unknown, str.isascii)
+    ends = [place for run in runs for place in (run.begin, run.end)]
+    assert ends == sorted(ends)
+    assert all(run.first <= run.begin <= run.end <= run.last for run in runs)
+    inside = {place for run in runs for place in range(run.begin, run.end)}
+    assert {place for place, each in enumerate(line) if each in unknown} <= inside
+
+
+def test_a_banned_phrase_forbids_words_and_no_letters_in_them(monkeypatch):
+    search = translator(monkeypatch, "words")
+    lines = ["ant Dvořák cat", "ant ořá cat", "ant 👍 cat"]
+    requests = [Request(line, banned=["a", "ant bee"]) for line in lines]
+    assert [each.text for each in search.translate(requests)] == lines
+
+
+def test_matches_beside_unseen_letters_take_linear_time(monkeypatch):
+    search = translator(monkeypatch, "words")
+    line = "ant " + "&ж;" * 3_000 + " cat"
+    started = time.monotonic()
+    (found,) = search.translate([Request(line, protect=[r"&#?\w+;"])])
+    assert time.monotonic() - started < 20
+    assert found.text.count("ж") == 3_000

@@ -21,7 +21,7 @@ SAME_TARGET = "remove_duplicate_targets"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
 OF_LENGTHS = (TOO_LONG, TOO_SHORT, LENGTH_RATIO)  # in pieces
 # A pair is counted for the first rule that it breaks. Those that compare pairs with each other are
-# the last ones, so that a pair is left out only for another one that stays.
+# the last ones, so that a pair is left out only for one that no rule about single pairs drops.
 RULES = (EMPTY, SCORES, *TEXT_FILTERS, HELD_OUT, *OF_LENGTHS, DUPLICATE, SAME_SOURCE, SAME_TARGET)
 ALWAYS_COUNTED = (EMPTY, DUPLICATE, *OF_LENGTHS)
 KEPT = -1  # other values are indices of RULES

@@ -186,7 +186,7 @@ def xml_tokens(source: str) -> list[Token]:
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError as error:
-        what = expat.errors.messages[error.code]
+        what = expat.ErrorString(error.code)
         before = data[len(opening) : min(end, reader.parser.ErrorByteIndex)]
         place = len(before.decode(errors="ignore"))
         raise LineError(f"it is not XML: {what} at character {place + 1:,}") from None
