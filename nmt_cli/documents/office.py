@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from nmt_cli.documents import pieces
-from nmt_cli.documents.archive import Archive, ArchiveDocument
+from nmt_cli.documents.archive import OF_TEXTS, Archive, ArchiveDocument
 from nmt_cli.documents.document import Document, DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has_text, text_part
 from nmt_cli.documents.markup import IN_XML, MarkupDocument
@@ -194,6 +194,9 @@ def read_epub(data: bytes) -> ArchiveDocument:
             path = unquote(item.attributes.get("href") or "")
             name = posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
             if item.attributes.get("media-type") in CHAPTERS and name in archive.names:
+                if not name.lower().endswith(OF_TEXTS):
+                    damaged.append(f"its text {name} ends in none of {', '.join(OF_TEXTS)}")
+                    continue
                 content = archive.read(name)
                 try:
                     members[name] = MarkupDocument(content, markup="xml")

@@ -215,20 +215,24 @@ class Answers:
         not put into the output.
         """
         prefix = self._tokenizer.decode(wanted.prefix[0].ids) if wanted.prefix and is_first else ""
-        phrases, banned = self._banned
-        if wanted.banned is not phrases:  # lines that follow each other often ban the same
-            texts = (self._tokenizer.decode(phrase.ids).strip() for phrase in wanted.banned)
-            banned = [text for text in texts if text]
-            self._banned = wanted.banned, banned
         is_forced = bool(wanted.prefix or wanted.required or wanted.glossary)
         there, runs = Counter[str](), list[Run]()
         for run in source.runs:
             text = source.source[run.begin : run.end]
             there[text] += 1
             has_one = is_forced and output.count(text) >= there[text]
-            if not has_one and not any(_has_phrase(text, each) for each in banned):
+            if not has_one and not self.has_banned(text, wanted):
                 runs.append(run)
         return runs, len(prefix) if output.startswith(prefix) else 0
+
+    def has_banned(self, text: str, wanted: Wanted) -> bool:
+        """Return whether a phrase that a line bans is in ``text``."""
+        phrases, banned = self._banned
+        if wanted.banned is not phrases:  # lines that follow each other often ban the same
+            texts = (self._tokenizer.decode(phrase.ids).strip() for phrase in wanted.banned)
+            banned = [each for each in texts if each]
+            self._banned = wanted.banned, banned
+        return any(_has_phrase(text, each) for each in banned)
 
     def _output(
         self,

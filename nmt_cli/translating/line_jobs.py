@@ -109,10 +109,25 @@ class LineJobs:
         ]
         if self._memory is not None:
             sources = self._with_memory(self._memory, job, sources)
-        kept = [not wanted.needs_model and self._is_kept(source, wanted) for source in sources]
-        if wanted.needs_model or (wanted.required and all(kept)):
-            return [self._with_text(source, wanted) for source in sources]
-        return [each._replace(is_kept=kept) for each, kept in zip(sources, kept, strict=True)]
+        kept = [
+            self._is_kept(source, wanted) and not self._needs_model(source, wanted)
+            for source in sources
+        ]
+        if wanted.required and all(kept):
+            kept = [False] * len(kept)
+        return [
+            each._replace(is_kept=True) if is_kept else self._with_text(each, wanted)
+            for each, is_kept in zip(sources, kept, strict=True)
+        ]
+
+    def _needs_model(self, source: ProtectedText, wanted: Wanted) -> bool:
+        """Return whether a segment is not its own translation: for a prefix or a banned phrase.
+
+        Copied characters may not have that phrase.
+        """
+        if not source.runs:
+            return wanted.needs_model
+        return bool(wanted.prefix) or self._answers.has_banned(source.source, wanted)
 
     def _with_text(self, source: ProtectedText, wanted: Wanted) -> ProtectedText:
         """Return ``source``, whose output the model must write, with something for the model."""

@@ -256,7 +256,13 @@ def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0)
         insertions.append(Insertion(span, gap, moved=len(text) - done))
     text = one_line(text + output.text[done:])
     placed = output._replace(text=text, insertions=insertions, without_runs=output.text)
-    spans = [each.span for each in insertions]
+    # Of each character one, because a tag may be around some of them.
+    spans = [
+        Span(each.span.begin + n, each.span.begin + n + 1, place, place + 1)
+        for each in insertions
+        for n, place in enumerate(range(each.span.source_begin, each.span.source_end))
+        if not source[place].isspace()
+    ]
     for span in output.spans:
         begin, end = placed.place_of(span.begin), placed.end_of(span.end)
         spans.append(span._replace(begin=begin, end=end))

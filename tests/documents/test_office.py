@@ -268,7 +268,7 @@ def test_chapters_may_have_the_references_of_html(doctype):
 def test_chapters_of_other_endings_and_types_and_damaged_ones(caplog):
     """A chapter that is no XML stays as it is, and is named."""
     good, bad = XHTML.format("<p>good</p>"), XHTML.format("<p>bad")
-    items = {"a.xhtm": good, "b.html": good, "c.xhtml": bad, "d.xhtml": "<p>&</p>"}
+    items = {"a.xhtm": good, "b.html": good, "c.xhtml": bad, "d.xhtml": "<p>&</p>", "e": good}
     kinds = {"b.html": "text/html"}
     package = "".join(
         f'<item href="{name}" media-type="{kinds.get(name, "application/xhtml+xml")}"/>'
@@ -280,9 +280,10 @@ def test_chapters_of_other_endings_and_types_and_damaged_ones(caplog):
     assert texts_of(read_document(data, "epub")) == ["good"] * 2
     assert "its member c.xhtml: it is not XML: mismatched tag" in caplog.text
     assert "its member d.xhtml: it is not XML: not well-formed" in caplog.text
+    assert "its text e ends in none of .xml, " in caplog.text
     found = unzipped(shouted(data, "epub"))
     assert found == {
-        name: each.replace(b"good", b"GOOD") if name in items else each
+        name: each.replace(b"good", b"GOOD") if name in items and name != "e" else each
         for name, each in unzipped(data).items()
     }
     with pytest.raises(DocumentError, match=r"^its member c\.xhtml: it is not XML: mismatched"):

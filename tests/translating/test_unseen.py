@@ -347,3 +347,25 @@ def test_matches_beside_unseen_letters_take_linear_time(monkeypatch):
     (found,) = search.translate([Request(line, protect=[r"&#?\w+;"])])
     assert time.monotonic() - started < 20
     assert found.text.count("ж") == 3_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '<a href="u">→</a><b>😀</b> ant bee',
+        "ant <b>→</b> <i>😀</i>",
+        "ant <b>→</b> <i>😀</i> bee",
+        "<i>😀</i> <b>→</b> ant",
+        "😀 <b>→</b> ant",
+        "ant <b>при<i>вет</i></b> cat",
+    ],
+)
+def test_each_character_stays_in_its_own_element(monkeypatch, line):
+    assert copied(monkeypatch, [line], markup="html") == [line]
+
+
+def test_what_is_only_unseen_is_copied_beside_other_banned_phrases(monkeypatch):
+    search = translator(monkeypatch, "words")
+    texts = ["😀", "Привет мир", "ant 😀"]
+    requests = [Request(text, banned=["bee"]) for text in texts]
+    assert [each.text for each in search.translate(requests)] == texts

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -63,7 +63,8 @@ def test_a_killed_starter_and_its_workers_are_replaced_once(monkeypatch, num_wor
                     assert starter._process is not None
                     pid = starter._process.pid
                     starter._process.kill()
-                    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                    with suppress(ChildProcessError):  # a thread has waited for it
+                        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
                     time.sleep(0.05)  # its workers end, too
     assert found == windows
     assert Forked.num_started == 2
