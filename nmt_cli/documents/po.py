@@ -22,7 +22,7 @@ from nmt_cli.translating.translation import Translation
 BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")
 TAG = r"</?[A-Za-z][^<>]*>"
 PROTECTED = (PLACEHOLDERS, TAG, r"&#?\w+;")  # patterns of what a translation copies
-# What programs replace in a text, by the flag of its entry, as gettext checks it.
+# Format directives, such as %s, by the flag of an entry, as gettext checks them.
 # Counts have bounds, because a thousand zeros may be flags and digits in a million ways.
 _NUMBER, _SIZE = r"(?:\d{1,4}\$)?", r"(?:\d{1,9}|\*(?:\d{1,4}\$)?)?"
 _LENGTH = r"(?:hh?|ll?|[qLjzZt]|I(?:64|32)?|wf?\d{1,3})?"

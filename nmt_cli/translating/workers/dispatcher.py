@@ -40,7 +40,7 @@ class WorkerFigures(NamedTuple):
     num_lines: int = 0  # translated
     num_pieces: int = 0  # of the translations
     num_invisible: int = 0  # lines without some characters that nobody sees
-    num_unseen: int = 0  # lines with a segment that was copied for its characters
+    num_unseen: int = 0  # lines with a sentence that was copied: no letter of it was known
     num_deaths: int = 0  # of workers
     num_waiting: int = 0  # lines
     num_inside: int = 0  # lines that workers have
