@@ -218,7 +218,7 @@ class Answers:
         is_forced = bool(wanted.prefix or wanted.required or wanted.glossary)
         there, runs = Counter[str](), list[Run]()
         for run in source.runs:
-            text = source.source[run.begin : run.end]
+            text = run.text_in(source.source)
             there[text] += 1
             has_one = is_forced and output.count(text) >= there[text]
             if not has_one and not self.has_banned(text, wanted):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from nmt_cli.translating.segmenter import Segmenter, needs_no_model
 from nmt_cli.translating.segments import uncut
 from nmt_cli.translating.target_phrases import shown
 from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.unseen import runs_in
+from nmt_cli.translating.unseen import Run, runs_in
 from nmt_cli.translating.wanted_output import Wanted, WantedOutputs
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class LineJobs:
         if wanted.required and all(kept):
             kept = [False] * len(kept)
         return [
-            each._replace(is_kept=True) if is_kept else self._with_text(each, wanted)
+            _kept(each) if is_kept else self._with_text(each, wanted)
             for each, is_kept in zip(sources, kept, strict=True)
         ]
 
@@ -138,17 +139,28 @@ class LineJobs:
     def _find_runs(self, text: str, wanted: Wanted) -> FindRuns | None:
         """Return what finds the runs that the model does not get; None if ``text`` has none.
 
-        They have characters that it never saw. Those of terms have a translation.
+        They have characters that it never saw. Terms of nothing else are translated in them, and
+        the model gets the characters of other terms.
         """
         if not self._segmenter.copies_unseen:
             return None
         known_text = self._answers.known_text
         unknown = known_text.unknown_in(text) - self._soft_terms
-        if unknown and wanted.glossary is not None:
-            unknown.difference_update(*(term.source for term in wanted.glossary.found_in(text)))
+        found = wanted.glossary.found_in(text) if unknown and wanted.glossary is not None else ()
+        terms = {term.source.casefold(): term.targets[0] for term in found}
+        for _ in range(2):  # characters of one term may be in another
+            for term in found:
+                if not unknown.issuperset("".join(term.source.split())):
+                    unknown.difference_update(term.source)
+                    terms.pop(term.source.casefold(), None)
         if not unknown:
             return None
-        return lambda text: runs_in(text, unknown, known_text.knows)
+
+        def find_runs(masked: str) -> Sequence[Run]:
+            runs = runs_in(masked, unknown, known_text.knows)
+            return [_with_terms(run, text, terms) for run in runs] if terms else runs
+
+        return find_runs
 
     def _with_memory(
         self, memory: TranslationMemory, job: LineJob, sources: Sequence[ProtectedText]
@@ -177,7 +189,7 @@ class LineJobs:
             is_kept = needs_no_model(source.around) or not has_letters(source.around_runs)
         else:
             is_kept = bool(source.copies) and is_blank(source.around)
-        has_terms = is_kept and wanted.glossary and wanted.glossary.found_in(source.source)
+        has_terms = is_kept and wanted.glossary and wanted.glossary.found_in(source.text)
         return is_kept and not has_terms
 
     def answer(self, job: LineJob) -> Translation:
@@ -330,9 +342,33 @@ def strict(translation: Translation) -> Translation:
     return replace(translation, **{**vars(best), "alternatives": tuple(others)})
 
 
+def _with_terms(run: Run, source: str, terms: Mapping[str, str]) -> Run:
+    """Return a run of ``source`` with the translations of the ``terms`` in it."""
+    text = source[run.begin : run.end]
+
+    def translated(found: re.Match[str]) -> str:
+        is_whole = is_border(text, found.start()) and is_border(text, found.end())
+        return terms.get(found[0].casefold(), found[0]) if is_whole else found[0]
+
+    longest_first = sorted(terms, key=len, reverse=True)
+    written = re.sub("|".join(map(re.escape, longest_first)), translated, text, flags=re.IGNORECASE)
+    return run if written == text else run._replace(text=written)
+
+
+def _kept(source: ProtectedText) -> ProtectedText:
+    """Return a segment that the model does not get; terms in it have translations."""
+    if source.known is not None or all(run.text is None for run in source.runs):
+        return source._replace(is_kept=True)
+    known, place = "", 0
+    for run in source.runs:
+        known += source.source[place : run.begin] + run.text_in(source.source)
+        place = run.end
+    return source._replace(is_kept=True, known=known + source.source[place:])
+
+
 def _is_unseen(source: ProtectedText) -> bool:
     """Return whether a segment is kept, and has letters that the model never saw."""
-    runs = (source.source[run.begin : run.end] for run in source.runs)
+    runs = (source.source[run.begin : run.end] for run in source.runs if run.text is None)
     return source.is_kept and any(map(has_letters, runs))
 
 

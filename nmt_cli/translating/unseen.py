@@ -12,6 +12,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
+from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -51,6 +52,11 @@ class Run(NamedTuple):
     last: int
     written: str = ""  # what the model gets: a space between words, else nothing
     where: Where = Where.AMONG_WORDS
+    text: str | None = None  # written in place of them, if they have terms
+
+    def text_in(self, source: str) -> str:
+        """Return what is written in the translation of ``source``."""
+        return source[self.begin : self.end] if self.text is None else self.text
 
 
 class _Span(NamedTuple):
@@ -246,7 +252,7 @@ def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0)
         done = max(done, gap)
         text += _space_before(source, run.begin, text[-1:])
         begin = len(text)
-        text += source[run.begin : run.end]
+        text += run.text_in(source)
         end, following = len(text), output.text[done : done + 1]
         if run.written and following.isspace() and _goes_on(output, done, run.end):
             done += 1
@@ -257,16 +263,21 @@ def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0)
     text = one_line(text + output.text[done:])
     placed = output._replace(text=text, insertions=insertions, without_runs=output.text)
     # Of each character one, because a tag may be around some of them.
-    spans = [
-        Span(each.span.begin + n, each.span.begin + n + 1, place, place + 1)
-        for each in insertions
-        for n, place in enumerate(range(each.span.source_begin, each.span.source_end))
-        if not source[place].isspace()
-    ]
+    spans = list(chain.from_iterable(_spans_of(each.span, text, source) for each in insertions))
     for span in output.spans:
         begin, end = placed.place_of(span.begin), placed.end_of(span.end)
         spans.append(span._replace(begin=begin, end=end))
     return placed._replace(spans=sorted(spans))
+
+
+def _spans_of(whole: Span, text: str, source: str) -> Iterator[Span]:
+    begin, end, source_begin, source_end = whole[:4]
+    if text[begin:end] != source[source_begin:source_end]:  # the translation of a term
+        yield whole
+        return
+    for n, place in enumerate(range(source_begin, source_end)):
+        if not source[place].isspace():
+            yield Span(begin + n, begin + n + 1, place, place + 1)
 
 
 def _gaps(source: str, runs: Sequence[Run], output: Output) -> Iterator[int]:

@@ -369,3 +369,24 @@ def test_what_is_only_unseen_is_copied_beside_other_banned_phrases(monkeypatch):
     texts = ["😀", "Привет мир", "ant 😀"]
     requests = [Request(text, banned=["bee"]) for text in texts]
     assert [each.text for each in search.translate(requests)] == texts
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("→", "Pfeil"),
+        ("→ 5", "Pfeil 5"),
+        ("ant → bee → cat", "ant Pfeil bee Pfeil cat"),
+        ("ant ☎ 😀 cat", "ant Telefon 😀 cat"),
+        ("ant мир bee", "ant Welt bee"),
+        ("ant миру bee", "ant миру bee"),
+        ("Мир, мир", "Welt, Welt"),
+        ("<b>→</b>", "<b>Pfeil</b>"),
+        ("ant <b>→</b> bee", "ant <b>Pfeil</b> bee"),
+    ],
+)
+def test_terms_of_unseen_characters_are_translated_where_they_are(monkeypatch, line, expected):
+    glossary = {"→": "Pfeil", "☎": "Telefon", "мир": "Welt"}
+    request = Request(line, glossary=glossary, markup="html" if "<" in line else "none")
+    (found,) = translator(monkeypatch, "words").translate([request])
+    assert (found.text, found.error) == (expected, None)
