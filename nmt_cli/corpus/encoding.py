@@ -159,15 +159,8 @@ def encode_chunk(
     words of both sides if a corpus has alignments.
     """
     broken, pairs = chunk.text_pairs()
-    texts = [
-        tokenizer.normalized(each, side)
-        for side, each in zip(SIDES, (pairs.sources, pairs.targets), strict=True)
-    ]
-    sources, targets = (
-        tokenizer.encode_normalized(each, side) for side, each in zip(SIDES, texts, strict=True)
-    )
-    if tag := tags[chunk.corpus]:
-        sources = [[*tag, *source] for source in sources]
+    tag = tags[chunk.corpus]
+    texts, (sources, targets) = _encoded(pairs, tokenizer, tag)
     of_lengths = rules_broken(_lengths(sources), _lengths(targets), limits)
     kept = np.flatnonzero(of_lengths == KEPT)
     broken[broken == KEPT] = of_lengths
@@ -193,7 +186,7 @@ def fitting_pairs(
     The source of each pair begins with the pieces ``tags[chunk.corpus]``.
     """
     broken, pairs = chunk.text_pairs()
-    sources, targets = _encoded(pairs, tokenizer, tags[chunk.corpus])
+    _, (sources, targets) = _encoded(pairs, tokenizer, tags[chunk.corpus])
     fits = rules_broken(_lengths(sources), _lengths(targets), limits) == KEPT
     places = np.flatnonzero(broken == KEPT)[fits]
     records = cleaner.records(chunk, pairs.only(fits), places)
@@ -202,11 +195,17 @@ def fitting_pairs(
 
 def _encoded(
     pairs: Texts, tokenizer: Tokenizer, tag: list[int]
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the ids of both sides; each source begins with those of ``tag``."""
-    sources = tokenizer.encode_batch(pairs.sources, "source")
-    targets = tokenizer.encode_batch(pairs.targets, "target")
-    return [[*tag, *source] for source in sources] if tag else sources, targets
+) -> tuple[list[list[str]], list[list[list[int]]]]:
+    """Return the normalized texts of both sides, and their ids.
+
+    The ids of each source begin with those of ``tag``.
+    """
+    sides = (pairs.sources, pairs.targets)
+    texts = [tokenizer.normalized(each, side) for side, each in zip(SIDES, sides, strict=True)]
+    sources, targets = (
+        tokenizer.encode_normalized(each, side) for side, each in zip(SIDES, texts, strict=True)
+    )
+    return texts, [[[*tag, *source] for source in sources] if tag else sources, targets]
 
 
 def _encoded_links(

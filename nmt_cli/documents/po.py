@@ -60,7 +60,8 @@ FORMATS: Mapping[str, str] = {
     "ycp-format": r"%\d",
 }
 MOST_NAMED = 10  # lines in a message
-OTHER_FORMAT = re.compile(r"(?!no-|possible-|impossible-)[\w+]+(?:-\w+)*-format")  # as in C
+# Flags that are not in FORMATS, such as awk-format, stand for directives as in C.
+FORMAT_FLAG = re.compile(r"(?!no-|possible-|impossible-)[\w+]+(?:-\w+)*-format")
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -70,14 +71,14 @@ class _Place(NamedTuple):
     begin: int  # its lines, counted from 0
     end: int
     parts: Sequence[str | Request]  # white space stays as it is
-    source: str
-    formats: re.Pattern[str] | None  # what is replaced in the text
+    formats: re.Pattern[str] | None  # of format directives, if the entry has a flag of one
 
     def has_formats_of_source(self, text: str) -> bool:
-        """Return whether a translation has what is replaced in its source, as often."""
+        """Return whether a translation has the format directives of its source, as often."""
         if self.formats is None:
             return True
-        found, wanted = (Counter(_formats_in(each, self.formats)) for each in (text, self.source))
+        texts = text, _joined(self.parts)
+        found, wanted = (Counter(_formats_in(each, self.formats)) for each in texts)
         return found == wanted
 
 
@@ -100,16 +101,17 @@ class PoDocument:
         ]
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
-        """Return the file with the translations; a text of which a line failed has none.
+        """Return the file with the translations.
 
-        Nor has one whose formats differ from those of the source: a warning counts them.
+        A text stays without one if a line of it failed, or if the translation has other format
+        directives than the text; a warning counts the latter.
         """
         texts, rest, others = list[tuple[_Place, str]](), iter(translations), list[_Place]()
         for place in self._places:
             found = [part if isinstance(part, str) else next(rest) for part in place.parts]
             if any(isinstance(part, Translation) and part.error for part in found):
                 continue
-            text = "".join(part if isinstance(part, str) else part.text for part in found)
+            text = _joined(found)
             if place.has_formats_of_source(text):
                 texts.append((place, text))
             else:
@@ -142,12 +144,16 @@ def _places(entry: PoEntry, again: bool) -> Iterator[_Place]:
             pattern = _formats_of(entry)
             parts = _parts(source.text, [] if pattern is None else [pattern])
             formats = None if pattern is None else re.compile(pattern)
-            yield _Place(target.begin - 1, target.end - 1, parts, source.text, formats)
+            yield _Place(target.begin - 1, target.end - 1, parts, formats)
+
+
+def _joined(parts: Sequence[str | Request | Translation]) -> str:
+    return "".join(part if isinstance(part, str) else part.text for part in parts)
 
 
 def _formats_of(entry: PoEntry) -> str | None:
-    """Return the pattern of what is replaced in the texts of an entry, by its flags."""
-    flags = [flag for flag in sorted(entry.flags) if OTHER_FORMAT.fullmatch(flag)]
+    """Return the pattern of the format directives of an entry, if it has a flag of one."""
+    flags = [flag for flag in sorted(entry.flags) if FORMAT_FLAG.fullmatch(flag)]
     return rf"%%|{FORMATS.get(flags[0], _C)}" if flags else None
 
 

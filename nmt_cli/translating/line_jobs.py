@@ -156,9 +156,12 @@ class LineJobs:
         if not unknown:
             return None
 
+        longest_first = sorted(terms, key=len, reverse=True)
+        pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+
         def find_runs(masked: str) -> Sequence[Run]:
             runs = runs_in(masked, unknown, known_text.knows)
-            return [_with_terms(run, text, terms) for run in runs] if terms else runs
+            return [_with_terms(run, text, terms, pattern) for run in runs] if terms else runs
 
         return find_runs
 
@@ -342,16 +345,15 @@ def strict(translation: Translation) -> Translation:
     return replace(translation, **{**vars(best), "alternatives": tuple(others)})
 
 
-def _with_terms(run: Run, source: str, terms: Mapping[str, str]) -> Run:
-    """Return a run of ``source`` with the translations of the ``terms`` in it."""
+def _with_terms(run: Run, source: str, terms: Mapping[str, str], pattern: re.Pattern[str]) -> Run:
+    """Return a run of ``source`` with the translations of the ``terms`` that ``pattern`` finds."""
     text = source[run.begin : run.end]
 
     def translated(found: re.Match[str]) -> str:
         is_whole = is_border(text, found.start()) and is_border(text, found.end())
         return terms.get(found[0].casefold(), found[0]) if is_whole else found[0]
 
-    longest_first = sorted(terms, key=len, reverse=True)
-    written = re.sub("|".join(map(re.escape, longest_first)), translated, text, flags=re.IGNORECASE)
+    written = pattern.sub(translated, text)
     return run if written == text else run._replace(text=written)
 
 

@@ -140,7 +140,7 @@ class ParallelCorpora:
         self.cleaner = Cleaner(data) if data is not None else None
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
         self._left_out: dict[int, cleaning.Marks] = {}  # by rule; a pair has at most one
-        self._in_groups = cleaning.Marks()  # pairs of which some are left out as repeated
+        self._in_groups = cleaning.Marks()  # pairs that repeat each other
         self._num_blank = array("I")  # pairs of each chunk
         self._workers = 1
 
