@@ -125,6 +125,8 @@ OPTIONS = {
     "attention": {"--output", "--format", "--kind", "--layers", "--heads", "--force"}
     | {"--device", "--threads", "--quiet"},
     "data get": {"--output", "--downloads", "--treebank", "--force", "--quiet"},
+    "data split": {"--validation", "--test", "--seed", "--columns", "--output", "--force"}
+    | {"--quiet"},
     "recipes list": set(),
     "recipes show": RECIPE_OPTIONS | {"--comments"},
     "recipes keys": set(),

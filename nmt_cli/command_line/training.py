@@ -12,7 +12,7 @@ from nmt_cli.command_line.options import OUTPUT, PATH, POSITIVE, TEXT
 
 @options.cli_group()
 def data() -> None:
-    """Get public data: that of the shipped recipes, and corpora of OPUS."""
+    """Get public data, and split corpora."""
 
 
 @data.command()
@@ -41,6 +41,38 @@ def get(name: str, **given: Any) -> None:
     from nmt_cli.commands import data_get as command
 
     command.run(name, **given)
+
+
+@data.command()
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=PATH)
+@click.option("--validation", type=POSITIVE, default=1000, help="Pairs for validation.")
+@click.option("--test", type=POSITIVE, default=1000, help="Pairs for the test.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, help="Draws these pairs.")
+@click.option(
+    "--columns",
+    metavar="SOURCE,TARGET",
+    help="Where both sides are in a file that holds both, as data.train.columns.",
+)
+@click.option(
+    "--output",
+    type=PATH,
+    help="Directory to write.  [default: NAME-split beside the first FILE]",
+)
+@options.force
+@options.quiet
+def split(**given: Any) -> None:
+    """Cut validation and test text off the corpus FILE...
+
+    FILE... are the two texts of a corpus, or one file with both sides: a table with a tab between
+    its columns, JSON lines (.jsonl), or a translation memory (.tmx, .xlf, .po), whose pairs become
+    a table. The parts are train.en, validation.en, test.en and so on, with the endings of the
+    files. No sentence of validation or test text, of either side, stays in the training text, nor
+    one that differs from it only in case, digits, punctuation or spaces; the command prints how
+    many pairs that removed.
+    """
+    from nmt_cli.commands import data_split as command
+
+    command.run(**given)
 
 
 @options.cli_command()

@@ -41,6 +41,7 @@ def trained(run, tmp_path, monkeypatch):
         ("rescore run {recipe} {recipe} --device cpu", "--output"),
         ("align {recipe} {recipe}", "--output"),
         ("data get wmt14-en-de", "--output"),
+        ("data split {recipe} {recipe}", "--output"),
     ],
 )
 def test_the_option_for_another_place_is_named(trained, toy, command, option):

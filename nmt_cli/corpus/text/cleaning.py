@@ -228,6 +228,11 @@ def pair_hash(source: str, target: str) -> bytes:
     return _digest(f"{source}\n{target}")
 
 
+def sentence_hash(text: str) -> bytes:
+    """Return a hash that is equal for texts with equal ``letters_of``."""
+    return _digest(letters_of(text))
+
+
 def _digest(text: str) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 

@@ -1,0 +1,184 @@
+"""``nmt-cli data split``: what it holds out, and that nothing of it stays in the training text."""
+
+import gzip
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+
+PARTS = ("train", "validation", "test")
+
+
+@pytest.fixture(autouse=True)
+def work_in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def split(*arguments, status=0):
+    result = CliRunner().invoke(cli.main, ["data", "split", *map(str, arguments)])
+    assert result.exit_code == status, result.stderr
+    return result.stderr
+
+
+def pairs_with_repetitions():
+    """Return pairs of which some share a source, a target, or one of them in another form."""
+    draw = random.Random(5)
+    forms = ("{}", "{}!", "{} ...", "  {}", "({})")
+    return [
+        (
+            draw.choice(forms).format(f"wort{'a' * draw.randint(1, 150)}"),
+            draw.choice(forms).format(f"WORD{'b' * draw.randint(1, 300)}"),
+        )
+        for _ in range(500)
+    ]
+
+
+def plain(text):
+    return "".join(letter for letter in text.lower() if letter.isalpha())
+
+
+def read(folder, ending):
+    return {
+        part: (folder / f"{part}.{ending}").read_bytes().decode().split("\n")[:-1] for part in PARTS
+    }
+
+
+def test_no_sentence_of_held_out_text_stays_in_the_training_text():
+    pairs = pairs_with_repetitions()
+    Path("a.de").write_text("".join(f"{source}\n" for source, _ in pairs))
+    Path("a.en").write_text("".join(f"{target}\n" for _, target in pairs))
+    stderr = split("a.de", "a.en", "--validation", 20, "--test", 30)
+    sources, targets = read(Path("a-split"), "de"), read(Path("a-split"), "en")
+    assert [len(sources[part]) for part in ("validation", "test")] == [20, 30]
+    for side in (sources, targets):
+        letters = {part: set(map(plain, lines)) for part, lines in side.items()}
+        assert not letters["train"] & (letters["validation"] | letters["test"])
+        assert not letters["validation"] & letters["test"]
+        for part in ("validation", "test"):
+            assert len(letters[part]) == len(side[part])
+    written = Counter[tuple[str, str]]()
+    for part in PARTS:
+        written.update(zip(sources[part], targets[part], strict=True))
+    left_out = Counter(pairs) - written
+    assert written <= Counter(pairs)
+    held = [
+        {plain(line) for part in PARTS[1:] for line in side[part]} for side in (sources, targets)
+    ]
+    assert left_out
+    assert all(plain(source) in held[0] or plain(target) in held[1] for source, target in left_out)
+    num_left_out = left_out.total()
+    assert f"Left out {num_left_out} pairs with a sentence" in stderr
+    assert f"{500 - 50 - num_left_out} pairs for training, 20 for validation, 30 for" in stderr
+
+
+def test_training_text_keeps_the_order_and_other_seeds_hold_out_others():
+    Path("a.de").write_text("".join(f"satz {'x' * number}\n" for number in range(1, 101)))
+    Path("a.en").write_text("".join(f"line {'y' * number}\n" for number in range(1, 101)))
+    seen = []
+    for seed in (1, 1, 2):
+        split("a.de", "a.en", "--validation=5", "--test=5", "--seed", seed, "--force")
+        seen.append(read(Path("a-split"), "de"))
+    assert seen[0] == seen[1] != seen[2]
+    for part in PARTS:
+        assert seen[0][part] == sorted(seen[0][part], key=len)
+
+
+def test_bytes_stay_as_they_are():
+    lines = [b"\xff bad \r", b"e\xcc\x81 nfd", "\u2028 a b".encode(), b"", b"last without an end"]
+    others = [f"letter {'z' * number}".encode() for number in range(1, 20)]
+    Path("a.de").write_bytes(b"\xef\xbb\xbf" + b"\n".join([*others, *lines]))
+    Path("a.en").write_bytes(b"\n".join([*others, *lines]) + b"\n")
+    split("a.de", "a.en", "--validation", 3, "--test", 3)
+    for ending in ("de", "en"):
+        found = b"".join(Path(f"a-split/{part}.{ending}").read_bytes() for part in PARTS)
+        assert sorted(found.split(b"\n")[:-1]) == sorted([*others, *lines])
+
+
+def test_names_are_the_endings_of_the_files(tmp_path):
+    text = "".join(f"{'ab' * number}\n" for number in range(1, 20))
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        Path(folder, "text.txt").write_text(text)
+    Path("en.txt").write_text(text)
+    Path("c.de.gz").write_bytes(gzip.compress(text.encode()))
+    limits = ("--validation", 2, "--test", 2)
+    for given, names in (
+        (("c.de.gz", "en.txt"), ("de", "txt")),
+        (("one/text.txt", "en.txt"), ("text.txt", "en.txt")),
+        (("one/text.txt", "two/text.txt"), ("text.txt.source", "text.txt.target")),
+    ):
+        split(*given, *limits, "--output", "out", "--force")
+        expected = {f"{part}.{name}" for part in PARTS for name in names}
+        assert {path.name for path in Path("out").iterdir()} == {"manifest.json", *expected}
+
+
+def test_rows_stay_whole_and_each_part_has_the_header():
+    rows = [f"{number}\t{'wort ' * number}\t{'word ' * number}" for number in range(1, 41)]
+    Path("a.tsv").write_text("\n".join(["id\tde\ten", *rows]) + "\n")
+    split("a.tsv", "--columns", "de,en", "--validation", 4, "--test", 4)
+    parts = read(Path("a-split"), "tsv")
+    assert {lines[0] for lines in parts.values()} == {"id\tde\ten"}
+    assert sorted(row for lines in parts.values() for row in lines[1:]) == sorted(rows)
+
+    objects = [json.dumps({"translation": {"de": "a" * n, "en": "b" * n}}) for n in range(1, 31)]
+    Path("a.jsonl").write_text("\n".join(objects))
+    columns = ("--columns", "translation.de,translation.en")
+    split("a.jsonl", *columns, "--validation", 4, "--test", 4, "--output", "json")
+    parts = read(Path("json"), "jsonl")
+    assert sorted(row for lines in parts.values() for row in lines) == sorted(objects)
+
+
+def test_a_memory_becomes_tables():
+    units = "".join(
+        f'<tu><tuv xml:lang="de"><seg>{"ä" * n}</seg></tuv>'
+        f'<tuv xml:lang="en-GB"><seg>{"a" * n}</seg></tuv></tu>'
+        for n in range(1, 21)
+    )
+    Path("a.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+    assert "a.tmx needs its languages: --columns en,de" in split("a.tmx", status=2)
+    split("a.tmx", "--columns", "de,en", "--validation", 2, "--test", 2)
+    rows = [row for lines in read(Path("a-split"), "tsv").values() for row in lines]
+    assert sorted(rows) == sorted(f"{'ä' * n}\t{'a' * n}" for n in range(1, 21))
+
+
+def test_blank_sides_are_never_held_out():
+    texts = [*(f"{'a' * number}" for number in range(1, 13)), *([""] * 200)]
+    Path("a.de").write_text("\n".join(texts) + "\n")
+    Path("a.en").write_text("\n".join(f"{text} t{'b' * n}" for n, text in enumerate(texts)) + "\n")
+    split("a.de", "a.en", "--validation", 5, "--test", 6)
+    sources = read(Path("a-split"), "de")
+    assert all(sources["validation"] + sources["test"])
+    assert len(sources["train"]) == 201
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("a.de",), 1, "a.de:1: the line has 1 column, but columns names 1 and 2"),
+        (("a.de", "b.en"), 1, "a.de has 3 lines but b.en has 2; line n of one"),
+        (("a.de", "a.en", "--test", "2"), 1, "a.de and a.en has 3 pairs, 2 of them with sentences"),
+        (("a.de", "a.de", "--test", "1"), 1, "no pair of a.de is left for training; lower"),
+        (("a.de", "a.en", "b.en"), 2, "give the two texts of a corpus, or one file with both"),
+        (("a.de", "a.en", "--columns", "1,2"), 2, "give the two texts of a corpus, or one file"),
+        (("a.de", "--columns", "1"), 2, "--columns must name two, such as 1,2, but is 1."),
+        (("a.de", "none"), 1, "none not found"),
+        (
+            ("a.de", "a.en", "--output", "a.en"),
+            1,
+            "a.en exists and is not a data set of data split",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line_and_leaves_nothing(arguments, status, message):
+    Path("a.de").write_text("eins\nzwei\nzwei\n")
+    Path("a.en").write_text("one\ntwo\ntwo!\n")
+    Path("b.en").write_text("one\ntwo\n")
+    stderr = split("--validation", 1, *arguments, status=status)
+    assert message in stderr
+    assert stderr.count("\n") == 1
+    assert sorted(path.name for path in Path().iterdir()) == ["a.de", "a.en", "b.en"]
