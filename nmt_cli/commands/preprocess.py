@@ -84,7 +84,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         folder = Path(name)
         text = text_of(recipe, folder)
         _warn(on_scripts(data, text))
-        held_out = _write_validation_text(text, data.validation_sets, directory)
+        held_out = {
+            "validation": _write_validation_text(text, data.validation_sets, directory),
+            "test": _held_out_test(text, data),
+        }
         training = ParallelCorpora(data.train, pool, data=data, plain=text.plain)
         validation = {
             validation_part(files.name): ParallelCorpora([files], pool, plain=text.plain)
@@ -119,7 +122,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         for corpora in (training, *validation.values()):
             _refuse_nothing_kept(corpora, sum(report.pairs_kept for report in corpora.reports))
     reports = [*training.reports, *measured]
-    decides = data.filters.remove_held_out  # whether the text depends on the test sets
+    decides = data.filters.needs_held_out  # whether the text depends on the test sets
     paths_of_tests = [test.paths for test in data.test_sets] if decides else []
     files = [*(report.paths for report in reports), *paths_of_tests]
     hashes = sha256_of_each(
@@ -149,12 +152,12 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
 def _look_over(
     training: ParallelCorpora,
     validation: Collection[ParallelCorpora],
-    held_out: HeldOut,
+    held_out: Mapping[str, HeldOut],
     data: DataConfig,
     text: RecipeText,
     folder: Path,
 ) -> None:
-    """Read all texts, and decide which pairs are left out; ``held_out`` has those of validation.
+    """Read all texts, and decide which pairs are left out.
 
     Raises UserError if a text is blank, or if no training pair is left.
     """
@@ -162,14 +165,14 @@ def _look_over(
         reading = _Reading(counter, map(text.plain, [*data.train, *data.validation_sets]))
         for corpora in validation:
             corpora.look_over(folder, reading.advance)
-        test = _held_out_test(text, data)
-        for key, pairs in (("validation", held_out), ("test", test)):
-            if data.filters.remove_held_out and not pairs.is_whole:
+        for key, pairs in held_out.items():
+            if data.filters.needs_held_out and not pairs.is_whole:
                 raise UserError(
-                    f"data.filters.remove_held_out compares with at most {MOST_PAIRS:,} pairs, but "
-                    f"data.{key} has more; give fewer pairs, or leave the filter out."
+                    f"data.filters.remove_held_out and remove_held_out_sentences compare with at "
+                    f"most {MOST_PAIRS:,} pairs, but data.{key} has more; give fewer pairs, or "
+                    "leave the filter out."
                 )
-        training.look_over(folder, reading.advance, {"validation": held_out, "test": test})
+        training.look_over(folder, reading.advance, held_out)
     for corpora in (*validation, training):
         _refuse_blank(corpora)
     _refuse_nothing_kept(training, training.num_text_pairs)
@@ -225,7 +228,7 @@ def _held_out_test(text: RecipeText, data: DataConfig) -> HeldOut:
             try:
                 yield from text.pairs(files)
             except UserError as error:
-                if data.filters.remove_held_out:
+                if data.filters.needs_held_out:
                     raise
                 logs.info(f"The training text was not compared with data.test: {error}")
 

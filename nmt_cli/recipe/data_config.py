@@ -36,6 +36,7 @@ FILTERS_OF_TREES = (  # the others look at the characters and words of a text
     "remove_duplicate_sources",
     "remove_duplicate_targets",
     "remove_held_out",
+    "remove_held_out_sentences",
 )
 Amount = Annotated[Count, Field(ge=1, le=10**6)]
 Ratio = Annotated[Number, Field(ge=1, le=1_000_000)]
@@ -90,11 +91,18 @@ class Filters(Section):
     remove_held_out: Flag = False
     """Drop pairs that are also in data.validation or data.test, also if they differ in case,
     digits, punctuation or spaces."""
+    remove_held_out_sentences: Flag = False
+    """The same for pairs of which one side, source or target, is there."""
     remove_duplicate_sources: Flag = False
     """Of pairs with the same source, keep only the one with the best of data.train.scores, or the
     first."""
     remove_duplicate_targets: Flag = False
     """The same for pairs with the same target."""
+
+    @property
+    def needs_held_out(self) -> bool:
+        """Whether the prepared text depends on data.test."""
+        return self.remove_held_out or self.remove_held_out_sentences
 
     def problems(self) -> Iterator[Problem]:
         """Yield limits that no pair can meet."""

@@ -211,7 +211,7 @@ def effect_of(key: str) -> Effect:
 
 def keys_of_text(recipe: Recipe) -> dict[str, Any]:
     """Return the keys on which the files that preprocess writes depend, with their values."""
-    wanted = Effect.TEXT | Effect.HELD_OUT if recipe.data.filters.remove_held_out else Effect.TEXT
+    wanted = Effect.TEXT | Effect.HELD_OUT if recipe.data.filters.needs_held_out else Effect.TEXT
     sections = recipe.model_dump(mode="json", include={"data", "tokenizer"})
     return {key: value for key, value in leaves(sections) if effect_of(key) & wanted}
 

@@ -97,7 +97,7 @@ class Effect(enum.Flag):
     """
 
     TEXT = enum.auto()  # what preprocess writes
-    HELD_OUT = enum.auto()  # what preprocess writes with data.filters.remove_held_out
+    HELD_OUT = enum.auto()  # what preprocess writes if filters remove held-out text
     STATE = enum.auto()  # the shape of what a checkpoint holds: weights, moments, their average
     STEPS = enum.auto()  # what the steps of a training compute
     COURSE = enum.auto()  # when a training validates, saves and ends

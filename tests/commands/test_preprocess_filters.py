@@ -37,6 +37,7 @@ EVERY_FILTER = {
     "max_repeated_ngrams": 0.4,
     "min_language": 1e-3,
     "remove_held_out": True,
+    "remove_held_out_sentences": True,
     "remove_duplicates": True,
     "remove_duplicate_sources": True,
     "remove_duplicate_targets": True,
@@ -47,8 +48,9 @@ ORDER = [
     *("empty", "scores", "min_characters", "max_characters", "max_characters_ratio"),
     *("min_words", "max_words", "max_words_ratio", "max_word_length", "remove_copies"),
     *("min_letters", "min_script", "min_equal_digits", "remove_different_urls", "max_urls"),
-    *("max_repeated_ngrams", "min_language", "remove_held_out", "too_long", "too_short"),
-    *("length_ratio", "duplicate", "remove_duplicate_sources", "remove_duplicate_targets"),
+    *("max_repeated_ngrams", "min_language", "remove_held_out"),
+    *("remove_held_out_sentences", "too_long", "too_short", "length_ratio"),
+    *("duplicate", "remove_duplicate_sources", "remove_duplicate_targets"),
 ]
 
 
@@ -439,6 +441,37 @@ def test_pairs_of_the_test_and_validation_text_are_named_and_can_be_dropped(
     said = capsys.readouterr().err
     assert "3 by remove_held_out (lines in manifest.json)" in said
     assert "Warning: the test text" not in said
+
+
+def test_pairs_with_a_sentence_of_held_out_text_are_counted_and_can_be_dropped(corpus, capsys):
+    logs.configure(quiet=False)
+    pairs = list(zip(corpus.sentences(80, 0), corpus.sentences(80, 1), strict=True))
+    others = [(f"left {'a' * number}", f"right {'b' * number}") for number in range(2, 9)]
+    write_pairs(corpus, "val", [pairs[3], (pairs[4][0].upper() + "!", "right a"), *others])
+    write_pairs(corpus, "test", [*((f"new {'c' * n}", pairs[n][1]) for n in (6, 7, 8)), pairs[9]])
+    settings = [
+        ONE_CORPUS,
+        "data.test={source: data/test.en, target: data/test.de}",
+        WHITESPACE,
+    ]
+    corpus.prepare(*settings)
+    said = capsys.readouterr().err
+    assert (
+        "2 of 9 validation sources are sources of the training text too, and 1 targets (case, "
+        "digits, punctuation and spaces do not count), so scores will be too high; "
+        "data.filters.remove_held_out_sentences: true leaves out the 2 pairs with such a side."
+    ) in said
+    assert "4 of 4 test targets are targets of the training text too, and 1 sources" in said
+    corpus.prepare(*settings, "data.filters.remove_held_out_sentences=true", force=True)
+    removed = {"remove_held_out_sentences": [4, 5, 7, 8, 9, 10]}
+    assert lines_dropped(manifest()["train"][0]) == removed
+    assert "of the training text too" not in capsys.readouterr().err
+    both = ["data.filters.remove_held_out_sentences=true", "data.filters.remove_held_out=true"]
+    corpus.prepare(*settings, *both, force=True)
+    assert lines_dropped(manifest()["train"][0]) == {
+        "remove_held_out": [4, 10],
+        "remove_held_out_sentences": [5, 7, 8, 9],
+    }
 
 
 def test_the_prepared_text_depends_on_the_test_text_whose_pairs_are_dropped(corpus):

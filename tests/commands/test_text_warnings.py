@@ -119,7 +119,9 @@ def test_validation_on_the_training_text_is_reported(corpus, warnings):
     assert warnings() == [expected.format("data/val.en and data/val.de")]
     corpus.write("data/val.en", ["not there", *corpus.sentences(80, 0)[41:60]])
     corpus.write("data/val.de", corpus.sentences(80, 1)[40:60])
-    assert warnings() == ["the validation set holds 19 pairs of data/a.en and data/a.de too."]
+    pairs, sentences = warnings()
+    assert pairs == "the validation set holds 19 pairs of data/a.en and data/a.de too."
+    assert sentences.startswith("20 of 20 validation targets are targets of the training text too,")
 
 
 def test_pieces_in_text_for_sentencepiece_are_reported(corpus, warnings):

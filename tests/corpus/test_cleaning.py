@@ -171,9 +171,10 @@ def test_held_out_pairs_are_found_by_both_sides():
     held_out = HeldOut([("a", "b"), ("c", "d"), (" ", "e")])
     found = found_by(held_out, ["a", "a", "c", "x", "a", " "], ["b", "d", "b", "d", "b", "e"])
     assert found.equal == [pair_hash("a", "b")] * 2
-    held_out.count(found.equal)
+    held_out.count(found)
     assert not held_out.is_all_met
-    held_out.count(found_by(held_out, ["c"], ["d"]).equal)
+    assert held_out.met_sentences == [(2, 2), (2, 2)]
+    held_out.count(found_by(held_out, ["c"], ["d"]))
     assert held_out.is_all_met
     assert not HeldOut().is_all_met
     assert found_by(HeldOut(), ["a"], ["b"]).similar.tolist() == []
@@ -216,6 +217,25 @@ def test_any_text_is_held_out_by_its_letters(held, training):
     expected = [(letters(source), letters(target)) in known for source, target in training]
     assert found.similar.tolist() == [place for place, is_known in enumerate(expected) if is_known]
     assert found.equal == [pair_hash(*pair) for pair in training if pair in visible]
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=8), st.lists(st.tuples(TEXTS, TEXTS), max_size=8))
+def test_any_sentence_is_held_out_by_its_letters(held, training):
+    training += [(source.upper() + "3.", "other") for source, _ in held[::2]]
+    training += [("other", target.title()) for _, target in held[1::2]]
+    visible = [pair for pair in held if not any(map(is_blank, pair))]
+    known = [{letters(pair[side]) for pair in visible} for side in (0, 1)]
+    met = [{letters(pair[side]) for pair in training} & known[side] for side in (0, 1)]
+    sources, targets = ([pair[side] for pair in training] for side in (0, 1))
+    held_out = HeldOut(held)
+    found = found_by(held_out, sources, targets)
+    held_out.count(found)
+    assert held_out.met_sentences == [(len(met[side]), len(known[side])) for side in (0, 1)]
+    assert found.sharing.tolist() == [
+        place
+        for place, pair in enumerate(training)
+        if letters(pair[0]) in known[0] or letters(pair[1]) in known[1]
+    ]
 
 
 def test_more_held_out_pairs_than_are_compared_are_noticed(monkeypatch):

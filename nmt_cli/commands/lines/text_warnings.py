@@ -15,6 +15,7 @@ from nmt_cli.recipe.schema import Recipe
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
 LEAST_VALIDATION = 10  # pairs
 LEAST_DROPPED = 0.5  # of the pairs
+LEAST_SHARED = 0.05  # of the held-out sentences; short ones occur in any text
 LEAST_UNKNOWN = 0.1  # of the pieces of the validation text
 RULES = {  # a name, and a key; other rules have the names of their keys in data.filters
     cleaning.EMPTY: ("with an empty side", ""),
@@ -30,11 +31,11 @@ def on_text(
     training: Sequence[CorpusReport],
     validation: Sequence[CorpusReport],
     recipe: Recipe,
-    held_out: cleaning.HeldOut,
+    held_out: Mapping[str, cleaning.HeldOut],
 ) -> Iterator[str]:
     """Yield a warning for each problem found in the text before it is cut into pieces.
 
-    ``held_out`` holds the pairs of the validation sets, with which the training text was compared.
+    ``held_out`` holds the validation and test pairs, with which the training text was compared.
     """
     for report in [*training, *validation]:
         yield from _on_bad_bytes(report)
@@ -48,19 +49,23 @@ def on_text(
                 f"the validation text {report.files} has only {counted(num_texts, 'pair')} with "
                 "text, whose figures depend on chance; give some hundred."
             )
-    if held_out.is_all_met:
+    is_all_met = held_out["validation"].is_all_met
+    if is_all_met:
         names = ", ".join(str(report.files) for report in validation)
         yield (
             f"every pair of the validation text {names} is in the training text too, so validation "
             "measures only what the model has memorized; give other files as data.validation."
         )
     for report in training:
-        yield from _on_overlaps(report, recipe.data, is_all_met=held_out.is_all_met)
+        yield from _on_overlaps(report, recipe.data, is_all_met=is_all_met)
+    if not recipe.data.filters.remove_held_out_sentences and not is_all_met:
+        for name, pairs in held_out.items():
+            yield from _on_shared_sentences(name, pairs, training)
 
 
 def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) -> Iterator[str]:
     names = str(report.files)
-    if data.filters.remove_held_out:
+    if data.filters.needs_held_out:
         return
     if report.like["validation"].count and not is_all_met:
         found = _as_found(report.also_in["validation"], report.like["validation"].count, names)
@@ -72,6 +77,25 @@ def _on_overlaps(report: CorpusReport, data: DataConfig, *, is_all_met: bool) ->
             f"the test text {tests} holds {found}, so its score will be too high; "
             "data.filters.remove_held_out: true leaves these pairs out."
         )
+
+
+def _on_shared_sentences(
+    name: str, held_out: cleaning.HeldOut, training: Sequence[CorpusReport]
+) -> Iterator[str]:
+    sides = list(zip(SIDES, held_out.met_sentences, strict=True))
+    sides.sort(key=lambda side: -side[1][0])  # the side with more of them first
+    if max(met / max(1, of_all) for _, (met, of_all) in sides) < LEAST_SHARED:
+        return
+    num_pairs = sum(report.sharing[name] for report in training)
+    if num_pairs == sum(report.like[name].count for report in training):
+        return  # whole pairs, of which _on_overlaps warns
+    (side, (met, of_all)), (other, (others, _)) = sides
+    yield (
+        f"{met:,} of {of_all:,} {name} {side}s are {side}s of the training text too, and "
+        f"{others:,} {other}s (case, digits, punctuation and spaces do not count), so scores will "
+        "be too high; data.filters.remove_held_out_sentences: true leaves out the "
+        f"{counted(num_pairs, 'pair')} with such a side."
+    )
 
 
 def _as_found(num_equal: int, num_similar: int, names: str) -> str:

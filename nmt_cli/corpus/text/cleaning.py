@@ -16,13 +16,16 @@ from nmt_cli.corpus.text.parallel_text import LineChunk
 from nmt_cli.files.lines import is_blank
 
 EMPTY, SCORES, HELD_OUT = "empty", "scores", "remove_held_out"
+HELD_OUT_SENTENCES = "remove_held_out_sentences"
 DUPLICATE, SAME_SOURCE = "duplicate", "remove_duplicate_sources"
 SAME_TARGET = "remove_duplicate_targets"
 TOO_LONG, TOO_SHORT, LENGTH_RATIO = "too_long", "too_short", "length_ratio"
 OF_LENGTHS = (TOO_LONG, TOO_SHORT, LENGTH_RATIO)  # in pieces
 # A pair is counted for the first rule that it breaks. Those that compare pairs with each other are
 # the last ones, so that a pair is left out only for one that no rule about single pairs drops.
-RULES = (EMPTY, SCORES, *TEXT_FILTERS, HELD_OUT, *OF_LENGTHS, DUPLICATE, SAME_SOURCE, SAME_TARGET)
+OF_HELD_OUT = (HELD_OUT, HELD_OUT_SENTENCES)
+OF_REPEATED = (DUPLICATE, SAME_SOURCE, SAME_TARGET)
+RULES = (EMPTY, SCORES, *TEXT_FILTERS, *OF_HELD_OUT, *OF_LENGTHS, *OF_REPEATED)
 ALWAYS_COUNTED = (EMPTY, DUPLICATE, *OF_LENGTHS)
 KEPT = -1  # other values are indices of RULES
 COUNTED = -2  # the pair broke a rule, for which it was already counted
@@ -141,43 +144,65 @@ class HeldOut:
         self.is_whole = next(found, None) is None
         self._hashes = {pair_hash(source, target) for source, target in chosen}
         self._of_letters = {_hash_of_letters(source, target) for source, target in chosen}
-        self._sources = {_short_hash(source) for source, _ in chosen}
-        self._unmet = set(self._hashes)
+        sides = [[pair[side] for pair in chosen] for side in (0, 1)]
+        self._sentences = [set(map(sentence_hash, side)) for side in sides]
+        self._short = [set(map(_short_hash, side)) for side in sides]
+        self._unmet, self._met_sentences = set(self._hashes), (set[bytes](), set[bytes]())
 
     def found(
         self, sources: Sequence[str], targets: Sequence[str], places: npt.NDArray[np.intp]
     ) -> "FoundHeldOut":
         """Return which of the training pairs, which are at ``places`` of a chunk, are held out.
 
-        Only pairs whose source has the short hash of a held-out source are hashed in full, which
-        takes a fifth of the time.
+        Only sentences with the short hash of a held-out sentence are hashed in full, which takes a
+        fifth of the time.
         """
-        if not self._sources:
-            return FoundHeldOut([], places[:0])
-        known, equal, similar = self._sources, [], []
-        for number, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            may_be_found = _short_hash(source) in known
-            if may_be_found and _hash_of_letters(source, target) in self._of_letters:
+        if not self._hashes:
+            return FoundHeldOut([], places[:0], ([], []), places[:0])
+        equal, similar, sharing = [], [], set[int]()
+        met = list[bytes](), list[bytes]()
+        for side, texts in enumerate((sources, targets)):
+            short, known = self._short[side], self._sentences[side]
+            for number, text in enumerate(texts):
+                if _short_hash(text) in short and (digest := sentence_hash(text)) in known:
+                    met[side].append(digest)
+                    sharing.add(number)
+        for number in sorted(sharing):
+            source, target = sources[number], targets[number]
+            if _hash_of_letters(source, target) in self._of_letters:
                 similar.append(number)
                 equal.append(pair_hash(source, target))
-        return FoundHeldOut([digest for digest in equal if digest in self._hashes], places[similar])
+        equal = [digest for digest in equal if digest in self._hashes]
+        return FoundHeldOut(equal, places[similar], met, places[sorted(sharing)])
 
-    def count(self, found: Iterable[bytes]) -> None:
-        """Count the pairs with these hashes as found in the training text."""
-        self._unmet.difference_update(found)
+    def count(self, found: "FoundHeldOut") -> None:
+        """Count what was found in more of the training text."""
+        self._unmet.difference_update(found.equal)
+        for met, digests in zip(self._met_sentences, found.sentences, strict=True):
+            met.update(digests)
 
     @property
     def is_all_met(self) -> bool:
         """Whether every held-out pair was found in the training text."""
         return bool(self._hashes) and not self._unmet
 
+    @property
+    def met_sentences(self) -> list[tuple[int, int]]:
+        """For each side, how many of its sentences the training text has too, and of how many."""
+        sides = zip(self._met_sentences, self._sentences, strict=True)
+        return [(len(met), len(all_of_them)) for met, all_of_them in sides]
+
 
 class FoundHeldOut(NamedTuple):
-    """Which of some training pairs are held out."""
+    """Which of some training pairs are held out.
+
+    Two texts are similar if they are equal by ``letters_of``.
+    """
 
     equal: list[bytes]  # the hashes of the pairs that are equal to one that is held out
-    # Places of the pairs whose letters are equal to those of one if case is ignored.
-    similar: npt.NDArray[np.intp]
+    similar: npt.NDArray[np.intp]  # places of pairs that are similar to one that is held out
+    sentences: tuple[list[bytes], list[bytes]]  # the hashes of similar sources and targets
+    sharing: npt.NDArray[np.intp]  # places of the pairs with such a source or target
 
 
 def _hash_of_letters(source: str, target: str) -> bytes:

@@ -1,6 +1,6 @@
 """The first look at all lines of the corpora: what is in them, and which pairs are left out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from nmt_cli.corpus.text.cleaning import (
     DUPLICATE,
     EMPTY,
     HELD_OUT,
+    HELD_OUT_SENTENCES,
     KEPT,
     RULES,
     SAME_SOURCE,
@@ -90,8 +91,7 @@ def look_over(
         wrong = first_wrong_links(texts.sources, texts.targets, texts.links)
     filtered, records = None, list[npt.NDArray[np.void]]()
     if cleaner is not None:
-        similar = np.concatenate([places[:0], *(each.similar for each in found.values())])
-        filtered, records = cleaner.clean(chunk, texts, places, similar)
+        filtered, records = cleaner.clean(chunk, texts, places, found.values())
     return ChunkFindings(
         num_blank=len(broken) - len(places),
         num_equal=sum(map(str.__eq__, texts.sources, texts.targets)),
@@ -127,12 +127,12 @@ class Cleaner:
         chunk: CorpusChunk,
         texts: Texts,
         places: npt.NDArray[np.intp],
-        held_out: npt.NDArray[np.intp],
+        found: Iterable[FoundHeldOut],
     ) -> tuple[npt.NDArray[np.int8] | None, list[npt.NDArray[np.void]]]:
         """Return the filter that each pair of ``chunk`` breaks, and the hashes of those left.
 
-        ``texts`` are those at ``places`` of the chunk, ``held_out`` the places of pairs that are
-        held out. Raises UserError if the scores of the corpus are no numbers.
+        ``texts`` are those at ``places`` of the chunk, ``found`` which of them are held out.
+        Raises UserError if the scores of the corpus are no numbers.
         """
         corpus = self._data.train[chunk.corpus]
         broken = np.full(chunk.lines.num_lines, KEPT, dtype=np.int8)
@@ -141,8 +141,11 @@ class Cleaner:
             broken[places[scores[places] < corpus.scores.at_least]] = RULES.index(SCORES)
         first = self._filters.first_broken(texts.sources, texts.targets, broken[places] == KEPT)
         broken[places[first >= 0]] = RULES.index(TEXT_FILTERS[0]) + first[first >= 0]
-        if self._data.filters.remove_held_out:
-            broken[held_out[broken[held_out] == KEPT]] = RULES.index(HELD_OUT)
+        filters = self._data.filters
+        for each in found:
+            for rule, held_out in ((HELD_OUT, each.similar), (HELD_OUT_SENTENCES, each.sharing)):
+                if getattr(filters, rule):
+                    broken[held_out[broken[held_out] == KEPT]] = RULES.index(rule)
         is_left = broken[places] == KEPT
         records = self._records(chunk, texts.only(is_left), places[is_left], scores)
         return None if is_left.all() else broken, records

@@ -61,6 +61,7 @@ class CorpusReport:
         self.filtered = self.repeated = 0  # pairs left out by filters, and then because they repeat
         self.also_in: Counter[str] = Counter()  # pairs that are equal to some of a held-out text
         self.like = {name: cleaning.ListedPairs() for name in HELD_OUT_TEXTS}
+        self.sharing: Counter[str] = Counter()  # pairs with a sentence of a held-out text
         self.invalid_utf8: dict[Side, int] = {"source": 0, "target": 0}  # lines
         self.dropped = cleaning.DroppedLines()
         self.links = self.pairs_of_other_words = 0  # only counted if the corpus has alignments
@@ -74,6 +75,7 @@ class CorpusReport:
         for name, of_text in found.held_out.items():
             self.also_in[name] += len(of_text.equal)
             self.like[name].add(of_text.similar, lines)
+            self.sharing[name] += len(of_text.sharing)
         if found.broken is not None:
             self.filtered += int((found.broken != cleaning.KEPT).sum())
             self.dropped.add(found.broken, lines)
@@ -172,7 +174,7 @@ class ParallelCorpora:
             report.add(found, chunk.lines)
             self._num_blank.append(found.num_blank)
             for name, of_text in found.held_out.items():
-                held_out[name].count(of_text.equal)
+                held_out[name].count(of_text)
             if found.broken is not None:
                 places = np.flatnonzero(found.broken != cleaning.KEPT)
                 marks = self._left_out.setdefault(cleaning.COUNTED, cleaning.Marks())
