@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt_cli.model.attention import Projection
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 
 
 class Adam(torch.optim.Adam):

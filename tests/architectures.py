@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 
 SMALL: dict[str, Any] = {"num_layers": 2, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.0}
 # Each option with its values; some values are those of several keys.

@@ -154,7 +154,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
     """A prepared corpus of 150 pairs; tests may read it, not change it."""
     from nmt_cli.commands import preprocess
     from nmt_cli.corpus.prepared import open_prepared
-    from nmt_cli.recipe.reader import read_recipe
+    from nmt_cli.recipe.reading.reader import read_recipe
 
     folder = tmp_path_factory.mktemp("toy")
     write_pairs(folder, "train", 150, seed=1)

@@ -10,10 +10,10 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.saved.model_directory import save_model
 from nmt_cli.search import engine
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Logits

@@ -9,7 +9,7 @@ from nmt_cli.parsing.labels import PENN_TREEBANK
 from nmt_cli.parsing.linearization import Linearization
 from nmt_cli.parsing.tree import read_trees
 from nmt_cli.parsing.tree_output import repair
-from nmt_cli.recipe.data_config import TreebankConfig
+from nmt_cli.recipe.sections.data import TreebankConfig
 
 CONSTITUENTS = ["S", "NP", "VP", "PP", "X"]
 TAGS = ["NN", "VBZ", "PRP$", ",", "-LRB-", "''"]

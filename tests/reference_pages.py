@@ -14,14 +14,14 @@ import click
 from click.testing import CliRunner
 
 from nmt_cli.cli import main
-from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys
 from nmt_cli.recipe.keys import ChangeKind, change_kind, key_at
-from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig, Normalization
-from nmt_cli.recipe.model_options import PaperModel
 from nmt_cli.recipe.model_values import DROPOUTS
-from nmt_cli.recipe.training_config import ValidationConfig
-from nmt_cli.recipe.values import Section
+from nmt_cli.recipe.sections.data import TreebankConfig
+from nmt_cli.recipe.sections.model import DecodingConfig, ModelConfig, Normalization
+from nmt_cli.recipe.sections.model_options import PaperModel
+from nmt_cli.recipe.sections.training import ValidationConfig
+from nmt_cli.recipe.sections.values import Section
 from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.corpus.prepared import open_prepared
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 ROOT = Path(__file__).parents[1]
 GRAMMAR = ROOT / "data" / "quickstart"

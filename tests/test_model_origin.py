@@ -25,9 +25,9 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.sections.model import ModelConfig
+from nmt_cli.saved.model_directory import load_model
 from tests.conftest import WORDS
 from tests.fake_models import save_as_model, tiny_recipe
 

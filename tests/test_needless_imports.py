@@ -20,7 +20,8 @@ COMPILER = {"torch._dynamo", "torch._inductor", "sympy"}  # they take longer to 
 OF_OTHER_COMMANDS = {
     *("torch", "pydantic", "tqdm", "importlib.metadata", "statistics"),
     *("yaml", "sacrebleu", "sacremoses", "nltk", "matplotlib", "tensorboard"),
-    *("requests", "nmt_cli.training", "nmt_cli.runs", "nmt_cli.recipe.schema"),
+    *("requests", "nmt_cli.training", "nmt_cli.recipe.schema", "nmt_cli.recipe.sections"),
+    *(f"nmt_cli.saved.{name}" for name in ("run_directory", "training_state", "metrics_log")),
     *("html.parser", "xml.parsers.expat", "markdown_it", "rapidfuzz", "py3langid"),
     *("starlette", "uvicorn", "prometheus_client"),
     *("multiprocessing", "subprocess", "nmt_cli.translating.workers", "nmt_cli.parsing"),
@@ -41,7 +42,7 @@ except SystemExit as end:
 of_translating = imported()
 
 from pathlib import Path
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 load_model(Path({int8!r}))
 import torch
 from nmt_cli.optimization import Muon

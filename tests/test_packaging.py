@@ -18,7 +18,7 @@ import yaml
 
 from nmt_cli.messages.extras import LEFT_OUT
 from nmt_cli.model.compiled.kernels import LEVELS
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.reading.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "tests/formats/format_2/sentencepiece/run/average"
@@ -26,7 +26,7 @@ MODEL = ROOT / "tests/formats/format_2/sentencepiece/run/average"
 # documents and memories, and download.
 TESTS_ON_LOWEST_VERSIONS = (
     "tests/test_pipeline.py", "tests/test_cli.py", "tests/command_line", "tests/corpus",
-    "tests/metrics", "tests/parsing", "tests/recipe", "tests/report", "tests/runs",
+    "tests/metrics", "tests/parsing", "tests/recipe", "tests/report", "tests/saved",
     "tests/serving/test_own_interface.py", "tests/documents/test_documents_of_markdown.py",
     "tests/translating/test_translation_memory.py", "tests/commands/test_data_get.py",
 )  # fmt: skip

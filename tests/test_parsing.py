@@ -10,11 +10,11 @@ from nmt_cli.commands import run as command
 from nmt_cli.files.atomic_files import sha256
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import load_model
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.parsing.tree import read_trees
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.translator import Translator
 from tests.random_trees import linearization
 from tests.tiny_treebank import write_treebank

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from nmt_cli.cli import main
 from nmt_cli.messages import errors
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.shipped import shipped_recipes
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests import reference_pages

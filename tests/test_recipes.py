@@ -8,9 +8,9 @@ import pytest
 from nmt_cli.commands.experiments.comparison_table import row_of
 from nmt_cli.costs.parameters import count_parameters
 from nmt_cli.recipe.keys import changed_keys
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.shipped import shipped_recipes
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 FILES = sorted(FOLDER.rglob("*.yaml"))

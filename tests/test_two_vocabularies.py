@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from tests.conftest import RECIPE, write_pairs
 
 OF_TYPES = {

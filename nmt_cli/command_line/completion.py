@@ -25,7 +25,9 @@ def datasets(_: click.Context, __: click.Parameter, incomplete: str) -> list[Com
 
 
 def _shipped_recipes() -> list[str]:
-    from nmt_cli.recipe.shipped import shipped_recipes  # no other command waits for this import
+    from nmt_cli.recipe.reading.shipped import (
+        shipped_recipes,  # no other command waits for this import
+    )
 
     return shipped_recipes()
 

@@ -114,13 +114,13 @@ def score(hypotheses: Path, references: tuple[Path, ...], **given: Any) -> None:
     if metric == "parseval":
         applicable = ("metric", "parameters", "output_format", "quiet")
         refuse_options_except(*applicable, choice="--metric parseval")
-        from nmt_cli.commands.score_gold import score_trees
+        from nmt_cli.commands.scoring.against_gold import score_trees
 
         score_trees(hypotheses, references, parameters, given["output_format"])
         return
     if metric == "aer":
         refuse_options_except("metric", "output_format", "quiet", choice="--metric aer")
-        from nmt_cli.commands.score_gold import score_alignments
+        from nmt_cli.commands.scoring.against_gold import score_alignments
 
         score_alignments(hypotheses, references, given["output_format"])
         return

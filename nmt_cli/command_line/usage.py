@@ -275,7 +275,7 @@ def _setting(key: str, value: str | None, row: Renamed, *, is_ours: bool) -> str
 def _accepts(key: str, value: str) -> bool:
     """Return whether ``--set`` accepts ``key=value``; other keys are not considered."""
     from nmt_cli.recipe.keys import is_value_of
-    from nmt_cli.recipe.reader import parse_value
+    from nmt_cli.recipe.reading.reader import parse_value
 
     parsed = parse_value(value)
     return parsed.readable and not parsed.findings and is_value_of(key, parsed.value)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.file_names import AVERAGE, AVERAGE_INT8, RECIPE
 from nmt_cli.files.folders import AVERAGED, is_run, refuse_output, what_to_give
@@ -15,10 +14,17 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.model_directory import Model, find_model, keep_common_lexicon, save_model, verified
 from nmt_cli.recipe.model_settings import common_characters
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.checkpoint import mean_weights
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.model_directory import (
+    Model,
+    find_model,
+    keep_common_lexicon,
+    save_model,
+    verified,
+)
+from nmt_cli.saved.training_state import mean_weights
 
 
 def run(

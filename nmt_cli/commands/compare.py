@@ -17,7 +17,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.experiments.experiment import Experiment
@@ -37,11 +36,12 @@ from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserE
 from nmt_cli.messages.figures import counted, null_if_not_finite
 from nmt_cli.messages.proposals import as_argument
 from nmt_cli.recipe.keys import ChangeKind, keys_of_text
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.shipped import SUFFIX, shipped_recipes
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.shipped import SUFFIX, shipped_recipes
 from nmt_cli.report.run_history import read_runs
-from nmt_cli.runs.run_directory import changes_since, is_trained_by, refuse_changes
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.run_directory import changes_since, is_trained_by, refuse_changes
 from nmt_cli.training.options import TrainOptions
 
 

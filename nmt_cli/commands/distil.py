@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt_cli.alignment.estimated_lexicon import make_lexicon, prepared_pairs
-from nmt_cli.checkpoints import list_checkpoints
-from nmt_cli.commands.experiments.distillation import Distillation
-from nmt_cli.commands.experiments.measuring import TABLE, measure, measured_from, scores_on_cpu
+from nmt_cli.commands.distilling.distillation import Distillation
+from nmt_cli.commands.distilling.measuring import TABLE, measure, measured_from, scores_on_cpu
+from nmt_cli.commands.distilling.teaching import steps_of_teaching
 from nmt_cli.commands.experiments.pipeline import (
     STAGES_OF_DISTIL,
     Step,
@@ -29,7 +29,6 @@ from nmt_cli.commands.experiments.pipeline import (
     wanted_stages,
 )
 from nmt_cli.commands.experiments.run_steps import replaced_by_run, steps_of_run
-from nmt_cli.commands.experiments.teaching import steps_of_teaching
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_other_origin, refuse_wrong_test
 from nmt_cli.corpus.prepared import open_prepared, trained_on
@@ -39,10 +38,11 @@ from nmt_cli.files.file_names import AVERAGE, FIGURES_FILE, LEXICON, RECIPE, STU
 from nmt_cli.files.folders import AVERAGED, DISTILLED
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import USES_SHORTLIST, find_model, save_model, verified
 from nmt_cli.recipe.keys import ChangeKind
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.run_directory import changes_since, refuse_changes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.model_directory import USES_SHORTLIST, find_model, save_model, verified
+from nmt_cli.saved.run_directory import changes_since, refuse_changes
 from nmt_cli.training.options import TrainOptions
 
 

@@ -13,7 +13,7 @@ from nmt_cli.interchange.verification import verification_texts
 from nmt_cli.interchange.verification import verify as compared
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 
 FORMATS = {"ctranslate2": ctranslate2.FORMAT, "huggingface": huggingface.FORMAT}
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nmt_cli.commands.inspect_figures import THIS_MACHINE, ModelFigures, figures_of, find_subject
+from nmt_cli.commands.inspecting.figures import THIS_MACHINE, ModelFigures, figures_of
+from nmt_cli.commands.inspecting.subject import find_subject
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, PAPER_SUSTAINED_FLOPS, PlannedWork, StackFlops
 from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory

@@ -11,8 +11,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
-from nmt_cli.model_directory import find_model, save_lexicon, verified
-from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+from nmt_cli.saved.model_directory import find_model, save_lexicon, verified
 
 
 def run(  # noqa: PLR0913 - the options of a command are its parameters

@@ -9,9 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nmt_cli.checkpoints import warn_of_few_checkpoints
-from nmt_cli.commands.lines import text_warnings
-from nmt_cli.commands.lines.recipe_texts import on_languages, on_scripts, wrong_texts
+from nmt_cli.commands.checking import text_warnings
+from nmt_cli.commands.checking.first_lines import on_languages, on_scripts, wrong_texts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder, learnt_characters
 from nmt_cli.corpus.prepared import foreign_file, validation_facts, validation_text
@@ -32,13 +31,14 @@ from nmt_cli.hardware.cpu import usable_cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.model_directory import Model, open_model
-from nmt_cli.recipe.corpora_config import HeldOutFiles, ParallelFiles
-from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import text_settings
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe, for_new_text
+from nmt_cli.recipe.sections.corpora import HeldOutFiles, ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig
+from nmt_cli.saved.checkpoints import warn_of_few_checkpoints
+from nmt_cli.saved.model_directory import Model, open_model
 
 
 def run(

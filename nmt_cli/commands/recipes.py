@@ -6,19 +6,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt_cli.checkpoints import warn_of_few_checkpoints
-from nmt_cli.commands.lines.recipe_texts import on_languages, why_too_many_pieces, wrong_texts
+from nmt_cli.commands.checking.first_lines import on_languages, why_too_many_pieces, wrong_texts
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
 from nmt_cli.messages.proposals import any_of, missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
-from nmt_cli.recipe.messages import shown
-from nmt_cli.recipe.reader import RecipeFile, read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.problem_messages import shown
+from nmt_cli.recipe.reading.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.shipped import shipped_recipes
 from nmt_cli.recipe.schema import Recipe, for_new_text
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.saved.checkpoints import warn_of_few_checkpoints
 
 
 def list_recipes() -> None:

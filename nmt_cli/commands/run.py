@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.pipeline import (
     STAGE_NAMES,
@@ -23,10 +22,11 @@ from nmt_cli.launch.python_process import PARENT, end_with_parent
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
-from nmt_cli.model_directory import find_model
-from nmt_cli.recipe.corpora_config import sets_by_key
-from nmt_cli.recipe.model_origin import first_model
-from nmt_cli.recipe.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.reading.model_origin import first_model
+from nmt_cli.recipe.reading.reader import RecipeFile, read_recipe
+from nmt_cli.recipe.sections.corpora import sets_by_key
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.model_directory import find_model
 from nmt_cli.training.options import TrainOptions
 
 

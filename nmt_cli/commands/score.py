@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input
-from nmt_cli.commands.score_comparison import Comparison, NamedText, Segments, SegmentScores
+from nmt_cli.commands.scoring.system_comparison import (
+    Comparison,
+    NamedText,
+    Segments,
+    SegmentScores,
+)
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.files.lines import texts_of

@@ -20,9 +20,9 @@ from nmt_cli.launch.worker import this_worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import as_argument
-from nmt_cli.recipe.model_origin import first_model
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.run_directory import ended_at_once, locked
+from nmt_cli.recipe.reading.model_origin import first_model
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.run_directory import ended_at_once, locked
 from nmt_cli.training.options import TrainOptions
 
 if TYPE_CHECKING:

@@ -162,7 +162,9 @@ def _translate_all(
 
 def _with_languages(path: Path) -> tuple[Path, tuple[str, str]]:
     """Return the directory of the model that ``path`` means, and its languages."""
-    from nmt_cli.model_directory import use_model  # imports numpy, which few formats need here
+    from nmt_cli.saved.model_directory import (
+        use_model,  # imports numpy, which few formats need here
+    )
 
     found, text = use_model(path, lambda model: (model.path, model.settings.text))
     return found, (text.source_language, text.target_language)

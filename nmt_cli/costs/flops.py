@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from nmt_cli.recipe.model_values import Architecture, ModelShape, StackShape
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 
 BACKWARD_AND_FORWARD = 3  # a product's gradient is two products of its size
 

@@ -14,9 +14,9 @@ from nmt_cli.interchange.files import SIDES, Array, Weights
 from nmt_cli.interchange.tensor_names import READING, Pair, StackNames
 from nmt_cli.interchange.verification import Engine, Verification
 from nmt_cli.model.sinusoids import sinusoids
-from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.recipe.model_values import Architecture, ModelShape, StackShape
+from nmt_cli.saved.model_directory import LoadedModel
 
 
 class ExportedModel(NamedTuple):

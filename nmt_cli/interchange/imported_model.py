@@ -12,10 +12,10 @@ from nmt_cli.files.atomic_files import Partial
 from nmt_cli.files.folders import AVERAGED, IMPORTED
 from nmt_cli.interchange.files import Array
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import save_model
-from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings, TextSettings
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization
+from nmt_cli.recipe.sections.data import DataConfig
+from nmt_cli.saved.model_directory import save_model
 
 NO_RECIPE = b"# This model was imported from another program; there is no recipe.\n"
 LEAST_SHARE = 0.5  # of the pieces of a SentencePiece model in the vocabulary; Marian's lack a few

@@ -21,8 +21,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import LoadedModel
 from nmt_cli.recipe.model_settings import TextSettings, length_limits
+from nmt_cli.saved.model_directory import LoadedModel
 from nmt_cli.search.driver import Driver
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import Search

@@ -15,12 +15,12 @@ from pydantic.fields import FieldInfo
 
 from nmt_cli.messages.other_toolkits import names_of_keys
 from nmt_cli.messages.proposals import MOST_PROPOSED, parts, plain, slips
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.reading.yaml_tree import KeyPath
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
-from nmt_cli.recipe.training_config import ValidationConfig
-from nmt_cli.recipe.values import Effect, Section, descriptions
-from nmt_cli.recipe.yaml_tree import KeyPath
+from nmt_cli.recipe.sections.data import DataConfig
+from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
+from nmt_cli.recipe.sections.training import ValidationConfig
+from nmt_cli.recipe.sections.values import Effect, Section, descriptions
 
 ENTRIES = "data.stages.", "distillation.monolingual."
 LONG_ENOUGH = 5  # letters; shorter names of other toolkits must be spelled correctly

@@ -18,9 +18,9 @@ from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalizatio
 if TYPE_CHECKING:  # they take time to import, and most models need none for translating
     from nmt_cli.parsing.labels import Labels
     from nmt_cli.parsing.linearization import Linearization
-    from nmt_cli.recipe.data_config import DataConfig
     from nmt_cli.recipe.schema import Recipe
-    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+    from nmt_cli.recipe.sections.data import DataConfig
+    from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 
 LARGEST_CONFIG = 1_000_000  # bytes
 DEEP = 6  # layers

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 from nmt_cli.recipe.problem import Problem
 
 if TYPE_CHECKING:
-    from nmt_cli.recipe.model_options import ModelOptions
+    from nmt_cli.recipe.sections.model_options import ModelOptions
 else:
     ModelOptions = object  # the options are those of a recipe's section or of ``Architecture``
 

@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, create_model, model_validator
 
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.data_config import DataConfig
-from nmt_cli.recipe.mixing_config import problems_of_ends
-from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig
 from nmt_cli.recipe.problem import Problem
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
-from nmt_cli.recipe.training_config import (
+from nmt_cli.recipe.sections.data import DataConfig
+from nmt_cli.recipe.sections.mixing import problems_of_ends
+from nmt_cli.recipe.sections.model import DecodingConfig, ModelConfig
+from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
+from nmt_cli.recipe.sections.training import (
     CheckpointsConfig,
     DistillationConfig,
     TrainingConfig,
     ValidationConfig,
 )
-from nmt_cli.recipe.values import BLEU, COURSE, PARSEVAL, STATE, TEXT, USE, DataPath, Section
+from nmt_cli.recipe.sections.values import (
+    BLEU,
+    COURSE,
+    PARSEVAL,
+    STATE,
+    TEXT,
+    USE,
+    DataPath,
+    Section,
+)
 
 if TYPE_CHECKING:
     ModelSection = ModelConfig

@@ -12,7 +12,7 @@ import numpy as np
 
 from nmt_cli.messages.figures import short_number
 from nmt_cli.recipe.keys import changed_keys
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.charts import Chart, style_of
 from nmt_cli.report.run_history import Floats, RunHistory, StepFigures, sets_to_show

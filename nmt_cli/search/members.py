@@ -13,8 +13,8 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 from nmt_cli.model.compiled.kernels import Kernels, kernels_for
 from nmt_cli.model.compiled.packed_model import PackedModel
-from nmt_cli.model_directory import Model, open_model
 from nmt_cli.recipe.model_settings import ModelSettings
+from nmt_cli.saved.model_directory import Model, open_model
 
 if TYPE_CHECKING:
     from nmt_cli.model.transformer import Transformer

@@ -27,7 +27,7 @@ from nmt_cli.model.compiled.kernels import Array, Kernels, kernels_for
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer, build_transformer
-from nmt_cli.model_directory import Model
+from nmt_cli.saved.model_directory import Model
 from nmt_cli.search.sentences import AttentionWeights, SentencePair
 from nmt_cli.search.torch_logits import log_normalizers
 

@@ -9,13 +9,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.checkpoints import CHECKPOINT_NAME
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.text.language_codes import spelled
 from nmt_cli.files.file_names import AVERAGE, CHECKPOINTS
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.model_directory import use_model
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
+from nmt_cli.saved.checkpoints import CHECKPOINT_NAME
+from nmt_cli.saved.model_directory import use_model
 from nmt_cli.serving.languages import Detected, distance, fits
 from nmt_cli.serving.requests import RefusedError
 from nmt_cli.translating.markup.tokens import LONG_REFERENCE

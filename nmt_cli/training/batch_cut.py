@@ -27,7 +27,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import GIBIBYTE, counted
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import TrainingState
+from nmt_cli.saved.training_state import TrainingState
 from nmt_cli.training.gradient import Objective
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster

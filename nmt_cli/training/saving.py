@@ -20,8 +20,8 @@ from nmt_cli.hardware.ranks import PeerLostError
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.recipe_files import recipe_hash
-from nmt_cli.runs.checkpoint import CheckpointKind, Contents, Saved, prune, save_checkpoint
+from nmt_cli.recipe.reading.recipe_files import recipe_hash
+from nmt_cli.saved.training_state import CheckpointKind, Contents, Saved, prune, save_checkpoint
 from nmt_cli.training.training import Training
 
 MAX_FAILED_SAVES = 3

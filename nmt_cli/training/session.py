@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt_cli.checkpoints import average_command, list_checkpoints
 from nmt_cli.corpus.loader import refuse_longer
 from nmt_cli.corpus.prepared import (
     PreparedCorpus,
@@ -41,9 +40,10 @@ from nmt_cli.messages.errors import (
 )
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.recipe.keys import effect_of
-from nmt_cli.recipe.reader import RecipeFile
-from nmt_cli.recipe.values import HELD_OUT, TEXT
-from nmt_cli.runs import run_directory
+from nmt_cli.recipe.reading.reader import RecipeFile
+from nmt_cli.recipe.sections.values import HELD_OUT, TEXT
+from nmt_cli.saved import run_directory
+from nmt_cli.saved.checkpoints import average_command, list_checkpoints
 from nmt_cli.training.batch_cut import choose_cut
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.stages import stage_that_begins_too_late

@@ -15,10 +15,10 @@ from nmt_cli.corpus.binarized import leave_memory
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.mixing_config import Until
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.training_config import TrainingConfig, ValidationConfig
-from nmt_cli.runs.checkpoint import Progress
+from nmt_cli.recipe.sections.mixing import Until
+from nmt_cli.recipe.sections.training import TrainingConfig, ValidationConfig
+from nmt_cli.saved.training_state import Progress
 from nmt_cli.training.training import Training
 
 

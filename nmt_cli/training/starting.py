@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt_cli.checkpoints import best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.epoch_pairs import refuse_wrong_weights
@@ -27,19 +26,20 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics import bleu
 from nmt_cli.model.layers import compile_residuals
 from nmt_cli.model.transformer import Transformer, round_to_int8
-from nmt_cli.model_directory import find_model
 from nmt_cli.optimization import MovingAverage, new_optimizer
 from nmt_cli.recipe.keys import as_written, changes_of_quality, values_beside_paths
-from nmt_cli.recipe.model_origin import first_model
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.model_origin import first_model
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import Progress, Saved, TrainingState, load_newest
-from nmt_cli.runs.warm_start import start_from
+from nmt_cli.saved.checkpoints import best_checkpoint, checkpoint_name, list_checkpoints
+from nmt_cli.saved.model_directory import find_model
+from nmt_cli.saved.training_state import Progress, Saved, TrainingState, load_newest
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.guided_alignment import guidance_of
 from nmt_cli.training.stages import refuse_rate_of_zero
 from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
+from nmt_cli.training.warm_start import start_from
 from nmt_cli.training.ways import choose_ways
 
 

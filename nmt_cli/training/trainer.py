@@ -21,8 +21,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError
 from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.runs.checkpoint import CheckpointKind, TrainingState
-from nmt_cli.runs.run_directory import MetricsLog
+from nmt_cli.saved.metrics_log import MetricsLog
+from nmt_cli.saved.training_state import CheckpointKind, TrainingState
 from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, ready_ahead
 from nmt_cli.training.gradient import Gradient
 from nmt_cli.training.saving import Saver

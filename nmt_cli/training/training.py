@@ -14,10 +14,10 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted, short_number
-from nmt_cli.recipe.mixing_config import Until
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.training_config import CheckpointsConfig, TrainingConfig, ValidationConfig
-from nmt_cli.runs.checkpoint import Progress, TrainingState
+from nmt_cli.recipe.sections.mixing import Until
+from nmt_cli.recipe.sections.training import CheckpointsConfig, TrainingConfig, ValidationConfig
+from nmt_cli.saved.training_state import Progress, TrainingState
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import GradientFigures, Objective
 

@@ -28,10 +28,10 @@ from nmt_cli.messages.figures import null_if_not_finite, perplexity_of, short_nu
 from nmt_cli.metrics import bleu
 from nmt_cli.model.compiled.kernels import kernels_for
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.recipe.corpora_config import Augmentation
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.training_config import ValidationSearch
+from nmt_cli.recipe.sections.corpora import Augmentation
+from nmt_cli.recipe.sections.training import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient import Objective
 from nmt_cli.translating.translator import Translator

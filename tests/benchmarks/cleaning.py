@@ -15,8 +15,8 @@ from typing import Any
 from nmt_cli.corpus.text.cleaning import KEPT, HeldOut
 from nmt_cli.corpus.text.looking_over import Cleaner, CorpusChunk, look_over
 from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.recipe.corpora_config import Corpus, HeldOutFiles, ParallelFiles
-from nmt_cli.recipe.data_config import DataConfig, Filters
+from nmt_cli.recipe.sections.corpora import Corpus, HeldOutFiles, ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig, Filters
 
 # The values that the how-to proposes.
 FILTERS: dict[str, Any] = {

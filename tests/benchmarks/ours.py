@@ -25,8 +25,8 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, learning_rate
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.model import ModelConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 from nmt_cli.training.gradient import Gradient, Objective
 from nmt_cli.training.ways import LAUNCHES, computing
 from tests.benchmarks.ceiling import BareProducts, forward_products

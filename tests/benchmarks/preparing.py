@@ -18,7 +18,7 @@ from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.training.batch_cut import BatchCut, own_pairs
 from nmt_cli.training.gradient import Objective

@@ -24,9 +24,9 @@ from nmt_cli.corpus.text.cleaning import PairLimits
 from nmt_cli.corpus.text.looking_over import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
-from nmt_cli.recipe.corpora_config import ParallelFiles
 from nmt_cli.recipe.model_settings import text_settings
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.sections.corpora import ParallelFiles
 
 ROUNDS = 15
 

@@ -3,7 +3,7 @@ import torch
 
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.model.packing import pack
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.training.loss import CHUNK_ROWS
 from tests.benchmarks.ceiling import BareProducts, Product, forward_products
 

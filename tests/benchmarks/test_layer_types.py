@@ -9,7 +9,7 @@ import torch
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from tests.benchmarks import layer_types as module
 
 TYPES = module.layer_types(window=3)

@@ -13,7 +13,7 @@ import pytest
 from nmt_cli.commands import preprocess, train
 from nmt_cli.corpus.prepared import PreparedCorpus, open_prepared
 from nmt_cli.messages import logs
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 RECIPE = """
 description: a small corpus

@@ -19,9 +19,9 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
 from nmt_cli.pictures import figure
 from nmt_cli.pictures.attention import as_json
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating import shown_attention

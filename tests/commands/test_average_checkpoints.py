@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from nmt_cli import cli
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.files.atomic_files import (
     directory_appearing_whole,
@@ -19,7 +18,8 @@ from nmt_cli.files.atomic_files import (
 from nmt_cli.files.file_names import MANIFEST, TRAINING_STATE, WEIGHTS
 from nmt_cli.files.locks import claimed
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import find_model, load_model
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.model_directory import find_model, load_model
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.saved_weights import read_weights
 

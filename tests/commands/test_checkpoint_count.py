@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from nmt_cli.checkpoints import shortage_of_checkpoints
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.shipped import shipped_recipes
+from nmt_cli.saved.checkpoints import shortage_of_checkpoints
 
 
 def shortage(*overrides):

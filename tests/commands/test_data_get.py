@@ -18,7 +18,7 @@ from nmt_cli.files.locks import OutputInUseError, claimed
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import FOLDER, NAMES, TREEBANK
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from tests.loopback_server import Fault
 from tests.tar_files import tar_of
 

@@ -16,8 +16,8 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt_cli.commands import distil as command
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.experiments import measuring, teaching
-from nmt_cli.commands.experiments.distillation import Distillation
+from nmt_cli.commands.distilling import measuring, teaching
+from nmt_cli.commands.distilling.distillation import Distillation
 from nmt_cli.commands.experiments.pipeline import STAGES_OF_DISTIL
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
@@ -26,11 +26,11 @@ from nmt_cli.files.formats import INT8
 from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import find_model
 from nmt_cli.optimization import learning_rate
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
+from nmt_cli.saved.model_directory import find_model
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.translating.request import Request

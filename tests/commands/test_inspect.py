@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.messages import logs
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 
 FORMATS = Path(__file__).parents[1] / "formats"
 

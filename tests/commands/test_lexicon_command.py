@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.files.file_names import LEXICON
-from nmt_cli.model_directory import verified
+from nmt_cli.saved.model_directory import verified
 
 FORMATS = Path(__file__).parents[1] / "formats"
 TEXTS = [FORMATS / f"text/train.{language}" for language in ("en", "de")]

@@ -14,7 +14,7 @@ from nmt_cli.corpus.prepared import changed_text, refuse_stale
 from nmt_cli.corpus.text import parallel_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 WHITESPACE = "tokenizer={type: whitespace}"
 ONE_CORPUS = "data.train=[{source: data/a.en, target: data/a.de}]"

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.commands import recipes
 from nmt_cli.messages.errors import RecipeError
-from nmt_cli.recipe.data_config import Filters
 from nmt_cli.recipe.documentation import recipe_schema
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.shipped import shipped_recipes
+from nmt_cli.recipe.sections.data import Filters
 
 RECIPE = """\
 description: a test

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from sacrebleu.significance import PairedTest
 
 from nmt_cli import cli
-from nmt_cli.commands import score, score_comparison
-from nmt_cli.commands.score_comparison import NamedText
+from nmt_cli.commands import score
+from nmt_cli.commands.scoring import system_comparison
+from nmt_cli.commands.scoring.system_comparison import NamedText
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.bleu import bleu_scorer
@@ -128,7 +129,7 @@ def test_a_system_is_given_once(folder):
 
 
 def test_more_samples_than_memory(folder, monkeypatch):
-    monkeypatch.setattr(score_comparison, "MOST_MEMORY", 1 << 30)
+    monkeypatch.setattr(system_comparison, "MOST_MEMORY", 1 << 30)
     with pytest.raises(UserError) as caught:
         score.run(folder / "good", [folder / "ref"], compared=[folder / "poor"], samples=1_000_000)
     assert str(caught.value) == (
@@ -169,6 +170,6 @@ def test_p_is_never_shown_as_zero(p_value, shown):
     other = SystemFigures(31.0, 1.0, p_value, "better", None, None)
     outcomes = [MetricFigures("", [baseline, other])]
     resampling = Resampling("randomization", 20_000, 1)
-    comparison = score_comparison.Comparison(systems, [[]], [bleu_scorer()], outcomes, resampling)
+    comparison = system_comparison.Comparison(systems, [[]], [bleu_scorer()], outcomes, resampling)
     row = comparison.as_table().split("\n")[2]
     assert row.split() == ["second", "31.00", shown]

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.commands.score_gold import score_trees
+from nmt_cli.commands.scoring.against_gold import score_trees
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError

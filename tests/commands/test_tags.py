@@ -11,7 +11,7 @@ from nmt_cli.commands import translate
 from nmt_cli.corpus.augmenter import sampler_of
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.messages.errors import RecipeError, UserError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from tests.commands.conftest import FP32
 from tests.conftest import RECIPE, write_pairs
 

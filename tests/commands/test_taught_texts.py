@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.commands.experiments.distillation import Distillation
-from nmt_cli.commands.experiments.teaching import steps_of_teaching
+from nmt_cli.commands.distilling.distillation import Distillation
+from nmt_cli.commands.distilling.teaching import steps_of_teaching
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
 
 TEXTS = Path("run/distillation/texts")

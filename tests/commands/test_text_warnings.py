@@ -20,7 +20,7 @@ from nmt_cli.commands import recipes
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.session import TrainingJob
 

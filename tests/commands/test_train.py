@@ -13,16 +13,16 @@ import torch
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.command_line import training
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.files.atomic_files import read_manifest, write_manifest
 from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, InterruptedTrainingError, UserError
-from nmt_cli.model_directory import Model, find_model
 from nmt_cli.recipe.model_settings import as_json
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.model_directory import Model, find_model
 from nmt_cli.training import training as training_module
 from nmt_cli.training.gradient import GradientFigures
 from nmt_cli.training.validation import Validator

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import train
 from nmt_cli.files.atomic_files import verify
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import list_checkpoints
 from tests.commands.conftest import FP32
 from tests.forked_ranks import free_port, run_ranks
 from tests.saved_weights import read_weights

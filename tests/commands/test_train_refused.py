@@ -15,7 +15,7 @@ from nmt_cli.commands import train
 from nmt_cli.files.temporary_names import temporary_path
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
-from nmt_cli.runs.run_directory import locked
+from nmt_cli.saved.run_directory import locked
 from nmt_cli.training.trainer import Trainer
 
 

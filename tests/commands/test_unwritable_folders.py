@@ -11,7 +11,7 @@ from nmt_cli import cli
 from nmt_cli.commands.experiments import pipeline
 from nmt_cli.files import locks
 from nmt_cli.messages import logs
-from nmt_cli.runs.run_directory import locked
+from nmt_cli.saved.run_directory import locked
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self").exists(), reason="needs /proc, where no file can be made"

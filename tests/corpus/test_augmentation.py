@@ -6,7 +6,7 @@ import pytest
 
 from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
 from nmt_cli.corpus.text.glossary import Glossary, Term
-from nmt_cli.recipe.corpora_config import KINDS, Augmentation
+from nmt_cli.recipe.sections.corpora import KINDS, Augmentation
 
 SYMBOLS = ["<bt>", "<t>", "</t>", "<sep>"]
 TERMS = Glossary([Term("New York", ("Neu York",)), Term("cat", ("Katze", "Katzen"))])

@@ -14,7 +14,7 @@ from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from tests.conftest import RECIPE, WORDS
 
 SIZES = 400, 300

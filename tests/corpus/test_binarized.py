@@ -18,7 +18,7 @@ from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 RECIPE = """
 description: words

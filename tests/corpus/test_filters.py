@@ -10,7 +10,7 @@ import pytest
 from nmt_cli.corpus.text.characters import LANGUAGES, SUBTAGS, scripts_of
 from nmt_cli.corpus.text.filters import LOOKED_AT, TEXT_FILTERS, TextFilters, urls_in
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.sections.data import DataConfig
 
 # Letters of three scripts, marks, digits of three scripts, symbols, controls, text from the right.
 CHARACTERS = "aZéßѢжΩλ\u0301ªµ059٣٠७!?،€😀\u00a0 \t\x00\x85\u200b\u202e\ufffdאب中ーｱＡ"

@@ -3,7 +3,7 @@ import pytest
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import LinearizedText
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.data_config import DataConfig, TreebankConfig
+from nmt_cli.recipe.sections.data import DataConfig, TreebankConfig
 
 TRAIN = "(S (NP (NN rain)) (VP (VBZ falls)))"
 DEV = "(SBAR (NN snow))"

@@ -13,8 +13,8 @@ from nmt_cli.corpus.text.language_codes import ENTRIES, NAMES, base_of
 from nmt_cli.corpus.text.memories import Variant, open_pairs, pairs_in, pairs_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.corpora_config import ParallelFiles
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig
 
 LANGUAGES = ("en", "de")
 TEXTS = [

@@ -25,7 +25,7 @@ from pathlib import Path
 from nmt_cli.corpus import batching, binarized
 from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import open_prepared
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 def resident(name):
     return 1024 * int(Path("/proc/self/status").read_text().partition(name + ":")[2].split()[0])

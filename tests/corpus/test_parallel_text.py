@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.sections.corpora import ParallelFiles
 
 CHUNKS = st.one_of(
     st.sampled_from([b"\r", b"\r\n", b"\x85", "\u2028".encode(), b"\v", b"\xff", b"", b" "]),

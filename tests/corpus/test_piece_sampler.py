@@ -21,7 +21,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
 from nmt_cli.corpus.tokenizers.ways_to_cut import BpeDropout, Piece, UnigramSampling
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from tests.corpus.test_tokenizer import SPECIAL, data
 from tests.listed_pairs import ListedPairs
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.files.lines import one_line
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.corpora_config import Corpus, ParallelFiles
+from nmt_cli.recipe.sections.corpora import Corpus, ParallelFiles
 
 PAIRS = [
     ("A dog.", "Ein Hund."),

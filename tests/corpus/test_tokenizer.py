@@ -23,9 +23,9 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import (
 from nmt_cli.files import text_files
 from nmt_cli.files.file_names import VOCABULARY
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
-from nmt_cli.recipe.data_config import DataConfig
 from nmt_cli.recipe.model_settings import text_settings
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+from nmt_cli.recipe.sections.data import DataConfig
+from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from tests.listed_pairs import ListedPairs
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüß"

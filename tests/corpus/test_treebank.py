@@ -2,8 +2,8 @@ import pytest
 
 from nmt_cli.corpus.text.recipe_text import read_sentences, write_sides
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.corpora_config import ParallelFiles
-from nmt_cli.recipe.data_config import DataConfig, TreebankConfig
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig, TreebankConfig
 
 RAW = """\
 ( (S (NP-SBJ-1 (DT the) (NN rain))

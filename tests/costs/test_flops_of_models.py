@@ -19,7 +19,7 @@ from nmt_cli.costs.flops import (
 from nmt_cli.costs.parameters import activation_bytes_per_token, count_parameters
 from nmt_cli.model.attention_window import Window, distances
 from nmt_cli.model.packing import pack
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from tests.architectures import OPTION_SETS, random_model
 from tests.costs.test_parameters import saved_bytes
 

@@ -14,8 +14,8 @@ from nmt_cli.costs.parameters import (
 )
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import new_optimizer
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.model import ModelConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 from tests.architectures import OPTION_SETS, config_of
 
 

@@ -18,8 +18,8 @@ from nmt_cli.costs.flops import (
     sum_of_text,
     training_flops,
 )
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.model import ModelConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 
 SENTENCES = SentenceLengths(sum_lengths([27], [27]), 1, "assumed")
 

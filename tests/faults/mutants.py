@@ -50,7 +50,7 @@ def save_without_renaming() -> None:
 
         return appearing
 
-    replace("nmt_cli.runs.checkpoint:directory_appearing_whole", direct)
+    replace("nmt_cli.saved.training_state:directory_appearing_whole", direct)
 
 
 def rename_before_writing_is_done() -> None:
@@ -89,7 +89,7 @@ def no_fsync_of_the_folder() -> None:
 
 def prune_the_last_but_one() -> None:
     """Only one checkpoint can be resumed from."""
-    replace("nmt_cli.runs.checkpoint:RESUMABLE_KEPT", lambda _: 1)
+    replace("nmt_cli.saved.training_state:RESUMABLE_KEPT", lambda _: 1)
 
 
 def seed_ignores_the_batch() -> None:
@@ -125,7 +125,7 @@ def _after_restoring(change: Callable[[Any], None]) -> None:
 
         return restore
 
-    replace("nmt_cli.runs.checkpoint:_restore", restoring)
+    replace("nmt_cli.saved.training_state:_restore", restoring)
 
 
 def resume_a_step_further() -> None:
@@ -195,7 +195,7 @@ def no_verification() -> None:
     """Checkpoints are read without comparing them with their manifest."""
     from nmt_cli.files.atomic_files import read_manifest
 
-    replace("nmt_cli.runs.checkpoint:verify", lambda _: read_manifest)
+    replace("nmt_cli.saved.training_state:verify", lambda _: read_manifest)
 
 
 def no_verification_of_tokens() -> None:
@@ -227,7 +227,7 @@ def keep_old_records() -> None:
     def keeping(_: Any) -> Any:
         return lambda path, _: iter([path.read_bytes()] if path.exists() else [])
 
-    replace("nmt_cli.runs.run_directory:_lines_of", keeping)
+    replace("nmt_cli.saved.metrics_log:_lines_of", keeping)
 
 
 def first_full_disk_ends() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from tests.faults.faults import fault, kill_at, list_points
 from tests.faults.run_directories import leftovers
 from tests.faults.trainings import Command, Ended, Fault

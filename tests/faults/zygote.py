@@ -27,8 +27,8 @@ from torch.autograd import Variable
 from nmt_cli.hardware import fp32_products
 from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.recipe.keys import recorded_keys_of_text
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 
 PR_SET_PDEATHSIG = 1  # prctl.h
 FAULT_FAILED = 99  # exit status of a child into which a fault could not be injected
@@ -50,7 +50,7 @@ def prepare_what_training_needs() -> None:
     recorded_keys_of_text(**recipe.model_dump(mode="json", include={"data", "tokenizer"}))
     version_of("torch")
     with suppress(ImportError):  # TensorBoard is an extra
-        importlib.import_module("nmt_cli.runs.tensorboard_log")
+        importlib.import_module("nmt_cli.saved.tensorboard_log")
     weight = torch.nn.Parameter(torch.ones(1))
     # Set, because autograd's first backward pass asks CUDA for devices.
     weight.grad = torch.ones(1)

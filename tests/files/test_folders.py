@@ -9,7 +9,7 @@ from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.files.folders import not_a_run, what_to_give
 from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import find_model
+from nmt_cli.saved.model_directory import find_model
 
 MODEL = "a model directory, a checkpoint or a run directory"
 

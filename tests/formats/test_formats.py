@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import average_checkpoints, train
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.files import formats
@@ -18,7 +17,8 @@ from nmt_cli.files.formats import OtherFormatError
 from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.tree_output import Repairs
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.translating.translator import Translator
 from tests.interchange.import_command import assert_scores
 from tests.interop.marian_models import read_scores

@@ -20,10 +20,10 @@ from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.messages import logs
 from nmt_cli.model import attention
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.graphed import search as search_module
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.ways import (

@@ -8,7 +8,6 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.hardware.ranks import (
     ALONE,
     PeerLostError,
@@ -19,6 +18,7 @@ from nmt_cli.hardware.ranks import (
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective

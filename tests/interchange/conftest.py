@@ -16,9 +16,9 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages import logs
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import save_model
 from nmt_cli.recipe.model_settings import read_settings
 from nmt_cli.recipe.model_values import Architecture
+from nmt_cli.saved.model_directory import save_model
 
 FORMATS = Path(__file__).parents[1] / "formats/format_2"
 AVERAGE = FORMATS / "sentencepiece/run/average"

@@ -17,7 +17,7 @@ from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.interchange.ctranslate2 import argos
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from tests.architectures import Formula, random_model
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 from tests.interchange.import_command import assert_scores, run_import

@@ -8,7 +8,7 @@ import pytest
 from nmt_cli.commands import export
 from nmt_cli.interchange.ctranslate2 import exporter as ctranslate2_export
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from tests.architectures import EXPORTED_SETS

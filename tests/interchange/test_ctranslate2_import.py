@@ -18,7 +18,7 @@ from nmt_cli.files.atomic_files import write_manifest
 from nmt_cli.interchange.ctranslate2.files import read_variables
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.architectures import EXPORTED_SETS, Formula, random_model

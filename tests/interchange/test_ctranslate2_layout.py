@@ -11,7 +11,7 @@ from nmt_cli.interchange.ctranslate2.exporter import (
     vocabulary_of,
 )
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from tests.architectures import EXPORTED_SETS

@@ -12,7 +12,7 @@ from nmt_cli.corpus.tokenizers import sentencepiece_tokenizer
 from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.opennmt.eole import import_eole
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.conftest import trained
 from tests.interchange.eole_files import CUT, SPECIALS, EoleModel

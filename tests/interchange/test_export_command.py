@@ -14,7 +14,7 @@ from nmt_cli.commands import export
 from nmt_cli.interchange.ctranslate2.exporter import card_of_ctranslate2
 from nmt_cli.interchange.exported_model import ExportedModel, keys_not_exported, model_card
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import find_model, load_model
+from nmt_cli.saved.model_directory import find_model, load_model
 from tests.interchange.test_verification import Imitation
 
 

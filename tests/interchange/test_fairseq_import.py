@@ -13,7 +13,7 @@ import torch
 from nmt_cli.commands.import_model import program_of
 from nmt_cli.interchange.fairseq.importer import import_fairseq
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.fairseq_files import (
     TASK,

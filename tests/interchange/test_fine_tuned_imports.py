@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from nmt_cli import cli
 from nmt_cli.interchange.ctranslate2.exporter import ctranslate2_variables, vocabulary_of
 from nmt_cli.interchange.exported_model import ExportedModel
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from tests.architectures import random_model
 from tests.interchange.ctranslate2_files import binary, variables_of, write_folder
 

@@ -9,7 +9,7 @@ from nmt_cli.commands import export
 from nmt_cli.interchange.huggingface import exporter as huggingface_export
 from nmt_cli.interchange.huggingface.exporter import huggingface_tensors
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating.translator import Translator

@@ -15,7 +15,7 @@ import torch
 from nmt_cli.commands import export
 from nmt_cli.interchange.huggingface.importer import import_huggingface, read_tensors
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange import import_command
 from tests.interchange.hostile_pickles import CALLS, assert_refuses_calls, zipped

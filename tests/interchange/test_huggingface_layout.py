@@ -15,7 +15,7 @@ from nmt_cli.interchange.huggingface.exporter import (
     write_tokenizer,
 )
 from nmt_cli.interchange.tensor_names import sines_first
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from tests.interchange.conftest import ARCHITECTURES

@@ -6,7 +6,7 @@ import pytest
 import sentencepiece
 import torch
 
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange.conftest import trained
 from tests.interchange.test_huggingface_import import exported, pegasus_model, run_import

@@ -13,7 +13,7 @@ from nmt_cli.interchange.files import TextFiles
 from nmt_cli.interchange.marian.files import read_archive
 from nmt_cli.interchange.marian.importer import import_marian
 from nmt_cli.messages.errors import DamagedError, UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.translating.rescorer import Rescorer
 from tests.interchange import import_command
 from tests.interchange.conftest import trained

@@ -8,7 +8,7 @@ import torch
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.interchange.verification import as_other_programs_read, verification_texts, verify
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.sentences import SearchSettings, Sentence, SentencePair
 from nmt_cli.search.torch_models import TorchForcing

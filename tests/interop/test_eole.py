@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from tests.interchange.import_command import assert_same_scores, run_import
 from tests.interop.own_environment import python_with, run_script
 

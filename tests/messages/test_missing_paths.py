@@ -10,7 +10,7 @@ from nmt_cli.commands import recipes, translate
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import missing_hint
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 
 @pytest.fixture(autouse=True)

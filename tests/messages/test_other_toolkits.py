@@ -13,7 +13,7 @@ from nmt_cli import cli
 from nmt_cli.messages.other_toolkits import names_of_keys, renames
 from nmt_cli.messages.proposals import plain
 from nmt_cli.recipe.keys import is_value_of, keys_meant, recipe_keys
-from nmt_cli.recipe.reader import parse_value
+from nmt_cli.recipe.reading.reader import parse_value
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/moving-from-other-toolkits.md"
 HEADING = "| here | fairseq | OpenNMT-py | Sockeye | Marian | CTranslate2 | |"

@@ -8,7 +8,7 @@ from nmt_cli.model.embeddings import LearnedPositions, SinusoidalPositions
 from nmt_cli.model.packing import pack
 from nmt_cli.model.sinusoids import sinusoids
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 
 
 def small_config(**options):

@@ -8,7 +8,7 @@ from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer
 from nmt_cli.model.packing import pack
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 
 D_MODEL, D_FF, HEADS = 20, 28, 5
 SOURCE_LENGTHS, TARGET_LENGTHS = [7, 3, 11, 1], [4, 9, 2, 6]

@@ -6,7 +6,7 @@ from torch import nn
 
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 12}
 

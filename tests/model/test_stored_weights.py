@@ -12,7 +12,7 @@ from nmt_cli.costs.parameters import parameter_shapes
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.model.stored_weights import StoredWeights, as_bytes
 from nmt_cli.model.transformer import Transformer, build_transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from tests.rounded_model import rounded_rows
 
 CONFIG = ModelConfig(num_layers=2, num_heads=3, d_model=6, d_ff=5, d_k=4, d_v=7, dropout=0.0)

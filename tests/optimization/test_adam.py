@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nmt_cli.optimization import Adam, new_optimizer
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 
 SETTINGS: dict[str, Any] = {"lr": 0.01, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
 

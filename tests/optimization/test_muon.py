@@ -7,8 +7,8 @@ import torch
 
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Muon, new_optimizer, orthogonalized
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.model import ModelConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 
 CONFIG = ModelConfig(num_layers=2, d_model=20, d_ff=36, num_heads=5)
 NARROW_KEYS = ModelConfig(num_layers=2, d_model=20, d_ff=36, num_heads=5, d_k=3, d_v=6)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nmt_cli.optimization import inverse_sqrt, learning_rate, peaked_inverse_sqrt
-from nmt_cli.recipe.training_config import TrainingConfig
+from nmt_cli.recipe.sections.training import TrainingConfig
 
 
 def test_learning_rate_peaks_when_warmup_ends():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.labels import PENN_TREEBANK, Labels
 from nmt_cli.parsing.tree import Leaf, Tree, read_trees
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from tests.random_trees import (
     CONSTITUENTS,
     PIECES,

@@ -3,7 +3,7 @@
 import pytest
 
 from nmt_cli.messages.errors import RecipeError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 
 
 def problems_of(name_or_path, overrides=()):

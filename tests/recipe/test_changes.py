@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from nmt_cli.recipe.corpora_config import Augmentation
 from nmt_cli.recipe.keys import (
     FOLD,
     Change,
@@ -14,9 +13,10 @@ from nmt_cli.recipe.keys import (
     changes_of_quality,
     recipe_keys,
 )
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import with_fold
-from nmt_cli.recipe.training_config import DistillationConfig, MonolingualText, ValidationConfig
+from nmt_cli.recipe.sections.corpora import Augmentation
+from nmt_cli.recipe.sections.training import DistillationConfig, MonolingualText, ValidationConfig
 
 
 def changes(*overrides):

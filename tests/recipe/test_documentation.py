@@ -6,13 +6,13 @@ import re
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from nmt_cli.recipe.corpora_config import Scores
-from nmt_cli.recipe.data_config import TreebankConfig
 from nmt_cli.recipe.documentation import described_keys, limits_of, with_comments
 from nmt_cli.recipe.keys import recipe_keys
-from nmt_cli.recipe.mixing_config import Stage, Until
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.training_config import GuidedAlignmentConfig
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.sections.corpora import Scores
+from nmt_cli.recipe.sections.data import TreebankConfig
+from nmt_cli.recipe.sections.mixing import Stage, Until
+from nmt_cli.recipe.sections.training import GuidedAlignmentConfig
 from tests.recipe.conftest import problems_of
 from tests.recipe.test_reader import recipes, value_at
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.recipe.keys import keys_of_text
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from tests.recipe.conftest import problems_of
 
 ONE = "{source: a.en, target: a.de}"

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from nmt_cli.recipe.documentation import recipe_schema
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
-from nmt_cli.recipe.shipped import shipped_recipes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
 FILES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))

@@ -7,7 +7,7 @@ from itertools import zip_longest
 import pytest
 
 from nmt_cli.recipe.keys import recipe_keys
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from tests.recipe.conftest import problems_of
 
 SHARES = {

@@ -3,8 +3,8 @@
 import pytest
 
 from nmt_cli.recipe.keys import Change, ChangeKind, changed_keys
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from tests.recipe.conftest import problems_of
 
 SIZES = (1000, 200, 50, 0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nmt_cli.recipe.data_config import TreebankConfig
-from nmt_cli.recipe.model_config import DecodingConfig, ModelConfig, Normalization
 from nmt_cli.recipe.model_values import Architecture, Decoding, TextNormalization, TreeNotation
+from nmt_cli.recipe.sections.data import TreebankConfig
+from nmt_cli.recipe.sections.model import DecodingConfig, ModelConfig, Normalization
 
 SECTIONS: dict[str, tuple[Any, Any]] = {
     "architecture": (Architecture, ModelConfig),

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt_cli.recipe.keys import keys_of_text
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.recipe_files import dump_recipe, recipe_hash
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.recipe_files import dump_recipe, recipe_hash
+from nmt_cli.recipe.reading.shipped import shipped_recipes
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.shipped import shipped_recipes
 from tests.recipe.conftest import problems_of
 
 MINIMAL = """\

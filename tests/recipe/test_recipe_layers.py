@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from tests.recipe.conftest import problems_of
 
 

@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.recipe.shipped import is_near_shipped, shipped_file, shipped_name, shipped_recipes
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.shipped import (
+    is_near_shipped,
+    shipped_file,
+    shipped_name,
+    shipped_recipes,
+)
 from tests.recipe.conftest import problems_of
 
 

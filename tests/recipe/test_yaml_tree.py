@@ -2,8 +2,8 @@
 
 import pytest
 
-from nmt_cli.recipe import yaml_tree
-from nmt_cli.recipe.yaml_tree import MAX_DEPTH, MAX_VALUES, parse_yaml, write_yaml
+from nmt_cli.recipe.reading import yaml_tree
+from nmt_cli.recipe.reading.yaml_tree import MAX_DEPTH, MAX_VALUES, parse_yaml, write_yaml
 
 
 def refusal(text):

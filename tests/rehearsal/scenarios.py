@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import export as export_command
 from nmt_cli.commands import translate as translate_command
 from nmt_cli.commands.lines import line_windows
@@ -32,12 +31,13 @@ from nmt_cli.messages import logs
 from nmt_cli.model import kernels as kernels_of_models
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
 from nmt_cli.optimization import Adam
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.training_config import GuidedAlignmentConfig
+from nmt_cli.recipe.sections.training import GuidedAlignmentConfig
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.members import Member
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search import search_size
 from nmt_cli.search.attention_cache import empty_layers
 from nmt_cli.search.engine import default_max_tokens

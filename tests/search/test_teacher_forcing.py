@@ -11,7 +11,7 @@ from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.model.compiled import layers
 from nmt_cli.model.compiled.kernels import Kernels
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.teacher_forcing import CompiledForcing, mean_of_models
 from nmt_cli.search.torch_models import TorchForcing

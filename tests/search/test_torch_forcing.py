@@ -11,7 +11,7 @@ from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_window import Window
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from tests.fake_models import BOS, EOS, ByteTokenizer

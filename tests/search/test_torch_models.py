@@ -4,7 +4,7 @@ import torch
 from nmt_cli.hardware.choices import DecodingPrecision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search.torch_models import at_precision, torch_precision
 
 CPU = torch.device("cpu")

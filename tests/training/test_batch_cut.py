@@ -12,8 +12,8 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.model.cpu_attention import MAX_KEYS
-from nmt_cli.recipe.model_config import ModelConfig
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.training import batch_cut
 from nmt_cli.training.batch_cut import (
     BatchCut,

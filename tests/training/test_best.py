@@ -2,14 +2,14 @@
 
 import pytest
 
-from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus import references
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.references import Fitting
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.training import validation
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs

@@ -11,7 +11,7 @@ from nmt_cli.corpus.text import glossary
 from nmt_cli.files.file_names import SESSIONS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.runs.run_directory import last_session
+from nmt_cli.saved.run_directory import last_session
 from tests.conftest import RECIPE, write_pairs
 
 SYMBOLS = "type: sentencepiece, vocabulary_size: 300, user_defined_symbols: [<t>, </t>]"

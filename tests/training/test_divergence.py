@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from torch.nn import functional as F
 
 from nmt_cli import cli
-from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
+from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.training.training import advice_after_divergence, worse_than_guessing
 
 SIZE = 37

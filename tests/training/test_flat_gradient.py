@@ -7,10 +7,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
+from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training import flat_gradient
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.flat_gradient import FlatGradient

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import cut_into_micro_batches
@@ -16,7 +15,8 @@ from nmt_cli.hardware.ranks import ALONE, PeerLostError
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.runs.checkpoint import save_checkpoint
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import batch_cut, saving
 from nmt_cli.training.batch_cut import (
     BatchCut,

@@ -14,7 +14,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.attention_window import THE_PAST, Window
 from nmt_cli.model.kernels import use_kernels
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.training import kernel_trials
 from nmt_cli.training.gradient import Objective, RoundedWeights
 from nmt_cli.training.kernel_trials import wrong_result

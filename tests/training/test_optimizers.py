@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import UserError
-from nmt_cli.runs.checkpoint import load_newest
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.training_state import load_newest
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import plan_batches
 from tests.forked_ranks import run_ranks

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.corpus.batching import LAST_BATCHES, BatchPlan
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
-from nmt_cli.runs.checkpoint import Progress
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.training_state import Progress
 from nmt_cli.training.starting import move_to_plan, plan_batches
 from tests.forked_ranks import run_ranks
 from tests.trainers import changed, new_trainer, weights_of

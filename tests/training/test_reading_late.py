@@ -6,9 +6,9 @@ import time
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
+from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from tests import trainers

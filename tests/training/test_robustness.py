@@ -11,7 +11,7 @@ from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search import engine
 from nmt_cli.training.validation import Validator, changed_sets
 from tests.conftest import RECIPE, ToyExperiment, write_pairs

@@ -8,7 +8,6 @@ from collections import defaultdict
 
 import pytest
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.files.file_names import TRAINING_STATE, WEIGHTS
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import (
@@ -16,7 +15,8 @@ from nmt_cli.messages.errors import (
     OutputError,
     UserError,
 )
-from nmt_cli.runs.checkpoint import save_checkpoint
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import saving
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.trainer import Trainer

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.commands import preprocess
 from nmt_cli.commands import train as command
 from nmt_cli.corpus.batching import BatchPlan
@@ -19,8 +18,9 @@ from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
-from nmt_cli.recipe.reader import read_recipe
-from nmt_cli.runs.run_directory import check_run_directory, describe_session
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.run_directory import check_run_directory, describe_session
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.stages import least_steps, stage_that_begins_too_late
 from nmt_cli.training.starting import plan_batches

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nmt_cli.hardware.ranks import RanksDifferError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.starting import prepare_training
 from tests.forked_ranks import run_ranks

@@ -7,11 +7,11 @@ import time
 import pytest
 import torch
 
-from nmt_cli.checkpoints import list_checkpoints
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, OutputError, UserError
-from nmt_cli.runs.checkpoint import save_checkpoint
+from nmt_cli.saved.checkpoints import list_checkpoints
+from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import saving
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut

@@ -8,7 +8,6 @@ import json
 import pytest
 import torch
 
-from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
@@ -18,7 +17,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.model.compiled import kernels
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.search import engine
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.validation import Validator

@@ -11,7 +11,7 @@ from nmt_cli.files import atomic_files
 from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.worker import OUTCOME, Worker
 from nmt_cli.messages.errors import DamagedError
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.session import TrainingJob
 from tests.faults.zygote import be_the_command

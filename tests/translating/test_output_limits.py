@@ -11,11 +11,11 @@ from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.model_directory import load_model
 from nmt_cli.parsing.linearization import Tag
 from nmt_cli.parsing.tree import Close, Open, read_trees, words_of
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.rules.tree_pieces import TreePieces
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 from nmt_cli.translating.output_limits import OutputLimits

@@ -15,7 +15,7 @@ from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import settings_of
-from nmt_cli.recipe.reader import read_recipe
+from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search.sentences import NO_MEMORY
 from nmt_cli.search.teacher_forcing import mean_of_models
 from nmt_cli.search.torch_models import TorchForcing

@@ -10,8 +10,8 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.recipe.model_config import ModelConfig
 from nmt_cli.recipe.model_settings import AlignmentHead, alignment_layer, settings_of
+from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, SentencePair
 from nmt_cli.search.torch_models import TorchForcing

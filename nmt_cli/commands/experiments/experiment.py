@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.files.file_names import RUNS, SCORES, SETS, TEST
-from nmt_cli.recipe.corpora_config import HeldOutFiles
-from nmt_cli.recipe.reader import RecipeFile
+from nmt_cli.recipe.reading.reader import RecipeFile
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.training.options import TrainOptions
 
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.experiment import Experiment, name_of
 from nmt_cli.commands.experiments.pipeline import Step, folder_step, was_made_from
@@ -41,8 +40,9 @@ from nmt_cli.metrics.bleu import PAPER_PAIRS, bleu_scorer, chrf_scorer, paper_bl
 from nmt_cli.metrics.scorer import NAMES, Scorer
 from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.parsing.parseval import score_trees
-from nmt_cli.recipe.corpora_config import HeldOutFiles
-from nmt_cli.runs.run_directory import is_trained_by, record_changes, remove_run
+from nmt_cli.recipe.sections.corpora import HeldOutFiles
+from nmt_cli.saved.checkpoints import Checkpoint, list_checkpoints
+from nmt_cli.saved.run_directory import is_trained_by, record_changes, remove_run
 
 ANY_FILE = ""  # what the name of each file begins with
 

@@ -152,7 +152,7 @@ def fingerprints(models: Sequence[Path]) -> str:
     Raises UserError if one is missing.
     """
     # It imports numpy, which a command whose workers translate does not need.
-    from nmt_cli.model_directory import find_model
+    from nmt_cli.saved.model_directory import find_model
 
     return " ".join(find_model(path).fingerprint for path in models)
 

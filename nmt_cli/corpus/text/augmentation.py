@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.recipe.corpora_config import Augmentation
+from nmt_cli.recipe.sections.corpora import Augmentation
 
 MOST_LINKED_TERMS = 3
 MOST_MERGED = 3  # pairs that are added to one

@@ -23,7 +23,7 @@ from nmt_cli.corpus.text.characters import (
 )
 from nmt_cli.corpus.text.language_codes import base_of, label_of, language_identifier
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.sections.data import DataConfig
 
 Broken: TypeAlias = npt.NDArray[np.bool_]
 Counts: TypeAlias = npt.NDArray[np.int64]

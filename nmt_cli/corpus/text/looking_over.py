@@ -25,7 +25,7 @@ from nmt_cli.corpus.text.links import first_wrong_links
 from nmt_cli.corpus.text.parallel_text import LineChunk, Texts
 from nmt_cli.corpus.tokenizers.normalization import Side
 from nmt_cli.files.lines import is_blank
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.sections.data import DataConfig
 
 # The filters that remove pairs that repeat others, by their rules.
 REMOVING = {DUPLICATE: "remove_duplicates", SAME_SOURCE: SAME_SOURCE, SAME_TARGET: SAME_TARGET}

@@ -25,8 +25,8 @@ from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText, Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Normalizer, Side
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.corpora_config import ParallelFiles
-from nmt_cli.recipe.data_config import DataConfig
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig
 
 PAIRS_WORTH_A_WORKER = 150_000  # looking over them takes about as long as starting a process
 HELD_OUT_TEXTS = ("validation", "test")

@@ -17,7 +17,7 @@ from nmt_cli.files.text_files import bytes_read, is_read_again, open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.sections.corpora import ParallelFiles
 
 FIRST_COLUMNS, DEFAULT_KEYS = ("1", "2"), ("source", "target")
 

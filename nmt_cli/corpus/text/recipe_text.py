@@ -21,11 +21,11 @@ from nmt_cli.parsing.labels import (
     without_traces,
 )
 from nmt_cli.parsing.tree import Tree, read_trees, words_of
-from nmt_cli.recipe.corpora_config import ParallelFiles
-from nmt_cli.recipe.data_config import DataConfig, TreebankConfig
 from nmt_cli.recipe.model_settings import labels_as_json
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.tokenizer_config import RESERVED_NAMES
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig, TreebankConfig
+from nmt_cli.recipe.sections.tokenizer import RESERVED_NAMES
 
 
 class ParsedSentence(NamedTuple):

@@ -11,8 +11,8 @@ from nmt_cli.files.lines import INVISIBLE
 from nmt_cli.messages.extras import naming_missing_package
 
 if TYPE_CHECKING:
-    from nmt_cli.recipe.data_config import DataConfig
     from nmt_cli.recipe.model_settings import TextSettings
+    from nmt_cli.recipe.sections.data import DataConfig
 
     NormalizedText = DataConfig | TextSettings  # both have the languages and the normalization
 

@@ -18,7 +18,7 @@ from nmt_cli.launch.python_process import python_command
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 
 if TYPE_CHECKING:
-    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+    from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 
 # Longer lines are cut for training: SentencePiece would skip them and report that only in its log.
 LONGEST_TRAINING_TEXT = 1000  # characters, at most 4 bytes each; SentencePiece takes 4192 bytes

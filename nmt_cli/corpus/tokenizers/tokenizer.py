@@ -20,9 +20,9 @@ from nmt_cli.files import file_names
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
-    from nmt_cli.recipe.data_config import DataConfig
     from nmt_cli.recipe.model_settings import TextSettings
-    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+    from nmt_cli.recipe.sections.data import DataConfig
+    from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 
 NEW = "the new tokenizer"  # in messages
 VOCABULARY_AT_ONCE = 1000  # pieces

@@ -14,7 +14,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, NoTextError, UserError
 
 if TYPE_CHECKING:
-    from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+    from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 
 CONTROL = ("<unk>", "<s>", "</s>")  # ids 0, 1 and 2
 MANY_PIECES = 100_000

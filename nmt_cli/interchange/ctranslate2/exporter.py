@@ -30,7 +30,7 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_values import StackShape
 
 if TYPE_CHECKING:
-    from nmt_cli.model_directory import LoadedModel
+    from nmt_cli.saved.model_directory import LoadedModel
 
 NO_LIMIT = 0
 

@@ -28,7 +28,7 @@ from nmt_cli.messages.extras import importing
 from nmt_cli.recipe.model_values import ModelShape
 
 if TYPE_CHECKING:
-    from nmt_cli.model_directory import LoadedModel
+    from nmt_cli.saved.model_directory import LoadedModel
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 QUANTIZATIONS = tuple(DTYPES)

@@ -15,7 +15,7 @@ from nmt_cli.files.text_files import read_text
 from nmt_cli.interchange.files import ENDS_EARLY, Array, Content, TextFiles, only_file
 from nmt_cli.interchange.vocabularies import SENTENCEPIECE_FILES
 from nmt_cli.messages.errors import DamagedError, UserError, WrongUsageError
-from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
+from nmt_cli.recipe.reading.yaml_tree import MAX_BYTES, parse_yaml
 
 START = (1).to_bytes(8, "little")  # of a binary file
 NAME = re.compile(r"[\w:.-]{1,200}", re.ASCII)

@@ -28,7 +28,7 @@ from nmt_cli.interchange.weights_taken import NAMED, TensorsTaken, WeightsTaken
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.yaml_tree import MAX_BYTES, parse_yaml
+from nmt_cli.recipe.reading.yaml_tree import MAX_BYTES, parse_yaml
 
 ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^"'].*?):\s+([0-9]{1,9})\s*""")
 COMPLEX, NUMBER = "? ", re.compile(r"[0-9]{1,9}")  # of a key of several lines, and its number

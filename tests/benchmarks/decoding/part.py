@@ -15,7 +15,7 @@ from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.interchange.ctranslate2.exporter import write_ctranslate2
 from nmt_cli.messages import logs
 from nmt_cli.metrics.bleu import bleu_scorer
-from nmt_cli.model_directory import find_model, load_model
+from nmt_cli.saved.model_directory import find_model, load_model
 from tests.benchmarks import speed, targets
 from tests.benchmarks.data import Text, write_recipe
 from tests.benchmarks.decoding import costs

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.model_directory import load_model
+from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.graphed.model import GraphedTransformer, Storage
 from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sentences import Sampling

@@ -11,7 +11,7 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.parsing.labels import Labels
 from nmt_cli.parsing.linearization import Tag
 from nmt_cli.parsing.tree import Close, Open
-from nmt_cli.recipe.tokenizer_config import TokenizerConfig
+from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from nmt_cli.search.rules.tree_pieces import tree_pieces
 from tests.fake_models import tiny_recipe
 from tests.random_trees import PIECES, linearization

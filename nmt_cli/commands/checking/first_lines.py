@@ -1,0 +1,125 @@
+"""What is wrong with the files and the languages of a recipe, seen at their first lines."""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from nmt_cli.corpus.text.characters import letters_by_script, scripts_of
+from nmt_cli.corpus.text.language_codes import why_no_code
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.text.recipe_text import RecipeText
+from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.corpus.tokenizers.tokenizer import most_pieces
+from nmt_cli.files.text_forms import why_rows, wrong_lines
+from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.proposals import any_of
+from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.sections.corpora import FORMS_OF_ROWS, ParallelFiles
+from nmt_cli.recipe.sections.data import DataConfig
+
+LINES_LOOKED_AT = 500
+# By the names of letters in Unicode; no name means that a script has only a few signs.
+NAMES_OF_SCRIPTS = {"CJK": "Chinese", "BOPOMOFO": "", "IDEOGRAPHIC": "", "KATAKANA-HIRAGANA": ""}
+LEAST_OF_SCRIPT = 0.2  # of the letters; text may hold many foreign names
+
+
+def wrong_texts(data: DataConfig) -> Iterator[tuple[str, str]]:
+    """Yield the key and the problem of each text that has another form than in the recipe.
+
+    Only the first lines are read. Files that are empty or cannot be read are left out.
+    """
+    for name, files in data.corpora.items():
+        found = {key: wrong_lines(path) for key, path in files.paths.items() if key != "memory"}
+        if not any(found.values()) and data.treebank is None:
+            found |= _wrong_forms(files, data)
+        yield from ((f"{name}.{key}", problem) for key, problem in found.items() if problem)
+
+
+def _wrong_forms(files: ParallelFiles, data: DataConfig) -> Iterator[tuple[str, str | None]]:
+    for side, (key, path) in enumerate(files.paths.items()):
+        if files.rows is not None:
+            has_text = path.is_file() and path.stat().st_size
+            yield key, _wrong_row(files.with_languages(data.languages)) if has_text else None
+        elif side == 0 or path != files.source:
+            yield key, why_rows(path, side, data.languages)
+
+
+def _wrong_row(files: ParallelFiles) -> str | None:
+    """Return why the first rows of a file cannot be read."""
+    plain = ParallelFiles(**files.model_dump(include={*FORMS_OF_ROWS, "columns", "inline_tags"}))
+    try:
+        for chunk in islice(ParallelText(plain).chunks(), 1):
+            chunk.texts()
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def why_too_many_pieces(recipe: Recipe) -> str | None:
+    """Return that the training text cannot have as many pieces as the recipe wants, or None.
+
+    Text in pieces and treebanks are not looked at. If a file is damaged, or longer than another,
+    return that.
+    """
+    config, data = recipe.tokenizer, recipe.data
+    if config.type == "whitespace" or config.model is not None or data.treebank is not None:
+        return None
+    symbols = (*config.user_defined_symbols, *data.tags.values())
+    config = config.model_copy(update={"user_defined_symbols": symbols})
+    texts = [ParallelText(corpus.with_languages(data.languages)) for corpus in data.train]
+    try:
+        most = most_pieces(config, data, lambda: chain.from_iterable(texts))
+    except UserError as error:
+        return str(error)
+    if most is None:
+        return None
+    return (
+        f"tokenizer.vocabulary_size: is {config.vocabulary_size:,}, but this training text allows "
+        f"at most {most:,} pieces, and probably fewer; lower it"
+    )
+
+
+def on_scripts(data: DataConfig, text: RecipeText) -> Iterator[str]:
+    """Yield a warning for each corpus with a side in letters of another script.
+
+    Only the first lines are read. Raises UserError if a file cannot be read.
+    """
+    languages = dict(zip(SIDES, (data.source_language, data.target_language), strict=True))
+    for files in (*data.train, *data.validation_sets):
+        pairs = list(islice(ParallelText(text.plain(files)), LINES_LOOKED_AT))
+        foreign = {}
+        for side, lines in zip(SIDES, zip(*pairs, strict=True), strict=True):
+            known = _scripts(languages[side])
+            found = letters_by_script(chain.from_iterable(lines))
+            if known and sum(found[each] for each in known) < LEAST_OF_SCRIPT * found.total():
+                foreign[side] = found
+        for side, found in islice(foreign.items(), 1):
+            (script, number), *_ = found.most_common(1)
+            remedy = f"correct the file or data.{side}_language"
+            if len(foreign) == len(SIDES):
+                remedy = "are source and target exchanged?"
+            written = sorted(filter(None, map(_in_words, _scripts(languages[side]))))
+            yield (
+                f"{number / found.total():.0%} of the letters in the {side} of {files} are "
+                f"{_in_words(script)}, but {languages[side]} is written in "
+                f"{any_of(written, 'and')}; {remedy}"
+            )
+
+
+def _scripts(language: str) -> frozenset[str]:
+    """Return the scripts of a language; none if they are not known."""
+    try:
+        return scripts_of(language)
+    except UserError:
+        return frozenset()
+
+
+def _in_words(script: str) -> str:
+    return NAMES_OF_SCRIPTS.get(script, script.capitalize())
+
+
+def on_languages(data: DataConfig) -> Iterator[str]:
+    """Yield a warning for each language that is no code of ISO 639."""
+    for key in ("source_language", "target_language"):
+        is_trees = key == "target_language" and data.treebank is not None
+        if not is_trees and (problem := why_no_code(getattr(data, key))) is not None:
+            yield f"data.{key}: {problem}"
