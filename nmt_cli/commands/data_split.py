@@ -14,7 +14,7 @@ from nmt_cli.files.text_forms import refuse_wrong_lines
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.sections.corpora import ParallelFiles
 
 PARTS = ("train", "validation", "test")
 

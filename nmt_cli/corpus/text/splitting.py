@@ -11,7 +11,7 @@ from nmt_cli.corpus.text.parallel_text import LineChunk, ParallelText
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
-from nmt_cli.recipe.corpora_config import ParallelFiles
+from nmt_cli.recipe.sections.corpora import ParallelFiles
 
 LEFT_OUT, TRAINING = -1, 0  # parts of a corpus; those that are held out have numbers from 1
 BLANK = 0  # in place of the hash of a sentence
