@@ -38,7 +38,7 @@ from nmt_cli.serving.requests import (
 )
 from nmt_cli.serving.served import KEY_FIELDS, Options
 from nmt_cli.serving.service import SMALL_REQUEST, Endpoint, Service
-from nmt_cli.translating.record_keys import Key
+from nmt_cli.translating.interface.record_keys import Key
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from tests import rooms_picture
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 
 NASTY = [

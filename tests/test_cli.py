@@ -24,7 +24,7 @@ from nmt_cli.messages.errors import (
 )
 from nmt_cli.model.compiled import kernels
 from nmt_cli.training.options import TrainOptions
-from nmt_cli.translating.options import TranslatorOptions
+from nmt_cli.translating.interface.options import TranslatorOptions
 
 HEAVY = (
     *("torch", "yaml", "pydantic", "numpy", "sentencepiece", "sacrebleu", "safetensors"),

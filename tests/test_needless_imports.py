@@ -161,10 +161,9 @@ def test_no_command_needs_packages_that_may_be_missing_before_it_uses_them(impor
 
 
 def test_lines_are_prepared_searched_and_answered_without_torch():
-    names = ("request", "translation", "line_jobs", "answers", "wanted_output", "over_long")
+    names = ("scheduling.line_jobs", "outputs.attention_to_source", "shown_attention")
     imports = "; ".join(f"import nmt_cli.translating.{name}" for name in names)
-    imports += "; import nmt_cli.model.compiled.layers, nmt_cli.translating.attention_to_source"
-    imports += "; import nmt_cli.translating.shown_attention"
+    imports += "; import nmt_cli.model.compiled.layers"
     searches = ("driver", "constrained_candidates", "compiled_model")
     rules = ("rule", "well_formed_trees")
     imports += "".join(f"; import nmt_cli.search.{name}" for name in searches)

@@ -18,7 +18,7 @@ from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.wishes import NUMBERS, option_of
-from nmt_cli.translating.record_keys import LINE
+from nmt_cli.translating.interface.record_keys import LINE
 
 output_options = together(
     click.option(
@@ -139,7 +139,7 @@ def grouped(options: dict[str, Any]) -> dict[str, Any]:
 
     Raises UserError if one of them has no effect.
     """
-    from nmt_cli.translating.options import Constraints
+    from nmt_cli.translating.interface.options import Constraints
 
     others = dict(options)
     term_tags, languages, similarity = map(others.pop, OF_OTHERS)
@@ -212,7 +212,7 @@ def _with_tags(glossary: Any, tags: tuple[str, str] | None) -> Any:
         if tags is not None:
             raise _needing("--term-tags", "--soft-glossary")
         return None
-    from nmt_cli.translating.soft_glossary import SoftGlossary
+    from nmt_cli.translating.interface.soft_glossary import SoftGlossary
 
     return SoftGlossary(glossary) if tags is None else SoftGlossary(glossary, tags)
 
@@ -229,7 +229,7 @@ def _memory(
             if given is not None:
                 raise _needing(f"--{option.replace('_', '-')}", "--memory")
         return None
-    from nmt_cli.translating.memory import TranslationMemory
+    from nmt_cli.translating.interface.memory import TranslationMemory
 
     if similarity is None and output_format == "jsonl":
         similarity = NUMBERS["memory_similarity"].default
@@ -247,7 +247,7 @@ def _forms(text: str) -> Any:
     Raises WrongUsageError if one is blank.
     """
     from nmt_cli.corpus.text.glossary import BETWEEN_FORMS
-    from nmt_cli.translating.request import AnyOf
+    from nmt_cli.translating.interface.request import AnyOf
 
     forms = [form.strip() for form in text.split(BETWEEN_FORMS)]
     if not all(forms):

@@ -16,8 +16,8 @@ from nmt_cli.serving import models as served
 from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.served import Options
 from nmt_cli.serving.server import listening_socket, serve
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.protection import PLACEHOLDERS
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.protection import PLACEHOLDERS
 from nmt_cli.translating.workers.messages import WorkerModel
 from nmt_cli.translating.workers.starter import Starter
 

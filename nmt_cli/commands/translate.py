@@ -23,9 +23,9 @@ from nmt_cli.files.text_files import standard_input
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
-from nmt_cli.translating.options import TranslatorOptions
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.options import TranslatorOptions
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 
 
 def run(  # noqa: PLR0913 - the options of the command are its parameters

@@ -15,8 +15,8 @@ from typing import TypeVar
 from xml.parsers import expat
 
 from nmt_cli.documents.document import Document, DocumentError
-from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.translation import Translation, in_groups
+from nmt_cli.translating.interface.request import LineError, Request
+from nmt_cli.translating.interface.translation import Translation, in_groups
 
 OLD_FORMAT = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # of Microsoft Office, also if it is encrypted
 MOST_MEMBERS = 20_000

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.files.text_files import SAMPLE, encoding_of, extends_ascii
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 
 BYTE_ORDER_MARKS = {
     "utf-8": codecs.BOM_UTF8,

@@ -96,7 +96,7 @@ def read_document(
     # These imports take time; help texts and lines of text do not need them.
     from nmt_cli.documents import markdown, markup, office, po, subtitles, translators
     from nmt_cli.documents.document import DocumentError
-    from nmt_cli.translating.request import LineError
+    from nmt_cli.translating.interface.request import LineError
 
     if len(data) > (most := most_bytes(form)):
         raise DocumentError(f"it has more than {most >> 20:,} MB; divide it")

@@ -14,7 +14,7 @@ from html import escape, unescape
 from typing import Any, NamedTuple
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
 
 TOKEN = re.compile(r'<(span|img|wbr) id="(\d+)"/?>|</span>|&[^;]*;|[^<&]+')
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.documents.inline import InlineText, Kind, Part, has_text, joined, paired, text_part
-from nmt_cli.translating.markup.blocks import VOID
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.markup.blocks import VOID
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

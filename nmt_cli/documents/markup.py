@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from nmt_cli.documents.document import decoded
 from nmt_cli.recipe.wishes import Markup
-from nmt_cli.translating.markup.blocks import blocks_of
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.segments import Output, Segments, whole
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.markup.blocks import blocks_of
+from nmt_cli.translating.segmentation.segments import Output, Segments, whole
 
 IN_HTML = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 IN_XML = re.compile(rb"""\A<\?xml\s[^>]*?encoding\s*=\s*["']([\w.:-]+)""")

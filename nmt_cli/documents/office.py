@@ -22,11 +22,11 @@ from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has
 from nmt_cli.documents.markup import IN_XML, MarkupDocument
 from nmt_cli.documents.pieces import Code, Format, Piece, Raw, point
 from nmt_cli.messages import logs
-from nmt_cli.translating.markup.blocks import Element, tree_of
-from nmt_cli.translating.markup.tokens import Kind as TokenKind
-from nmt_cli.translating.markup.tokens import Token, xml_tokens
-from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.translation import Translation, in_groups
+from nmt_cli.translating.interface.request import LineError, Request
+from nmt_cli.translating.interface.translation import Translation, in_groups
+from nmt_cli.translating.segmentation.markup.blocks import Element, tree_of
+from nmt_cli.translating.segmentation.markup.tokens import Kind as TokenKind
+from nmt_cli.translating.segmentation.markup.tokens import Token, xml_tokens
 
 OOXML = "http://schemas.openxmlformats.org"
 STRICT = "http://purl.oclc.org/ooxml"

@@ -13,10 +13,10 @@ from nmt_cli.documents.document import DocumentError
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
-from nmt_cli.translating.markup.tokens import Kind, xml_tokens
-from nmt_cli.translating.protection import PLACEHOLDERS
-from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.protection import PLACEHOLDERS
+from nmt_cli.translating.interface.request import LineError, Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.markup.tokens import Kind, xml_tokens
 
 # White space around lines; it is looked for only where it begins, so that much of it takes no time.
 BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
 from nmt_cli.documents.document import DocumentError, decoded
 from nmt_cli.documents.inline import InlineText, Kind, Part, has_text, paired, text_part
-from nmt_cli.translating.protection import PLACEHOLDERS
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.protection import PLACEHOLDERS
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 
 TIME = r"(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2})(?:[,.](\d{1,3})|(?<=\d:\d\d:\d\d))"
 TIMING = re.compile(rf"[ \t]*{TIME}[ \t]*-->[ \t]*{TIME}(?:[ \t].*)?")

@@ -20,10 +20,10 @@ from nmt_cli.documents.inline import Kind as PartKind
 from nmt_cli.documents.markup import IN_XML
 from nmt_cli.documents.po import PROTECTED
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
-from nmt_cli.translating.markup.blocks import Element, raw_of, tree_of
-from nmt_cli.translating.markup.tokens import Kind, Token
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.markup.blocks import Element, raw_of, tree_of
+from nmt_cli.translating.segmentation.markup.tokens import Kind, Token
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 ATTRIBUTE = re.compile(r"""([^\s=<]+)\s*=\s*(?:"[^"]*"|'[^']*')""")

@@ -21,7 +21,7 @@ from nmt_cli.serving.read_documents import ReadDocument, read_document
 from nmt_cli.serving.requests import RefusedError, Upload, texts_of
 from nmt_cli.serving.served import LinesOfTexts, Served, Texts, nothing
 from nmt_cli.serving.service import Endpoint, Service, in_turns
-from nmt_cli.translating.record_keys import STRING, Key
+from nmt_cli.translating.interface.record_keys import STRING, Key
 
 # Wishes that would change the translation, and that no model here can fulfil.
 REFUSED = (

@@ -19,8 +19,8 @@ from nmt_cli.serving.read_documents import ReadDocument, fill_document
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError
 from nmt_cli.serving.served import Sent, Served
 from nmt_cli.serving.service import Fields, Service
-from nmt_cli.translating.record_keys import COUNT, STRING, Key, objects
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.record_keys import COUNT, STRING, Key, objects
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.workers.worker_process import BUG
 
 KEPT_SECONDS = 600.0

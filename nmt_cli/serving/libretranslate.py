@@ -20,7 +20,7 @@ from nmt_cli.serving.read_documents import ReadDocument, read_document
 from nmt_cli.serving.requests import RefusedError, texts_of, whole_number
 from nmt_cli.serving.served import LinesOfTexts, Served, Texts
 from nmt_cli.serving.service import Endpoint, Service
-from nmt_cli.translating.record_keys import STRING, Key
+from nmt_cli.translating.interface.record_keys import STRING, Key
 
 FORMATS = {"text": None, "html": "html"}
 

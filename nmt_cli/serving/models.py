@@ -18,9 +18,9 @@ from nmt_cli.saved.checkpoints import CHECKPOINT_NAME
 from nmt_cli.saved.model_directory import use_model
 from nmt_cli.serving.languages import Detected, distance, fits
 from nmt_cli.serving.requests import RefusedError
-from nmt_cli.translating.markup.tokens import LONG_REFERENCE
-from nmt_cli.translating.memory import TranslationMemory
-from nmt_cli.translating.protection import MOST_SHOWN, NAMED, Protection
+from nmt_cli.translating.interface.memory import TranslationMemory
+from nmt_cli.translating.interface.protection import MOST_SHOWN, NAMED, Protection
+from nmt_cli.translating.segmentation.markup.tokens import LONG_REFERENCE
 
 WITH_LANGUAGES = re.compile(r"(?P<path>.+)=(?P<source>[\w-]+):(?P<target>[\w-]+)")
 TAG = re.compile("<[^<>]*>")

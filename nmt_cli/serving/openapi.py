@@ -16,7 +16,7 @@ from nmt_cli.serving.documents import BINARY
 from nmt_cli.serving.requests import FORM, FORM_WITH_FILES
 from nmt_cli.serving.served import KEY_FIELDS
 from nmt_cli.serving.service import Endpoint, Service
-from nmt_cli.translating.record_keys import STRING, Key, list_of, object_of
+from nmt_cli.translating.interface.record_keys import STRING, Key, list_of, object_of
 
 TITLE = "nmt-cli serve"
 ERRORS = {

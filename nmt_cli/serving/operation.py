@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from nmt_cli.hardware.memory import resident_bytes
 from nmt_cli.serving.service import Endpoint, Service
-from nmt_cli.translating.record_keys import COUNT, Key
+from nmt_cli.translating.interface.record_keys import COUNT, Key
 
 Labels = tuple[str, ...]  # their values
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)  # of the histogram

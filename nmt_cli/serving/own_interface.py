@@ -13,11 +13,19 @@ from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, refuse_many_phrases, refuse_wrong_keys
 from nmt_cli.serving.served import Served
 from nmt_cli.serving.service import Endpoint, Service, in_turns
-from nmt_cli.translating import record_keys
-from nmt_cli.translating.record_keys import COUNT, LINE, STRING, TRUTH, Key, list_of, objects
-from nmt_cli.translating.request import Request as Line
-from nmt_cli.translating.segments import sentences
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface import record_keys
+from nmt_cli.translating.interface.record_keys import (
+    COUNT,
+    LINE,
+    STRING,
+    TRUTH,
+    Key,
+    list_of,
+    objects,
+)
+from nmt_cli.translating.interface.request import Request as Line
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.segments import sentences
 
 
 async def translate(service: Service, http: Request) -> Response:

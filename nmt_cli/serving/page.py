@@ -15,7 +15,7 @@ from nmt_cli.serving.models import Model
 from nmt_cli.serving.requests import RefusedError, refuse_wrong_keys
 from nmt_cli.serving.served import Served
 from nmt_cli.serving.service import Endpoint, Service
-from nmt_cli.translating.record_keys import STRING, Key
+from nmt_cli.translating.interface.record_keys import STRING, Key
 from nmt_cli.translating.workers.messages import AttentionOf
 
 HEADERS = {

@@ -18,8 +18,8 @@ from nmt_cli.documents.formats import read_document as read_format
 from nmt_cli.serving.models import Model, ServedGlossary
 from nmt_cli.serving.requests import RefusedError, Upload
 from nmt_cli.serving.served import Sent, Served
-from nmt_cli.translating.request import Request as Line
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request as Line
+from nmt_cli.translating.interface.translation import Translation
 
 # Bytes. Office documents have less markup, and reading them takes 150 times their memory; that of
 # Markdown takes 700 times its memory, and it has little markup.

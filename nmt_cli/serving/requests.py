@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from nmt_cli.corpus.text.glossary import lengths_by_word
 from nmt_cli.files.lines import why_not_unicode
-from nmt_cli.translating.record_keys import Key, refuse_wrong
+from nmt_cli.translating.interface.record_keys import Key, refuse_wrong
 
 FORM, FORM_WITH_FILES = "application/x-www-form-urlencoded", "multipart/form-data"
 MOST_FIELDS = 10_000  # of a form

@@ -17,7 +17,7 @@ from nmt_cli.serving import requests as reading
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import Choice, Model, Models, Patterns, ServedGlossary
 from nmt_cli.serving.requests import Limits, RefusedError
-from nmt_cli.translating.request import Request as Line
+from nmt_cli.translating.interface.request import Request as Line
 
 KEY_FIELDS = ("api_key", "auth_key")
 MOST_KEYS = 10  # of a request

@@ -24,9 +24,9 @@ from nmt_cli.serving.models import Model, Models
 from nmt_cli.serving.readers import Readers
 from nmt_cli.serving.requests import REQUEST_ID, RefusedError
 from nmt_cli.serving.served import LinesOfTexts, Options, Sent, Served, read, taken_keys
-from nmt_cli.translating.record_keys import Key
-from nmt_cli.translating.request import Request as Line
-from nmt_cli.translating.translation import Translation, in_groups, kth_of_each
+from nmt_cli.translating.interface.record_keys import Key
+from nmt_cli.translating.interface.request import Request as Line
+from nmt_cli.translating.interface.translation import Translation, in_groups, kth_of_each
 from nmt_cli.translating.workers.dispatcher import Dispatcher, WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf
 from nmt_cli.translating.workers.worker_process import Batch

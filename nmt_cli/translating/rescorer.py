@@ -24,7 +24,7 @@ from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Cause, Failure, SentencePair
 from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
-from nmt_cli.translating.encoded_texts import KnownText
+from nmt_cli.translating.encoding.known_text import KnownText
 
 if TYPE_CHECKING:
     from nmt_cli.model.compiled.packed_model import PackedModel

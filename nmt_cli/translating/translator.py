@@ -19,18 +19,18 @@ from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.shortlist import Shortlists
-from nmt_cli.translating.answers import Answers
-from nmt_cli.translating.attention_to_source import AttentionToSource
-from nmt_cli.translating.continuous_search import ContinuousSearch, LineKey, LineSource
-from nmt_cli.translating.encoded_texts import tag_pieces
-from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.options import LoadOptions, TranslatorOptions, taking
-from nmt_cli.translating.output_limits import OutputLimits
-from nmt_cli.translating.request import Request, numbered, require_lines, windows_of
-from nmt_cli.translating.segmenter import Segmenter
-from nmt_cli.translating.submitted_lines import SubmittedLines
-from nmt_cli.translating.translation import Translation, in_order
-from nmt_cli.translating.wanted_output import WantedOutputs
+from nmt_cli.translating.encoding.known_text import tag_pieces
+from nmt_cli.translating.encoding.output_limits import OutputLimits
+from nmt_cli.translating.encoding.wanted_output import WantedOutputs
+from nmt_cli.translating.interface.options import LoadOptions, TranslatorOptions, taking
+from nmt_cli.translating.interface.request import Request, numbered, require_lines, windows_of
+from nmt_cli.translating.interface.translation import Translation, in_order
+from nmt_cli.translating.outputs.answers import Answers
+from nmt_cli.translating.outputs.attention_to_source import AttentionToSource
+from nmt_cli.translating.scheduling.continuous_search import ContinuousSearch, LineKey, LineSource
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.submitted_lines import SubmittedLines
+from nmt_cli.translating.segmentation.segmenter import Segmenter
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.lexicon import Lexicon

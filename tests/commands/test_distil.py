@@ -33,7 +33,7 @@ from nmt_cli.report.run_history import read_runs
 from nmt_cli.saved.model_directory import find_model
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.training.options import TrainOptions
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.rescorer import Rescorer
 from nmt_cli.translating.translator import Translator
 from tests.commands.conftest import FP32

@@ -10,8 +10,8 @@ from nmt_cli.commands.lines.translation_formats import (
     reader,
 )
 from nmt_cli.files.lines import Line
-from nmt_cli.translating.request import AnyOf, Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import AnyOf, Request
+from nmt_cli.translating.interface.translation import Translation
 
 NEEDS_ANOTHER_FORMAT = "n_best 2 needs --format tsv, jsonl, moses or fairseq"
 

@@ -12,7 +12,7 @@ import pytest
 from nmt_cli.commands.lines import line_windows
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.files.text_files import open_text
-from nmt_cli.translating.request import WINDOW_LINES
+from nmt_cli.translating.interface.request import WINDOW_LINES
 
 
 class Endless(io.RawIOBase):

@@ -11,8 +11,8 @@ import pytest
 
 from nmt_cli.commands import rescore, translate
 from nmt_cli.messages import logs
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.rescorer import Rescored, Rescorer
-from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.tagging import StandIn

@@ -14,8 +14,8 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sentences import Sampling
+from nmt_cli.translating.encoding.wanted_output import FOR_SAMPLES
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.wanted_output import FOR_SAMPLES
 from tests.fake_models import save_as_model, tiny_recipe
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen"]

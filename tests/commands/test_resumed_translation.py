@@ -28,8 +28,8 @@ from nmt_cli.commands.lines.translation_record import hash_of
 from nmt_cli.hardware import cpu
 from nmt_cli.hardware.cpu import Cores
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.options import Constraints, TranslatorOptions
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.options import Constraints, TranslatorOptions
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.compressed import UNPACK
 from tests.folders_in_memory import tmp_path as tmp_path

@@ -26,7 +26,7 @@ from nmt_cli.files.text_files import open_text
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.interface.translation import Alternative, Translation
 from nmt_cli.translating.translator import Translator
 from tests.compressed import UNPACK
 from tests.fake_models import copying, save_as_model, tiny_recipe

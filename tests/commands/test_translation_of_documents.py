@@ -12,7 +12,7 @@ from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows, translation_record
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.files.lines import is_blank
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.documents.archives import docx
 from tests.fake_models import copying, tiny_recipe

@@ -22,7 +22,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.options import Constraints
+from nmt_cli.translating.interface.options import Constraints
 from tests.fake_models import save_as_model, tiny_recipe
 
 WORDS = ["Ant.", "Bee!", "cat", "dog", "Eel?", "fox"]

@@ -27,8 +27,8 @@ from nmt_cli.hardware.cpu import Cores
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.starter import Starter
 from tests.fake_models import save_as_model

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nmt_cli import cli
 from nmt_cli.messages.errors import LinesFailedError
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.tagging import StandIn
 

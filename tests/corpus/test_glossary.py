@@ -8,10 +8,10 @@ from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import ONLY_TEXT, Request
-from nmt_cli.translating.soft_glossary import SoftGlossary
-from nmt_cli.translating.wanted_output import FOR_SAMPLES
+from nmt_cli.translating.encoding.wanted_output import FOR_SAMPLES
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import ONLY_TEXT, Request
+from nmt_cli.translating.interface.soft_glossary import SoftGlossary
 from tests.translating import test_wanted_translations
 from tests.translating.test_wanted_translations import WORDS, of_words
 

@@ -4,10 +4,10 @@ import re
 
 from nmt_cli.documents.document import Document
 from nmt_cli.documents.formats import read_document
-from nmt_cli.translating.markup.placement import MarkupSegments
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.segments import Output, Span, whole
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
+from nmt_cli.translating.segmentation.segments import Output, Span, whole
 
 
 def texts_of(document: Document) -> list[str]:

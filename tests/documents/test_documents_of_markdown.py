@@ -7,7 +7,7 @@ import pytest
 from nmt_cli.documents import markdown
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from tests.documents.filling import copied, shouted, texts_of
 
 BEFORE = """\

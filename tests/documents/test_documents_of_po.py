@@ -13,8 +13,8 @@ import pytest
 from nmt_cli.corpus.text import po_files
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.interface.translation import Translation
 from tests.documents.filling import copied, shouted, texts_of
 
 HEADER = """\

@@ -5,7 +5,7 @@ from lxml import etree
 
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 
 NEW = '<tuv xml:lang="de" creationtool="nmt-cli"><seg>{}</seg></tuv>'
 HEAD = """\

@@ -10,8 +10,8 @@ from lxml import etree
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
 from nmt_cli.documents.translators import with_attributes
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.interface.translation import Alternative, Translation
 from tests.documents.filling import copied, shouted, texts_of
 
 HEAD_1 = """\

@@ -8,7 +8,7 @@ import pytest
 
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from tests.documents.archives import A, W, docx, epub, odt, pptx, unzipped, zipped
 from tests.documents.filling import copied, shouted, texts_of
 

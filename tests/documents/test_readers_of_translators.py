@@ -5,7 +5,7 @@ from io import BytesIO
 import pytest
 
 from nmt_cli.documents.formats import read_document
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from tests.documents import test_documents_of_po as po
 from tests.documents import test_documents_of_tmx as tmx
 from tests.documents import test_documents_of_xliff as xliff

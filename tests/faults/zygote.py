@@ -42,7 +42,7 @@ def prepare_what_training_needs() -> None:
         "nmt_cli.commands.train", "nmt_cli.training.session", "sacrebleu.tokenizers.tokenizer_13a",
         "sacrebleu.tokenizers.tokenizer_none", "nmt_cli.commands.average_checkpoints",
         "nmt_cli.commands.translate", "nmt_cli.search.torch_models",
-        "nmt_cli.translating.attention_to_source", "tests.faults.faults",
+        "nmt_cli.translating.outputs.attention_to_source", "tests.faults.faults",
     ):  # fmt: skip
         importlib.import_module(name)
     recipe = read_recipe("base").recipe

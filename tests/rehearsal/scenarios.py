@@ -46,10 +46,10 @@ from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient import Objective
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
-from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.rescorer import Rescorer
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, MostLines
 from tests.benchmarks.data import NEWS, random_corpus, write_batches

@@ -12,9 +12,9 @@ from nmt_cli.model.compiled import layers
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.engine import SHORTEST_COUNTED, SHORTEST_OF_LIBRARY
 from nmt_cli.search.incremental import CachedTransformer
-from nmt_cli.translating import request as request_module
-from nmt_cli.translating.continuous_search import LineSource
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface import request as request_module
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.scheduling.continuous_search import LineSource
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import BOS
 

@@ -19,8 +19,8 @@ from nmt_cli.search.members import load_models
 from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, Alternative, RequiredPhrases
 from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, Shortlist
 from nmt_cli.search.shortlist import Shortlists
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.translator import Translator
 from tests.architectures import random_model
 from tests.fake_models import BOS, EOS, TableModel

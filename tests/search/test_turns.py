@@ -3,8 +3,8 @@
 import threading
 import time
 
-from nmt_cli.translating import submitted_lines as service_module
-from nmt_cli.translating.line_jobs import LineJobs
+from nmt_cli.translating.scheduling import submitted_lines as service_module
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
 from tests.fake_models import copying
 from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 

@@ -16,7 +16,7 @@ from nmt_cli.serving.requests import Limits
 from nmt_cli.serving.served import Options
 from nmt_cli.serving.server import Server, app_of, listening_socket
 from nmt_cli.serving.service import Service
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.dispatcher import WorkerFigures
 from nmt_cli.translating.workers.messages import AttentionOf

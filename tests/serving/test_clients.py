@@ -17,7 +17,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from nmt_cli.files.atomic_files import read_manifest, write_manifest
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.translator import Translator
 from tests.serving.conftest import REVERSING
 from tests.serving.test_serve import Command

@@ -18,7 +18,7 @@ from nmt_cli.serving.models import glossaries_of, models_of
 from nmt_cli.serving.read_documents import ReadDocument
 from nmt_cli.serving.requests import RefusedError
 from nmt_cli.serving.served import Sent
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from tests.documents.archives import docx, unzipped
 from tests.serving.conftest import ARGUMENTS, LIMITS, Instant, Silent, running
 from tests.serving.test_limits import until

@@ -6,8 +6,8 @@ import requests
 
 from nmt_cli.pictures.attention import as_html
 from nmt_cli.translating import shown_attention
-from nmt_cli.translating.record_keys import record_of
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.record_keys import record_of
+from nmt_cli.translating.interface.request import Request
 from tests.serving.conftest import REVERSING
 
 WORDS = "ant bee cat"

@@ -4,7 +4,7 @@ import pytest
 import requests
 
 from nmt_cli.serving.models import patterns_of
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
 from tests.serving.conftest import running
 
 INSECT = "(?P<insect>bee|wasp)"

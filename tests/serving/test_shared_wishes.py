@@ -19,7 +19,7 @@ BANNED = [f"phrase {'a' * (number + 1)}" for number in range(50)]
 NOTING = """
 import os
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.translating.target_phrases import TargetPhrases
+from nmt_cli.translating.encoding.target_phrases import TargetPhrases
 
 def noting(kind, function, is_large):
     def noted(*arguments):

@@ -4,8 +4,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 from tests.browser import needs_chromium
 from tests.serving.conftest import REVERSING, running
 

@@ -7,7 +7,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_main import work
 

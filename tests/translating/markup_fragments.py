@@ -5,9 +5,9 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 
-from nmt_cli.translating.markup.blocks import OPTIONAL_END, VOID
-from nmt_cli.translating.markup.tokens import RAW_TEXT
-from nmt_cli.translating.segments import Output, Span
+from nmt_cli.translating.segmentation.markup.blocks import OPTIONAL_END, VOID
+from nmt_cli.translating.segmentation.markup.tokens import RAW_TEXT
+from nmt_cli.translating.segmentation.segments import Output, Span
 
 WORD = re.compile(r"\w+|[^\w\s]")
 WORDS = ["Ant", "bee", "cat.", "dog,", "naïve", "漢字", "مرحبا", "«eel»", "5 %", "😀"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nmt_cli.messages import logs
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.messages import OneOfMany, Ready
 from nmt_cli.translating.workers.starter import Starter

@@ -10,9 +10,9 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer, train_model
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating.encoded_texts import KnownText
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.encoding.known_text import KnownText
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
 from tests.corpus.test_mapped_sentencepiece import train
 from tests.fake_models import tiny_recipe, translator_of, untrained
 

@@ -10,11 +10,11 @@ import lxml.etree
 import lxml.html
 import pytest
 
-from nmt_cli.translating.markup.blocks import DEEPEST, Block, blocks_of
-from nmt_cli.translating.markup.placement import MarkupSegments
-from nmt_cli.translating.markup.tokens import Kind, html_tokens, xml_tokens
-from nmt_cli.translating.request import LineError
-from nmt_cli.translating.segments import Output, Span, sentences, whole
+from nmt_cli.translating.interface.request import LineError
+from nmt_cli.translating.segmentation.markup.blocks import DEEPEST, Block, blocks_of
+from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
+from nmt_cli.translating.segmentation.markup.tokens import Kind, html_tokens, xml_tokens
+from nmt_cli.translating.segmentation.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
     WORD,
     Tags,

@@ -12,8 +12,8 @@ from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.recipe.model_values import TextNormalization
 from nmt_cli.search.sentences import Attended, Hypothesis, Sampling
-from nmt_cli.translating.attended_words import unit_spans
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.outputs.attended_words import unit_spans
 from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[1] / "formats"

@@ -18,7 +18,7 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.rules.tree_pieces import TreePieces
 from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-from nmt_cli.translating.output_limits import OutputLimits
+from nmt_cli.translating.encoding.output_limits import OutputLimits
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, tiny_recipe, translator_of
 from tests.tiny_treebank import write_treebank

@@ -4,7 +4,12 @@ import re
 
 import pytest
 
-from nmt_cli.translating.protection import COMMON, COMMON_PATTERNS, PLACEHOLDERS, Protection
+from nmt_cli.translating.interface.protection import (
+    COMMON,
+    COMMON_PATTERNS,
+    PLACEHOLDERS,
+    Protection,
+)
 
 
 def found(text, *patterns):

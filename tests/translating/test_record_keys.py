@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from nmt_cli.parsing.tree_output import Repairs
-from nmt_cli.translating.record_keys import LINE, TRANSLATION, object_of, record_of, request_of
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Alternative, MemoryMatch, Translation
+from nmt_cli.translating.interface.record_keys import (
+    LINE,
+    TRANSLATION,
+    object_of,
+    record_of,
+    request_of,
+)
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Alternative, MemoryMatch, Translation
 
 TEXT = st.text("ab", max_size=2)
 PHRASES = st.lists(TEXT | st.lists(TEXT, max_size=2) | st.integers(0, 1), max_size=2)

@@ -9,8 +9,8 @@ from sacrebleu.metrics.chrf import CHRF
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating import request as request_module
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface import request as request_module
+from nmt_cli.translating.interface.request import Request
 from tests import fake_models
 from tests.fake_models import tiny_recipe
 

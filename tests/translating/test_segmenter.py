@@ -11,13 +11,13 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.list_marks import mark_before
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.segmenter import needs_no_model, with_marks
-from nmt_cli.translating.segments import sentences, whole
-from nmt_cli.translating.wanted_output import Wanted
+from nmt_cli.translating.encoding.wanted_output import Wanted
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.segmentation.list_marks import mark_before
+from nmt_cli.translating.segmentation.segmenter import needs_no_model, with_marks
+from nmt_cli.translating.segmentation.segments import sentences, whole
 from tests.fake_models import tiny_recipe, translator_of, untrained
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating import segments
-from nmt_cli.translating.answers import best_sums
-from nmt_cli.translating.line_jobs import NO_SENTENCE
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.segmenter import LANGUAGE_MISSING
-from nmt_cli.translating.segments import Output, Segments, sentences
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.outputs.answers import best_sums
+from nmt_cli.translating.scheduling.line_jobs import NO_SENTENCE
+from nmt_cli.translating.segmentation import segments
+from nmt_cli.translating.segmentation.segmenter import LANGUAGE_MISSING
+from nmt_cli.translating.segmentation.segments import Output, Segments, sentences
 from nmt_cli.translating.translator import Translator
 from tests import fake_models
 from tests.fake_models import tiny_recipe

@@ -3,7 +3,7 @@
 import pytest
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.options import Constraints
+from nmt_cli.translating.interface.options import Constraints
 from tests.fake_models import copying, tiny_recipe
 from tests.translating.test_translator import texts, untrained
 

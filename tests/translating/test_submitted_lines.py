@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from nmt_cli.search.sentences import NO_MEMORY, Sampling
-from nmt_cli.translating import submitted_lines as service_module
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import AnyOf, Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import AnyOf, Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.scheduling import submitted_lines as service_module
 from nmt_cli.translating.translator import Translator
 from tests import fake_models
 from tests.fake_models import ByteTokenizer, copying, tiny_recipe

@@ -11,7 +11,7 @@ import pytest
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
-from nmt_cli.translating.request import Request, numbered
+from nmt_cli.translating.interface.request import Request, numbered
 from nmt_cli.translating.workers import dispatcher
 from nmt_cli.translating.workers.messages import WorkerBugError
 from nmt_cli.translating.workers.text_workers import TextWorkers

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.translating.memory import LONGEST_COMPARED, TranslationMemory
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import MemoryMatch
+from nmt_cli.translating.interface.memory import LONGEST_COMPARED, TranslationMemory
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import MemoryMatch
 from tests.fake_models import copying
 
 PAIRS = {

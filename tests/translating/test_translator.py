@@ -11,9 +11,9 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, NoTextError, UserError
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.translating import request as request_module
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface import request as request_module
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests import fake_models
 from tests.fake_models import (

@@ -13,14 +13,14 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import as_json, common_characters, read_config, settings_of
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Attended, Sampling
-from nmt_cli.translating.attention_to_source import AttentionToSource
-from nmt_cli.translating.encoded_texts import KnownText
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.segmenter import knows_letters
-from nmt_cli.translating.segments import Output, Span
+from nmt_cli.translating.encoding.known_text import KnownText
+from nmt_cli.translating.encoding.unseen import place_runs, runs_in
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.outputs.attention_to_source import AttentionToSource
+from nmt_cli.translating.segmentation.segmenter import knows_letters
+from nmt_cli.translating.segmentation.segments import Output, Span
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.unseen import place_runs, runs_in
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe
 from tests.translating.test_encoded_texts import SMALL, TEXT, tokenizers
 

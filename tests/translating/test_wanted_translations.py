@@ -16,9 +16,9 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.line_jobs import NO_PLACE
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.scheduling.line_jobs import NO_PLACE
 from tests.fake_models import tiny_recipe, translator_of
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}

@@ -16,14 +16,14 @@ import torch
 
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.translating import continuous_search
-from nmt_cli.translating.answers import LineJob
-from nmt_cli.translating.continuous_search import _Order
-from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.encoding.wanted_output import MOST_KEPT
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.outputs.line_job import LineJob
+from nmt_cli.translating.scheduling import continuous_search
+from nmt_cli.translating.scheduling.continuous_search import _Order
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
 from nmt_cli.translating.translator import Translator
-from nmt_cli.translating.wanted_output import MOST_KEPT
 from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import (
     NO_LINE,

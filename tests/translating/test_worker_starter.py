@@ -13,7 +13,7 @@ import pytest
 
 from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.request import numbered
+from nmt_cli.translating.interface.request import numbered
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import WorkerModel

@@ -28,7 +28,7 @@ from nmt_cli.model.stored_weights import as_bytes
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.report.run_history import student_table
 from nmt_cli.saved.model_directory import find_model, save_lexicon
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.translator import Translator
 
 TABLE = "table.txt"

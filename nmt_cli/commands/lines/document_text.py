@@ -14,8 +14,8 @@ from nmt_cli.documents.formats import most_bytes, read_document
 from nmt_cli.files.lines import Line
 from nmt_cli.files.text_files import open_text, standard_input
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Alternative, Translation
 
 
 class DocumentText(io.BytesIO):

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.text_files import TextSize
-from nmt_cli.translating.request import WINDOW_CHARACTERS, WINDOW_LINES
+from nmt_cli.translating.interface.request import WINDOW_CHARACTERS, WINDOW_LINES
 
 FIRST_WINDOW = 512  # lines; it keeps two cores busy
 FIRST_FOR_A_READER = 8  # so that one who waits for the output gets its first lines soon

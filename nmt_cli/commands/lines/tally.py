@@ -6,7 +6,7 @@ from collections import Counter
 from nmt_cli.files.lines import Line
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import counted
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 
 SHOWN_NUMBERS = 10
 LACKING = (

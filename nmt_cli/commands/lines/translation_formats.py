@@ -16,10 +16,10 @@ from nmt_cli.documents.formats import ENDINGS, WITH_PLACEHOLDERS
 from nmt_cli.files.lines import Line, is_blank, one_line, why_not_unicode
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import nearest
-from nmt_cli.translating.options import TranslatorOptions
-from nmt_cli.translating.record_keys import LINE, record_of, request_of
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.interface.options import TranslatorOptions
+from nmt_cli.translating.interface.record_keys import LINE, record_of, request_of
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Alternative, Translation
 
 SPACE = "▁"  # stands for a space in SentencePiece's pieces
 

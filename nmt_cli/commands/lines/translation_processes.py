@@ -24,8 +24,8 @@ from nmt_cli.hardware.system_facts import free_memory
 from nmt_cli.launch.python_process import without_collections, without_threads_of_numpy
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 
 # Two threads of a process wait for each other at each step, which takes a quarter more CPU time
 # than one thread does for the same lines. A process that gets 16 KiB, some 250 captions, saves more

@@ -19,7 +19,7 @@ from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages import errors, logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
-from nmt_cli.translating.options import TranslatorOptions
+from nmt_cli.translating.interface.options import TranslatorOptions
 
 VERSION = 3
 # CUDA graphs may be turned off for the rest of a text after a fault in them.

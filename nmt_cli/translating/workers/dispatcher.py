@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.workers.messages import Answer, Ready
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import Batch, BatchLine, WorkerProcess

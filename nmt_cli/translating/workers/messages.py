@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 
 # No line has this number. To withdraw it is to ask a worker for a message, its confirmation.
 NO_LINE = 0

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation, in_order
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation, in_order
 from nmt_cli.translating.workers.dispatcher import Dispatcher
 from nmt_cli.translating.workers.starter import Starter
 from nmt_cli.translating.workers.worker_process import Batch

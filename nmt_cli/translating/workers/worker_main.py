@@ -27,11 +27,11 @@ from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.attention import as_html
-from nmt_cli.translating.aside import Aside
-from nmt_cli.translating.continuous_search import LineSource
-from nmt_cli.translating.request import Request
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.scheduling.aside import Aside
+from nmt_cli.translating.scheduling.continuous_search import LineSource
 from nmt_cli.translating.shown_attention import languages_of
-from nmt_cli.translating.translation import Translation
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers import messages
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from nmt_cli.messages import logs
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.workers import messages
 from nmt_cli.translating.workers.messages import AttentionOf, WorkerBugError
 

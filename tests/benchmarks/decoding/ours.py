@@ -19,8 +19,8 @@ from nmt_cli.commands.lines.translation_processes import Processes, opened_engin
 from nmt_cli.hardware.cpu import set_num_threads
 from nmt_cli.hardware.device import DTYPES
 from nmt_cli.hardware.fp32_products import choose_fp32_products, use_fp32_products
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
 from tests.benchmarks.decoding.sample import (
     ALONE,
     BEAM_SIZE,

@@ -15,9 +15,9 @@ from nmt_cli.search.incremental import IncrementalTransformer
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.search.torch_models import without_gradients
 from nmt_cli.translating import translator as translator_module
-from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.request import AnyOf, Request
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.request import AnyOf, Request
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
 from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[2] / "formats"

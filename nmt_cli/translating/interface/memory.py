@@ -14,7 +14,7 @@ from nmt_cli.files.atomic_files import sha256
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
-from nmt_cli.translating.translation import EQUAL, MemoryMatch
+from nmt_cli.translating.interface.translation import EQUAL, MemoryMatch
 
 LONGEST_COMPARED = 2000  # characters; a longer segment takes long to compare and is hardly similar
 

@@ -14,13 +14,13 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
-from nmt_cli.translating.list_marks import has_letters, is_mark, mark_before
-from nmt_cli.translating.options import TranslatorOptions
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import LineError, Request
-from nmt_cli.translating.segments import Segments, sentences, uncut, whole
-from nmt_cli.translating.target_phrases import BYTE
-from nmt_cli.translating.wanted_output import Wanted
+from nmt_cli.translating.encoding.target_phrases import BYTE
+from nmt_cli.translating.encoding.wanted_output import Wanted
+from nmt_cli.translating.interface.options import TranslatorOptions
+from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.interface.request import LineError, Request
+from nmt_cli.translating.segmentation.list_marks import has_letters, is_mark, mark_before
+from nmt_cli.translating.segmentation.segments import Segments, sentences, uncut, whole
 
 TREES_HAVE_NO_ALIGNMENTS = "this model writes trees, which have no alignments"
 KEPT_PIECES = "tags are placed in text, but --keep-pieces asks for pieces"
@@ -99,7 +99,7 @@ class Segmenter:
         if markup is None:
             return cut(request.text)
         # This import takes time; lines without markup do not need it.
-        from nmt_cli.translating.markup.placement import MarkupSegments
+        from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 
         return MarkupSegments(request.text, markup, cut)
 

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.translating.aside import Aside
-from nmt_cli.translating.continuous_search import ContinuousSearch, LineSource
-from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.request import Request, numbered
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request, numbered
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.scheduling.aside import Aside
+from nmt_cli.translating.scheduling.continuous_search import ContinuousSearch, LineSource
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
 
 TOO_LATE = "its timeout passed before its translation began"
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 from xml.parsers import expat
 
-from nmt_cli.translating.request import LineError
+from nmt_cli.translating.interface.request import LineError
 
 # What html.unescape takes for a reference to a character, with or without its semicolon.
 REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt_cli.recipe.wishes import Markup
-from nmt_cli.translating.markup.blocks import Block, Inline, blocks_of
-from nmt_cli.translating.segments import Output, Segments, Span
-from nmt_cli.translating.translation import in_groups
+from nmt_cli.translating.interface.translation import in_groups
+from nmt_cli.translating.segmentation.markup.blocks import Block, Inline, blocks_of
+from nmt_cli.translating.segmentation.segments import Output, Segments, Span
 
 # An element surrounds the words with the greatest sum: each of its own words counts 1, and other
 # words between them count this. So "a, b" stays one element if the comma belongs to no element, but

@@ -21,7 +21,7 @@ from nmt_cli.messages.errors import NoTextError
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.rules import phrases as limits
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase
-from nmt_cli.translating.request import AnyOf, LineError, TextOrPieces
+from nmt_cli.translating.interface.request import AnyOf, LineError, TextOrPieces
 
 # What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.
 PLACEHOLDER = re.compile(r"[<⟨｟\[{@_]+([A-Za-z]+)[-_]?\d*[>⟩｠\]}@_]+")

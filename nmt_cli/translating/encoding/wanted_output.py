@@ -15,7 +15,7 @@ from nmt_cli.search.rules import rule
 from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
 from nmt_cli.search.rules.rule import Choice, Rule
 from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, samples_of
-from nmt_cli.translating.copies import (
+from nmt_cli.translating.encoding.copies import (
     Copy,
     FindRuns,
     ProtectedText,
@@ -23,12 +23,17 @@ from nmt_cli.translating.copies import (
     are_ambiguous,
     limits_of,
 )
-from nmt_cli.translating.options import Constraints
-from nmt_cli.translating.output_limits import OutputLimits
-from nmt_cli.translating.over_long import Part
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import AnyOf, LineError, Request
-from nmt_cli.translating.target_phrases import OneOf, TargetPhrase, TargetPhrases, refuse_many
+from nmt_cli.translating.encoding.output_limits import OutputLimits
+from nmt_cli.translating.encoding.target_phrases import (
+    OneOf,
+    TargetPhrase,
+    TargetPhrases,
+    refuse_many,
+)
+from nmt_cli.translating.interface.options import Constraints
+from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.interface.request import AnyOf, LineError, Request
+from nmt_cli.translating.segmentation.over_long import Part
 
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 NO_TREES = "choose mbr compares texts, but this model writes trees"

@@ -13,7 +13,7 @@ import sentencex
 
 from nmt_cli.corpus.text.language_codes import base_of
 from nmt_cli.files.lines import INVISIBLE, is_blank
-from nmt_cli.translating.protection import Protection
+from nmt_cli.translating.interface.protection import Protection
 
 if TYPE_CHECKING:
     from nmt_cli.parsing.tree_output import Repairs

@@ -20,10 +20,10 @@ from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.compiled.kernels import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
-from nmt_cli.translating.protection import Match
-from nmt_cli.translating.request import LineError
-from nmt_cli.translating.target_phrases import OneOf, TargetPhrase, TargetPhrases, shown
-from nmt_cli.translating.unseen import Run, Where
+from nmt_cli.translating.encoding.target_phrases import OneOf, TargetPhrase, TargetPhrases, shown
+from nmt_cli.translating.encoding.unseen import Run, Where
+from nmt_cli.translating.interface.protection import Match
+from nmt_cli.translating.interface.request import LineError
 
 # Names of pieces that stand for any span; those with other names stand for matches of this name.
 FOR_ANY = ("ph", "placeholder", "entity", "ent", "protected")

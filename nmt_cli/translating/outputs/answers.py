@@ -1,4 +1,4 @@
-"""A line on its way through the search, and its translation, which is made of the outputs."""
+"""The translation of a line, which is made of the outputs of its sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -21,48 +21,29 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.metrics.chrf import by_agreement
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.beams import length_penalty
-from nmt_cli.search.sentences import Hypothesis, Outcome, Sentence
-from nmt_cli.translating import attended_words, translation
-from nmt_cli.translating.copies import ProtectedText
-from nmt_cli.translating.encoded_texts import KnownText
-from nmt_cli.translating.options import TranslatorOptions
-from nmt_cli.translating.over_long import Part, lacks_sentences
-from nmt_cli.translating.segments import Output, Segments, Span, uncut
-from nmt_cli.translating.target_phrases import TargetPhrase
-from nmt_cli.translating.translation import Alternative, Item, Translation, in_groups, kth_of_each
-from nmt_cli.translating.unseen import Run, place_runs
-from nmt_cli.translating.wanted_output import Wanted
+from nmt_cli.search.sentences import Hypothesis
+from nmt_cli.translating.encoding.copies import ProtectedText
+from nmt_cli.translating.encoding.known_text import KnownText
+from nmt_cli.translating.encoding.target_phrases import TargetPhrase
+from nmt_cli.translating.encoding.unseen import Run, place_runs
+from nmt_cli.translating.encoding.wanted_output import Wanted
+from nmt_cli.translating.interface.options import TranslatorOptions
+from nmt_cli.translating.interface.translation import (
+    Alternative,
+    Item,
+    Translation,
+    in_groups,
+    kth_of_each,
+)
+from nmt_cli.translating.outputs import attended_words
+from nmt_cli.translating.outputs.line_job import LineJob
+from nmt_cli.translating.segmentation.over_long import Part, lacks_sentences
+from nmt_cli.translating.segmentation.segments import Output, Span
 
 if TYPE_CHECKING:
     from nmt_cli.parsing.linearization import Linearization
     from nmt_cli.parsing.tree_output import TreeText
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
-
-
-@dataclass(eq=False)
-class LineJob:
-    """A line prepared for the search, or why it cannot be translated; and what was found so far."""
-
-    wanted: Wanted = field(default_factory=Wanted)
-    error: str | None = None
-    layout: Segments = field(default_factory=lambda: uncut(""))
-    sources: list[ProtectedText] = field(default_factory=list)  # the segments
-    # Of the segments, in a memory.
-    matches: list[translation.MemoryMatch] = field(default_factory=list)
-    parts: Sequence[Part] = ()
-    parts_of_each: Sequence[int] = ()  # how many of the parts each segment has
-    truncated: bool = False
-    words: Sequence[str] = ()  # the leaves of the tree, if the model parses
-    sentences: Sequence[Sentence] = ()
-    outcomes: dict[int, Outcome] = field(default_factory=dict)  # by the place of the sentence
-
-    def ticketed(self) -> list[TicketedSentence]:
-        """Return its sentences as the driver of the search takes them."""
-        return [((self, place), sentence) for place, sentence in enumerate(self.sentences)]
-
-
-Ticket = tuple[LineJob, int]  # a line, and which of its sentences
-TicketedSentence = tuple[Ticket, Sentence]  # as the driver of the search takes it
 
 
 class Answers:

@@ -16,7 +16,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces, tag_id
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import INVISIBLE, SELECTORS
 from nmt_cli.messages.errors import UserError
-from nmt_cli.translating.target_phrases import BYTE
+from nmt_cli.translating.encoding.target_phrases import BYTE
 
 # Signs within words, and those of keyboards in their place.
 WITHIN_WORDS = {"\u2019": "'", "\u02bc": "'", "\u2010": "-", "\u2011": "-"}

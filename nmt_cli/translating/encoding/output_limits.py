@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.wishes import CHOICES, MOST_SAMPLES, NUMBERS
-from nmt_cli.translating.request import LineError, Request
+from nmt_cli.translating.interface.request import LineError, Request
 
 if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees

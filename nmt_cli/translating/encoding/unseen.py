@@ -19,9 +19,9 @@ from typing import NamedTuple
 from nmt_cli.corpus.text.characters import COMMON, script_of
 from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
 from nmt_cli.files.lines import one_line
-from nmt_cli.translating.encoded_texts import WITHIN_WORDS
-from nmt_cli.translating.protection import COMMON_PATTERNS
-from nmt_cli.translating.segments import Insertion, Output, Span
+from nmt_cli.translating.encoding.known_text import WITHIN_WORDS
+from nmt_cli.translating.interface.protection import COMMON_PATTERNS
+from nmt_cli.translating.segmentation.segments import Insertion, Output, Span
 
 _EMOJI = re.compile(COMMON_PATTERNS["emoji"])
 _BRACKETS = frozenset(

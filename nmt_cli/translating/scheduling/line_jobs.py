@@ -14,20 +14,21 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
 from nmt_cli.recipe.wishes import TooLong
 from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
-from nmt_cli.translating.answers import Answers, LineJob, TicketedSentence
-from nmt_cli.translating.copies import CollapsedText, FindRuns, ProtectedText, are_possible
-from nmt_cli.translating.list_marks import has_letters
-from nmt_cli.translating.over_long import Part, parts_within
-from nmt_cli.translating.request import KEEPS_PIECES, LineError, Request
-from nmt_cli.translating.segmenter import Segmenter, needs_no_model
-from nmt_cli.translating.segments import uncut
-from nmt_cli.translating.target_phrases import shown
-from nmt_cli.translating.translation import Translation
-from nmt_cli.translating.unseen import Run, runs_in
-from nmt_cli.translating.wanted_output import Wanted, WantedOutputs
+from nmt_cli.translating.encoding.copies import CollapsedText, FindRuns, ProtectedText, are_possible
+from nmt_cli.translating.encoding.target_phrases import shown
+from nmt_cli.translating.encoding.unseen import Run, runs_in
+from nmt_cli.translating.encoding.wanted_output import Wanted, WantedOutputs
+from nmt_cli.translating.interface.request import KEEPS_PIECES, LineError, Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.outputs.answers import Answers
+from nmt_cli.translating.outputs.line_job import LineJob, TicketedSentence
+from nmt_cli.translating.segmentation.list_marks import has_letters
+from nmt_cli.translating.segmentation.over_long import Part, parts_within
+from nmt_cli.translating.segmentation.segmenter import Segmenter, needs_no_model
+from nmt_cli.translating.segmentation.segments import uncut
 
 if TYPE_CHECKING:
-    from nmt_cli.translating.memory import TranslationMemory
+    from nmt_cli.translating.interface.memory import TranslationMemory
 
 NOTHING_FOUND = "the search found no translation that all its rules allow"
 NO_PLACE = "it is too long for one part, and its required phrases have no certain part"

@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.sentences import Outcome, Sentence
-from nmt_cli.translating.answers import LineJob, Ticket, TicketedSentence
-from nmt_cli.translating.aside import Aside
-from nmt_cli.translating.line_jobs import LineJobs
-from nmt_cli.translating.request import Request
-from nmt_cli.translating.translation import Translation
+from nmt_cli.translating.interface.request import Request
+from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.outputs.line_job import LineJob, Ticket, TicketedSentence
+from nmt_cli.translating.scheduling.aside import Aside
+from nmt_cli.translating.scheduling.line_jobs import LineJobs
 
 # Characters of a line that is prepared between two steps, in at most 30 ms: the worst are texts of
 # one letter between tags. All others wait for that, so larger lines are prepared beside the steps.

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nmt_cli.translating.copies import Copy
+from nmt_cli.translating.encoding.copies import Copy
 
 # Of several marks only the last one is matched: from each of "!!!!" all the others would be tried.
 SENTENCE_END = re.compile(r"""[.!?…؟۔।॥։።၊။។]["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")

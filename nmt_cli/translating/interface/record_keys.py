@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.proposals import any_of, nearest
 from nmt_cli.recipe.wishes import CHOICES, NUMBERS
-from nmt_cli.translating.request import AnyOf, Request
-from nmt_cli.translating.translation import Alternative, Translation
+from nmt_cli.translating.interface.request import AnyOf, Request
+from nmt_cli.translating.interface.translation import Alternative, Translation
 
 Schema = dict[str, Any]  # a JSON Schema; those of requests have only the keywords of ``fits``
 

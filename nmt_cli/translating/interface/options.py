@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 from nmt_cli.hardware.choices import AUTO
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.recipe.wishes import CHOICES, NUMBERS, Choose, Markup, TooLong, refuse_outside
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
+from nmt_cli.translating.interface.protection import Protection
+from nmt_cli.translating.interface.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary
     from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
     from nmt_cli.parsing.tree_output import Tokenize
     from nmt_cli.search.sentences import Sampling
-    from nmt_cli.translating.memory import TranslationMemory
-    from nmt_cli.translating.soft_glossary import SoftGlossary
+    from nmt_cli.translating.interface.memory import TranslationMemory
+    from nmt_cli.translating.interface.soft_glossary import SoftGlossary
 
 
 class Constraints(NamedTuple):
