@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nmt_cli
+from tests.imported_files import imports_of_files
 
 PACKAGE = Path(nmt_cli.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -120,20 +121,28 @@ def test_modules_keep_the_rules():
     assert not broken, "\n".join(broken)
 
 
-def test_files_form_no_circle():
-    """An import within a function counts too, and so does one for types only."""
-    paths = {
-        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES
-    }
-    del paths["nmt_cli.__init__"]  # which loads the public names when they are first used
-    imports = {}
-    for name, path in paths.items():
-        names = set(imported_modules(path))
-        imports[name] = paths.keys() & (names | {each.rpartition(".")[0] for each in names})
+def refuse_circle(imports):
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
         pytest.fail(" is imported by ".join(error.args[1]))
+
+
+def test_files_form_no_circle():
+    """An import within a function counts too, and so does one for types only."""
+    refuse_circle(imports_of_files())
+
+
+def test_folders_of_translating_form_no_circle():
+    """A line passes through them; markup belongs to the folder around it."""
+    imports = {}
+    for file, imported in imports_of_files().items():
+        folder, *others = ("/".join(each.split("/")[:-1][:2]) for each in (file, *imported))
+        if folder.startswith("translating"):
+            below = {each for each in others if each.startswith("translating")}
+            imports.setdefault(folder, set()).update(below - {folder})
+    assert len(imports) > 5
+    refuse_circle(imports)
 
 
 def test_every_unit_has_a_layer():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_pieces
 from nmt_cli.hardware.choices import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
@@ -19,7 +19,6 @@ from nmt_cli.search.engine import SearchEngine
 from nmt_cli.search.members import Member, load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.shortlist import Shortlists
-from nmt_cli.translating.encoding.known_text import tag_pieces
 from nmt_cli.translating.encoding.output_limits import OutputLimits
 from nmt_cli.translating.encoding.wanted_output import WantedOutputs
 from nmt_cli.translating.interface.options import LoadOptions, TranslatorOptions, taking

@@ -14,10 +14,11 @@ from nmt_cli.recipe.model_settings import as_json, common_characters, read_confi
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Attended, Sampling
 from nmt_cli.translating.encoding.known_text import KnownText
-from nmt_cli.translating.encoding.unseen import place_runs, runs_in
+from nmt_cli.translating.encoding.unseen import runs_in
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.outputs.attention_to_source import AttentionToSource
+from nmt_cli.translating.outputs.unseen_placement import place_runs
 from nmt_cli.translating.segmentation.segmenter import knows_letters
 from nmt_cli.translating.segmentation.segments import Output, Span
 from nmt_cli.translating.translator import Translator

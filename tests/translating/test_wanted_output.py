@@ -13,11 +13,11 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.messages.errors import UserError
 from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sentences import Sampling, samples_of
+from nmt_cli.translating.encoding.copies import Part
 from nmt_cli.translating.encoding.output_limits import OutputLimits
 from nmt_cli.translating.encoding.wanted_output import WantedOutputs
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import LineError, Request
-from nmt_cli.translating.segmentation.over_long import Part
 from tests.fake_models import EOS, tiny_recipe
 from tests.table_search import log_probability, random_table, search, settings
 

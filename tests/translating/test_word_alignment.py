@@ -15,12 +15,12 @@ from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, SentencePair
 from nmt_cli.search.torch_models import TorchForcing
+from nmt_cli.translating.encoding.copies import Part
 from nmt_cli.translating.interface.options import Constraints, TranslatorOptions
 from nmt_cli.translating.outputs import attention_to_source
 from nmt_cli.translating.outputs.answers import Answers
 from nmt_cli.translating.outputs.attended_words import joined_links, links_of_parts
 from nmt_cli.translating.outputs.attention_to_source import AttentionToSource, most_attended
-from nmt_cli.translating.segmentation.over_long import Part
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of, untrained
 

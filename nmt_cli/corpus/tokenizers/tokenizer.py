@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
 )
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files import file_names
+from nmt_cli.messages.errors import UserError
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
@@ -51,6 +53,25 @@ def tag_ids(tag: str, tokenizer: Tokenizer) -> list[int] | None:
     ids = tokenizer.encode(tag)
     pieces = [piece for piece in tokenizer.pieces(ids, "source") if piece != SPACE_IN_PIECES]
     return ids if len(pieces) == 1 and tokenizer.unk_id not in ids else None
+
+
+def tag_pieces(
+    tag: str | None, tokenizer: Tokenizer, name: str = "--tag", other: str = "one"
+) -> Sequence[int]:
+    """Return the pieces of ``tag``; none if there is no tag.
+
+    Raises UserError if it is not one piece of the model, which a space may precede: ``name`` is
+    what the error calls it, and ``other`` what it proposes.
+    """
+    if tag is None:
+        return ()
+    pieces = tag_ids(tag, tokenizer)
+    if pieces is None:
+        raise UserError(
+            f"{name} {shlex.quote(tag)} is not one piece in the vocabulary of this model's source; "
+            f"give {other} that the model was trained with."
+        )
+    return pieces
 
 
 def load_tokenizer(directory: Path, text: TextSettings) -> Tokenizer:

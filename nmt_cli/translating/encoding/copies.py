@@ -157,6 +157,15 @@ class ProtectedText(NamedTuple):
         return tuple(text for text in wanted if found[text] != wanted[text])
 
 
+class Part(NamedTuple):
+    """A part of a line that is short enough for the model."""
+
+    tokens: Sequence[int]
+    separator: str  # put between the translations of the previous part and of this one
+    text: str = ""
+    copies: Sequence[Copy] = ()  # what its translation copies of it
+
+
 class CollapsedText:
     """A text in which one character stands for each span, so that no cut is within a span."""
 

@@ -1,21 +1,18 @@
-"""Texts in characters that a model knows, and tags.
+"""Texts in characters that a model knows.
 
 Characters that nobody sees, and other forms of letters, would be bytes or <unk> for a model that
 does not know them, and ruin its translation.
 """
 
 import re
-import shlex
 import unicodedata
-from collections.abc import Sequence
 from functools import cached_property
 
 from nmt_cli.corpus.tokenizers.normalization import FORMS, folded
 from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import SPACE_IN_PIECES
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces, tag_ids
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import INVISIBLE, SELECTORS
-from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.encoding.target_phrases import BYTE
 
 # Signs within words, and those of keyboards in their place.
@@ -137,22 +134,3 @@ class KnownText:
 
 def _form_of(text: str) -> str:
     return unicodedata.normalize("NFKC", text).translate(_PLAIN)
-
-
-def tag_pieces(
-    tag: str | None, tokenizer: Tokenizer, name: str = "--tag", other: str = "one"
-) -> Sequence[int]:
-    """Return the pieces of ``tag``; none if there is no tag.
-
-    Raises UserError if it is not one piece of the model, which a space may precede: ``name`` is
-    what the error calls it, and ``other`` what it proposes.
-    """
-    if tag is None:
-        return ()
-    pieces = tag_ids(tag, tokenizer)
-    if pieces is None:
-        raise UserError(
-            f"{name} {shlex.quote(tag)} is not one piece in the vocabulary of this model's source; "
-            f"give {other} that the model was trained with."
-        )
-    return pieces

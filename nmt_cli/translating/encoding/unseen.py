@@ -1,34 +1,30 @@
-"""Characters that a model never saw, such as emoji: found in a source, put into its translation.
+"""Finds the characters of a source that a model never saw, such as emoji.
 
 The model does not get them, because they would ruin its translation of the words around them. Each
-run of them is copied to the place that it has in the source: an end, or else beside the word that
-translates the one beside it. A letter is copied with its word.
+run of them is put into the translation (``outputs/unseen_placement.py``). A letter is copied with
+its word.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.characters import COMMON, script_of
 from nmt_cli.corpus.tokenizers.piece_words import is_of_script_without_spaces
-from nmt_cli.files.lines import one_line
 from nmt_cli.translating.encoding.known_text import WITHIN_WORDS
 from nmt_cli.translating.interface.protection import COMMON_PATTERNS
-from nmt_cli.translating.segmentation.segments import Insertion, Output, Span
 
 _EMOJI = re.compile(COMMON_PATTERNS["emoji"])
 _BRACKETS = frozenset(
     map("".join, zip("([{<«»‹“„‘\"'（「『【《", ")]}>»«›”“’\"'）」』】》", strict=True))
 )
 _SENTENCE_ENDS = frozenset(".!?…。！？؟।")
-_CLOSING = frozenset(".,;:!?…%)]}»›”’、。，；：！？）」』】》؟،؛।")
+CLOSING = frozenset(".,;:!?…%)]}»›”’、。，；：！？）」』】》؟،؛।")
 LONGEST_CLUSTER = 64  # characters; normalizing takes time in proportion to the square
 
 
@@ -137,12 +133,13 @@ def _are_of_one_word(*letters: str) -> bool:
 
     Scripts without spaces between words have no such words.
     """
-    if not (all(map(str.isalnum, letters)) and _have_spaces(*letters)):
+    if not (all(map(str.isalnum, letters)) and have_spaces(*letters)):
         return False
     return len(set(map(script_of, letters)) - COMMON) < 2
 
 
-def _have_spaces(*characters: str) -> bool:
+def have_spaces(*characters: str) -> bool:
+    """Return whether spaces separate the words of the script of each of ``characters``."""
     return not any(map(is_of_script_without_spaces, characters))
 
 
@@ -208,7 +205,7 @@ def _widened(spans: Sequence[_Span], text: str) -> Iterator[tuple[int, int]]:
         while begin > done and text[begin - 1] + text[end : end + 1] in _BRACKETS:
             begin, end = begin - 1, end + 1
         if done == 0 and not text[:begin].strip():
-            while text[end : end + 1] in _CLOSING:
+            while text[end : end + 1] in CLOSING:
                 end += 1
         done = end
         yield begin, end
@@ -216,128 +213,26 @@ def _widened(spans: Sequence[_Span], text: str) -> Iterator[tuple[int, int]]:
 
 def _with_spaces(text: str, begin: int, end: int) -> Run:
     """Return a run with what is left out with it: of white space on both sides, that on one."""
-    first, last = _before_spaces(text, begin), _behind_spaces(text, end)
+    first, last = before_spaces(text, begin), behind_spaces(text, end)
     starts, ends = first == 0, last == len(text)
     if (starts or first < begin) and last > end and not ends:
         return Run(begin, end, begin, last)
-    if ends or (first < begin and text[end] in _CLOSING):
+    if ends or (first < begin and text[end] in CLOSING):
         return Run(begin, end, first, last)
     is_between_words = begin > 0 and text[begin - 1].isalnum() and text[end].isalnum()
-    is_glued = is_between_words and _have_spaces(text[begin - 1], text[end])
+    is_glued = is_between_words and have_spaces(text[begin - 1], text[end])
     return Run(begin, end, begin, end, " " if is_glued else "")
 
 
-def _before_spaces(text: str, place: int) -> int:
+def before_spaces(text: str, place: int) -> int:
+    """Return where the white space before ``place`` begins."""
     while place > 0 and text[place - 1].isspace():
         place -= 1
     return place
 
 
-def _behind_spaces(text: str, place: int) -> int:
+def behind_spaces(text: str, place: int) -> int:
+    """Return where the white space behind ``place`` ends."""
     while place < len(text) and text[place].isspace():
         place += 1
     return place
-
-
-def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0) -> Output:
-    """Return the translation of ``source`` with its ``runs``, none before the place ``least``.
-
-    ``output`` is that of the text without them. It has the spans of its words if a run is among
-    words.
-    """
-    gaps = [max(least, gap) for gap in _gaps(source, runs, output)]
-    text, done, insertions = "", 0, list[Insertion]()
-    for gap, run in sorted(zip(gaps, runs, strict=True), key=itemgetter(0)):
-        text += output.text[done:gap]
-        done = max(done, gap)
-        text += _space_before(source, run.begin, text[-1:])
-        begin = len(text)
-        text += run.text_in(source)
-        end, following = len(text), output.text[done : done + 1]
-        if run.written and following.isspace() and _goes_on(output, done, run.end):
-            done += 1
-        elif following and not (following.isspace() or (gap > 0 and following in _CLOSING)):
-            text += _space_behind(source, run.end, following)
-        span = Span(begin, end, run.begin, run.end)
-        insertions.append(Insertion(span, gap, moved=len(text) - done))
-    text = one_line(text + output.text[done:])
-    placed = output._replace(text=text, insertions=insertions, without_runs=output.text)
-    # Of each character one, because a tag may be around some of them.
-    spans = list(chain.from_iterable(_spans_of(each.span, text, source) for each in insertions))
-    for span in output.spans:
-        begin, end = placed.place_of(span.begin), placed.end_of(span.end)
-        spans.append(span._replace(begin=begin, end=end))
-    return placed._replace(spans=sorted(spans))
-
-
-def _spans_of(whole: Span, text: str, source: str) -> Iterator[Span]:
-    begin, end, source_begin, source_end = whole[:4]
-    if text[begin:end] != source[source_begin:source_end]:  # the translation of a term
-        yield whole
-        return
-    for n, place in enumerate(range(source_begin, source_end)):
-        if not source[place].isspace():
-            yield Span(begin + n, begin + n + 1, place, place + 1)
-
-
-def _gaps(source: str, runs: Sequence[Run], output: Output) -> Iterator[int]:
-    """Yield the place of each run in the text of ``output``.
-
-    It is behind what translates the word before it, or before what translates the word behind it
-    if only this one is beside it without a space.
-    """
-    text = output.text
-    words = [place for place, each in enumerate(text) if each.isalnum()] or [0, len(text) - 1]
-    at_ends = {
-        Where.FIRST: 0,
-        Where.BEFORE_WORDS: words[0],
-        Where.BEHIND_WORDS: words[-1] + 1,
-        Where.LAST: len(text),
-    }
-    known = [each for each in output.spans if each.source_begin < each.source_end]
-    ends = sorted((each.source_end, each.end) for each in known)
-    begins = sorted((each.source_begin, each.begin) for each in known)
-    for run in runs:
-        if run.where in at_ends:
-            yield at_ends[run.where]
-            continue
-        num_before = bisect_right(ends, (run.begin, len(text)))
-        number = bisect_left(begins, (run.end, 0))
-        behind = source[run.end]
-        is_apart = behind.isspace() or behind in _CLOSING
-        is_of_next = source[run.begin - 1].isspace() and not is_apart
-        if num_before and not (is_of_next and number < len(begins)):
-            yield ends[num_before - 1][1]
-        else:
-            yield begins[number][1] if number < len(begins) else len(text)
-
-
-def _goes_on(output: Output, place: int, source_place: int) -> bool:
-    """Return whether the next word behind ``place`` translates that at ``source_place``."""
-    number = bisect_left(output.spans, (place,))
-    if number == len(output.spans):
-        return False
-    word = output.spans[number]
-    return word.source_begin <= source_place < word.source_end
-
-
-def _space_before(source: str, place: int, before: str) -> str:
-    """Return what separates a run at ``place`` from the character ``before`` it."""
-    if not before or before.isspace():
-        return ""
-    spaces = source[_before_spaces(source, place) : place]
-    return spaces or _space_between(source[max(0, place - 1) : place], before)
-
-
-def _space_behind(source: str, place: int, following: str) -> str:
-    spaces = source[place : _behind_spaces(source, place)]
-    return spaces or _space_between(source[place : place + 1], following)
-
-
-def _space_between(of_source: str, of_output: str) -> str:
-    """Return a space if a run is beside a word of the output, but not in the source.
-
-    A script without spaces between words has no such words.
-    """
-    beside_words = [each.isalnum() and _have_spaces(each) for each in (of_source, of_output)]
-    return " " if beside_words == [False, True] else ""

@@ -18,6 +18,7 @@ from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, samples
 from nmt_cli.translating.encoding.copies import (
     Copy,
     FindRuns,
+    Part,
     ProtectedText,
     SourceCopies,
     are_ambiguous,
@@ -33,7 +34,6 @@ from nmt_cli.translating.encoding.target_phrases import (
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import AnyOf, LineError, Request
-from nmt_cli.translating.segmentation.over_long import Part
 
 FOR_SAMPLES = "required phrases, glossaries and protected text are for a search, not for samples"
 NO_TREES = "choose mbr compares texts, but this model writes trees"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from nmt_cli.corpus.text.glossary import Glossary
-from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_pieces
 from nmt_cli.recipe.sections.corpora import TERM_TAGS
-from nmt_cli.translating.encoding.known_text import tag_pieces
 from nmt_cli.translating.interface.request import ONLY_TEXT, Request
 
 

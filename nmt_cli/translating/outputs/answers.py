@@ -22,10 +22,10 @@ from nmt_cli.metrics.chrf import by_agreement
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.sentences import Hypothesis
-from nmt_cli.translating.encoding.copies import ProtectedText
+from nmt_cli.translating.encoding.copies import Part, ProtectedText
 from nmt_cli.translating.encoding.known_text import KnownText
 from nmt_cli.translating.encoding.target_phrases import TargetPhrase
-from nmt_cli.translating.encoding.unseen import Run, place_runs
+from nmt_cli.translating.encoding.unseen import Run
 from nmt_cli.translating.encoding.wanted_output import Wanted
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.translation import (
@@ -37,7 +37,8 @@ from nmt_cli.translating.interface.translation import (
 )
 from nmt_cli.translating.outputs import attended_words
 from nmt_cli.translating.outputs.line_job import LineJob
-from nmt_cli.translating.segmentation.over_long import Part, lacks_sentences
+from nmt_cli.translating.outputs.unseen_placement import place_runs
+from nmt_cli.translating.segmentation.over_long import lacks_sentences
 from nmt_cli.translating.segmentation.segments import Output, Span
 
 if TYPE_CHECKING:

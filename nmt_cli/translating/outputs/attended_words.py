@@ -17,8 +17,7 @@ from nmt_cli.files.lines import one_line
 from nmt_cli.recipe.model_settings import TextSettings
 from nmt_cli.search.rules.phrases import Constraint, Phrase
 from nmt_cli.search.sentences import Hypothesis
-from nmt_cli.translating.encoding.copies import Copy, ProtectedText
-from nmt_cli.translating.segmentation.over_long import Part
+from nmt_cli.translating.encoding.copies import Copy, Part, ProtectedText
 from nmt_cli.translating.segmentation.segments import Output, Span
 
 # Characters in which a piece is looked for if normalization has changed the text before it.

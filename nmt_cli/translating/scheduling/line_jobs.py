@@ -14,7 +14,13 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
 from nmt_cli.recipe.wishes import TooLong
 from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
-from nmt_cli.translating.encoding.copies import CollapsedText, FindRuns, ProtectedText, are_possible
+from nmt_cli.translating.encoding.copies import (
+    CollapsedText,
+    FindRuns,
+    Part,
+    ProtectedText,
+    are_possible,
+)
 from nmt_cli.translating.encoding.target_phrases import shown
 from nmt_cli.translating.encoding.unseen import Run, runs_in
 from nmt_cli.translating.encoding.wanted_output import Wanted, WantedOutputs
@@ -23,7 +29,7 @@ from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.outputs.answers import Answers
 from nmt_cli.translating.outputs.line_job import LineJob, TicketedSentence
 from nmt_cli.translating.segmentation.list_marks import has_letters
-from nmt_cli.translating.segmentation.over_long import Part, parts_within
+from nmt_cli.translating.segmentation.over_long import parts_within
 from nmt_cli.translating.segmentation.segmenter import Segmenter, needs_no_model
 from nmt_cli.translating.segmentation.segments import uncut
 

@@ -6,24 +6,14 @@ Also compares how many sentences texts have.
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
-from nmt_cli.translating.encoding.copies import Copy
+from nmt_cli.translating.encoding.copies import Part
 
 # Of several marks only the last one is matched: from each of "!!!!" all the others would be tried.
 SENTENCE_END = re.compile(r"""[.!?…؟۔।॥։።၊။។]["'»”’)\]]*(?=\s)|[。！？]+[」』”]*""")
 WHITE_SPACE = re.compile(r"\s+")
 MANY_SENTENCES = 4
 ZERO_WIDTH_JOINER = "\u200d"
-
-
-class Part(NamedTuple):
-    """A part of a line that is short enough for the model."""
-
-    tokens: Sequence[int]
-    separator: str  # put between the translations of the previous part and of this one
-    text: str = ""
-    copies: Sequence[Copy] = ()  # what its translation copies of it
 
 
 def parts_within(
