@@ -135,7 +135,7 @@ def test_files_form_no_circle():
 
 def test_folders_of_translating_form_no_circle():
     """A line passes through them; markup belongs to the folder around it."""
-    imports = {}
+    imports: dict[str, set[str]] = {}
     for file, imported in imports_of_files().items():
         folder, *others = ("/".join(each.split("/")[:-1][:2]) for each in (file, *imported))
         if folder.startswith("translating"):

@@ -15,8 +15,8 @@ from nmt_cli.hardware.device import sent_together
 from nmt_cli.hardware.memory import rounded_up
 
 STEPS_OF_ROWS = 32  # between two powers of two, if numbers of rows are rounded up
-# Of rooms: the paper's batches then have 2.5 % of padding, and a thousand of them about 35 rooms.
-STEPS_OF_ROOMS = 16
+# The paper's batches then have 2.5 % of padding, and a thousand of them about 35 shapes.
+STEPS_OF_PADDED_ROWS = 16
 STEPS_OF_SENTENCES = 4  # a sentence without rows costs next to nothing
 TILES = (32, 64, 128)  # rows of a tile of attention; longer sentences take several of the last
 
@@ -31,7 +31,7 @@ class Packed(NamedTuple):
     positions: Tensor  # T, position of each token in its sentence
     lengths: tuple[int, ...]  # B, all at least 1
     bounds: Tensor  # B+1, int32: each sentence's first row, and the end of the last
-    longest_in_room: int = 0  # what the longest sentence counts as, if this fills a room
+    longest_padded: int = 0  # what the longest sentence counts as, if padded to a shape
 
     @property
     def num_tokens(self) -> int:
@@ -41,10 +41,10 @@ class Packed(NamedTuple):
     @property
     def longest(self) -> int:
         """The length of the longest sentence, or what it counts as."""
-        return self.longest_in_room or max(self.lengths)
+        return self.longest_padded or max(self.lengths)
 
 
-class Room(NamedTuple):
+class PaddedShape(NamedTuple):
     """The shape of a micro-batch with padding, so that few different shapes occur."""
 
     source_rows: int
@@ -55,8 +55,8 @@ class Room(NamedTuple):
     @classmethod
     def of(
         cls, source: Sequence[int], target: Sequence[int], most_positions: int
-    ) -> tuple["Room", int]:
-        """Return a room for pairs of these lengths, and the number of fillers in it.
+    ) -> tuple["PaddedShape", int]:
+        """Return the shape for pairs of these lengths, and the number of fillers in it.
 
         Fillers are sentences that take all rows which are left over. Both sides have equally many,
         of at least one row each, so that kernels of attention write every row. The model has
@@ -67,7 +67,7 @@ class Room(NamedTuple):
         longest = min(-(-longest // tile) * tile, most_positions)
         sums, num_fillers = (sum(source), sum(target)), 1
         while True:
-            rows = [rounded_up(number + num_fillers, STEPS_OF_ROOMS) for number in sums]
+            rows = [rounded_up(number + num_fillers, STEPS_OF_PADDED_ROWS) for number in sums]
             left = max(row - number for row, number in zip(rows, sums, strict=True))
             if left <= num_fillers * longest:
                 break
@@ -101,16 +101,16 @@ def pack_on_cpu(tokens: Tensor, lengths: Sequence[int], *, round_up: bool = Fals
     return Packed(tokens.long(), positions, tuple(lengths), bounds.int())
 
 
-def pack_into_room(
-    tokens: Tensor, lengths: Sequence[int], num_rows: int, num_fillers: int, room: Room
+def pack_to_shape(
+    tokens: Tensor, lengths: Sequence[int], num_rows: int, num_fillers: int, shape: PaddedShape
 ) -> Packed:
     """Return the sentences packed on the CPU in ``num_rows`` rows, of which fillers take the rest.
 
-    Behind the fillers the room has sentences without rows, so that bounds repeat the last one.
+    Behind the fillers, the shape has sentences without rows, so that bounds repeat the last one.
     """
     each, more = divmod(num_rows - len(tokens), num_fillers)
     fillers = [each + 1] * more + [each] * (num_fillers - more)
     packed = pack_on_cpu(F.pad(tokens, (0, num_rows - len(tokens))), [*lengths, *fillers])
-    empty = room.num_sentences + 1 - len(packed.bounds)
+    empty = shape.num_sentences + 1 - len(packed.bounds)
     bounds = torch.cat([packed.bounds, packed.bounds[-1:].expand(empty)])
-    return packed._replace(bounds=bounds, longest_in_room=room.longest)
+    return packed._replace(bounds=bounds, longest_padded=shape.longest)

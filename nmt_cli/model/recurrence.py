@@ -71,7 +71,7 @@ def _scan_by_position(
 ) -> Tensor:
     """Compute one position of all sentences after the other: least work, L steps."""
     lengths = torch.tensor(sentences.lengths)
-    starts = sentences.bounds[: len(lengths)].long()  # a room has sentences without rows
+    starts = sentences.bounds[: len(lengths)].long()  # a padded shape has sentences without rows
     steps = torch.arange(max(sentences.lengths))[:, None]
     places = torch.minimum(steps, lengths - 1)  # L B; sentences that have ended repeat a row
     if is_reversed:

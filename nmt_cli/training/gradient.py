@@ -23,7 +23,7 @@ from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.graphed_gradient import GraphedGradient, MicroBatch, in_room, packed
+from nmt_cli.training.graphed_gradient import GraphedGradient, MicroBatch, packed, padded_to_shape
 from nmt_cli.training.guided_alignment import Guidance
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
 
@@ -279,7 +279,7 @@ class Objective(NamedTuple):
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
         """Return the summed loss of a micro-batch that is not on its device yet."""
-        plain = self._replace(graphed=None)  # a room would be for a graph
+        plain = self._replace(graphed=None)  # a padded shape would be for a graph
         return self.losses(plain.on_device(pairs))
 
     def on_device(self, pairs: SentencePairs) -> MicroBatch:
@@ -322,7 +322,7 @@ class Objective(NamedTuple):
     def on_cpu(self, pairs: SentencePairs) -> MicroBatch:
         """Return the tensors of a micro-batch on the CPU.
 
-        The output has no spare rows, unless the micro-batch fills a room. The last token of each
+        The output has no spare rows, unless it is padded to a shape. The last token of each
         source, its ``</s>``, is left out if the model was made so.
         """
         source_tokens, source_lengths = pairs.source
@@ -335,7 +335,7 @@ class Objective(NamedTuple):
         shifted[starts] = self.start_id
         sides = Sentences(source_tokens, source_lengths), Sentences(shifted, target_lengths)
         if self.graphed is not None:
-            return in_room(*sides, target_tokens, self.model.config)
+            return padded_to_shape(*sides, target_tokens, self.model.config)
         source, target_input = (packed(each, self.machine) for each in sides)
         padded = None
         if self.machine.attention == "padded":

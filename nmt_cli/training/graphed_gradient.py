@@ -2,7 +2,7 @@
 
 A host needs longer to launch the kernels of a small micro-batch than a GPU to compute them. A graph
 launches all of them at once. It always computes on the same tensors, so micro-batches are padded
-to rooms (``model/packing.py``), and each room has graphs of its own, recorded at its first use.
+to shapes (``model/packing.py``), and each shape has graphs of its own, recorded at its first use.
 """
 
 import functools
@@ -20,7 +20,7 @@ from nmt_cli.hardware.device import GraphRecorder, Step, copied, tensors_in
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.messages import logs
-from nmt_cli.model.packing import Packed, Room, pack_into_room, pack_on_cpu
+from nmt_cli.model.packing import Packed, PaddedShape, pack_on_cpu, pack_to_shape
 from nmt_cli.model.transformer import PaddedPairs, Transformer
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.training.flat_gradient import FlatGradient
@@ -36,8 +36,8 @@ class MicroBatch(NamedTuple):
     target_output: Tensor
     padded: PaddedPairs | None = None  # if attention is computed in padded groups on a GPU
     links: PieceLinks | None = None  # if a head is guided
-    num_targets: Tensor | None = None  # without those of fillers, if this fills a room
-    room: Room | None = None
+    num_targets: Tensor | None = None  # without those of fillers, if padded to a shape
+    shape: PaddedShape | None = None
 
 
 def packed(sentences: Sentences, machine: Machine) -> Packed:
@@ -49,23 +49,23 @@ def packed(sentences: Sentences, machine: Machine) -> Packed:
     return pack_on_cpu(torch.from_numpy(tokens), lengths.tolist(), round_up=round_up)
 
 
-def in_room(
+def padded_to_shape(
     source: Sentences, target_input: Sentences, target_output: NDArray[np.int64], config: ModelShape
 ) -> MicroBatch:
-    """Return the micro-batch on the CPU, padded to a room of a model with this ``config``."""
+    """Return the micro-batch on the CPU, padded to a shape of a model with this ``config``."""
     most = config.max_positions if config.positions == "learned" else sys.maxsize
     lengths = source.lengths.tolist(), target_input.lengths.tolist()
-    room, num_fillers = Room.of(*lengths, most)
-    rows = room.source_rows, room.target_rows
+    shape, num_fillers = PaddedShape.of(*lengths, most)
+    rows = shape.source_rows, shape.target_rows
     on_source, on_target = (
-        pack_into_room(torch.from_numpy(side.tokens), of_side, num_rows, num_fillers, room)
+        pack_to_shape(torch.from_numpy(side.tokens), of_side, num_rows, num_fillers, shape)
         for side, of_side, num_rows in zip((source, target_input), lengths, rows, strict=True)
     )
     output = torch.from_numpy(
         np.pad(target_output, (0, len(on_target.tokens) - len(target_output)))
     )
     num_targets = torch.tensor(len(target_output))
-    return MicroBatch(on_source, on_target, output, num_targets=num_targets, room=room)
+    return MicroBatch(on_source, on_target, output, num_targets=num_targets, shape=shape)
 
 
 MOST_GRAPHS = 128
@@ -86,12 +86,12 @@ class GraphedGradient:
     """The gradients of micro-batches, each by one launch, added up in a ``FlatGradient``.
 
     The draws of dropout depend on the seed that torch's generator has before ``add``, and on the
-    room. On a CPU nothing is recorded, and the same is computed.
+    shape. On a CPU nothing is recorded, and the same is computed.
     """
 
     def __init__(self, model: Transformer, flat: FlatGradient, device: torch.device) -> None:
         self._model, self._flat, self._recorder = model, flat, GraphRecorder(device)
-        self._graphs = dict[tuple[Room, bool], _Graph]()  # the one used last comes last
+        self._graphs = dict[tuple[PaddedShape, bool], _Graph]()  # the one used last comes last
         self.cannot_record = False  # then kernels are launched one by one, with the same numbers
 
     def add(self, tensors: MicroBatch, losses: Losses, *, is_last: bool) -> None:
@@ -100,8 +100,8 @@ class GraphedGradient:
         After the last one of this rank, the gradient is sent to the others. Raises FullMemoryError
         if memory is full, without any graph left.
         """
-        assert tensors.room is not None
-        key = tensors.room, self._flat.is_empty
+        assert tensors.shape is not None
+        key = tensors.shape, self._flat.is_empty
         try:
             with noticing_full_memory():
                 graph = self._graphs.pop(key, None)
@@ -124,7 +124,7 @@ class GraphedGradient:
         self._recorder.forget_graphs()
 
     def _first(self, tensors: MicroBatch, losses: Losses) -> _Graph:
-        """Compute the first micro-batch of a room; return the graph for those that follow."""
+        """Compute the first micro-batch of a shape; return the graph for those that follow."""
         own, arrivals = copied(tensors), self._flat.new_arrivals()
         is_first = self._flat.is_empty
 

@@ -1,6 +1,6 @@
 """How much padding is left in our batches: none in the packed part, some in attention.
 
-As a program: how much there is in the rooms of CUDA graphs, for the prepared text in a folder.
+As a program: how much there is in the shapes of CUDA graphs, for the prepared text in a folder.
 """
 
 import sys
@@ -14,7 +14,7 @@ from nmt_cli.corpus.batching import BatchPlan, Lengths
 from nmt_cli.corpus.binarized import BinarizedText
 from nmt_cli.corpus.loader import cut_into_micro_batches
 from nmt_cli.model.attention_layout import AttentionLayout
-from nmt_cli.model.packing import Packed, Room, pack
+from nmt_cli.model.packing import Packed, PaddedShape, pack
 
 
 class Padding(NamedTuple):
@@ -43,20 +43,20 @@ def measure_padding(plan: BatchPlan, source: Lengths, target: Lengths) -> Paddin
     return Padding(1.0 - real_places / places, 1.0 - real_pairs / pairs, 1.0 - real_rows / rows)
 
 
-def measure_rooms(
+def measure_shapes(
     plan: BatchPlan, source: Lengths, target: Lengths, num_ranks: int, num_batches: int
 ) -> tuple[float, int]:
-    """Return the share of rows that are padding in the rooms of one rank, and how many rooms."""
-    real, rows, rooms = 0, 0, set[Room]()
+    """Return the share of rows that are padding in the shapes of one rank, and how many shapes."""
+    real, rows, shapes = 0, 0, set[PaddedShape]()
     for index in range(num_batches):
         pairs = plan.batch(index)
         sides = source[pairs].astype(np.int64), target[pairs].astype(np.int64)
         own = cut_into_micro_batches(*sides, int(max(map(np.sum, sides))), num_ranks)[0]
-        room, _ = Room.of(sides[0][own].tolist(), sides[1][own].tolist(), sys.maxsize)
-        rooms.add(room)
+        shape, _ = PaddedShape.of(sides[0][own].tolist(), sides[1][own].tolist(), sys.maxsize)
+        shapes.add(shape)
         real += int(sides[0][own].sum() + sides[1][own].sum())
-        rows += room.source_rows + room.target_rows
-    return 1.0 - real / rows, len(rooms)
+        rows += shape.source_rows + shape.target_rows
+    return 1.0 - real / rows, len(shapes)
 
 
 def _packed(lengths: Lengths) -> Packed:
@@ -74,5 +74,5 @@ if __name__ == "__main__":
     plan = BatchPlan(source, target, 25_000, 1, [(len(source), 1.0)])
     number = min(1_000, len(plan.batches_of(0)))
     for ranks in (1, 8):
-        share, rooms = measure_rooms(plan, source, target, ranks, number)
-        sys.stdout.write(f"{ranks} ranks: {share:.2%} padding, {rooms} rooms of {number} batches\n")
+        share, shapes = measure_shapes(plan, source, target, ranks, number)
+        sys.stdout.write(f"{ranks} ranks: {share:.2%} padding, {shapes} shapes, {number} batches\n")

@@ -1,8 +1,8 @@
-"""Micro-batches in rooms, computed as CUDA graphs compute them, on a CPU.
+"""Micro-batches padded to shapes, computed as CUDA graphs compute them, on a CPU.
 
 A graph computes again on the same tensors. So attention reads the bounds of the sentences from
 tensors here, as the kernels of a GPU do; what follows from lengths that Python knows would be that
-of the first micro-batch of a room.
+of the first micro-batch of a shape.
 """
 
 import numpy as np
@@ -15,10 +15,10 @@ from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.model import attention, recurrence
 from nmt_cli.model.attention import MultiHeadAttention
-from nmt_cli.model.packing import Room, pack_into_room
+from nmt_cli.model.packing import PaddedShape, pack_to_shape
 from nmt_cli.training.gradient import Objective
 from tests.benchmarks.data import CAPTIONS, NEWS, random_lengths
-from tests.benchmarks.padding import measure_rooms
+from tests.benchmarks.padding import measure_shapes
 from tests.training.test_gradient import MACHINE, batch_of, model_of
 
 KINDS = [
@@ -73,7 +73,7 @@ def test_padding_changes_neither_losses_nor_gradient(toy, changes, max_tokens, a
     expected, plain = gradient_of(Objective.of(model, 1, 0.1, 1, MACHINE), batch)
     plain = plain.clone()
     objective = graphed(model)
-    for _ in range(2):  # the first micro-batch of a room is computed in another place
+    for _ in range(2):  # the first micro-batch of a shape is computed in another place
         found, gradient = gradient_of(objective, batch)
         assert (gradient - plain).norm() < 1e-12 * plain.norm()
         assert found.loss == pytest.approx(expected.loss, rel=1e-12)
@@ -168,12 +168,12 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 200), st.integers(1, 200)), min_size
 @given(LENGTHS, st.sampled_from([200, 10_000]))
 def test_a_room_holds_its_sentences_and_fillers_of_allowed_lengths(pairs, most_positions):
     source, target = (list(side) for side in zip(*pairs, strict=True))
-    room, num_fillers = Room.of(source, target, most_positions)
-    assert max(*source, *target) <= room.longest <= most_positions
-    for lengths, num_rows in ((source, room.source_rows), (target, room.target_rows)):
-        packed = pack_into_room(torch.ones(sum(lengths)), lengths, num_rows, num_fillers, room)
+    shape, num_fillers = PaddedShape.of(source, target, most_positions)
+    assert max(*source, *target) <= shape.longest <= most_positions
+    for lengths, num_rows in ((source, shape.source_rows), (target, shape.target_rows)):
+        packed = pack_to_shape(torch.ones(sum(lengths)), lengths, num_rows, num_fillers, shape)
         assert len(packed.tokens) == packed.num_tokens == num_rows
-        assert len(packed.bounds) == room.num_sentences + 1
+        assert len(packed.bounds) == shape.num_sentences + 1
         ends = packed.bounds.tolist()
         assert ends[len(pairs) + num_fillers :] == [num_rows] * (
             len(ends) - len(pairs) - num_fillers
@@ -181,7 +181,7 @@ def test_a_room_holds_its_sentences_and_fillers_of_allowed_lengths(pairs, most_p
         sizes = packed.bounds.diff()[: len(pairs) + num_fillers].tolist()
         assert sizes[: len(pairs)] == lengths
         assert min(sizes[len(pairs) :]) >= 1
-        assert max(sizes) <= room.longest == packed.longest
+        assert max(sizes) <= shape.longest == packed.longest
         places = torch.cat([torch.arange(size) for size in sizes])
         assert torch.equal(packed.positions, places)
 
@@ -194,6 +194,6 @@ def test_rooms_of_the_papers_batches_have_little_padding(lengths, num_ranks):
     plan = BatchPlan(source, target, 25_000, 1, [(len(source), 1.0)])
     number = len(plan.batches_of(0))
     assert number > 30
-    padding, num_rooms = measure_rooms(plan, source, target, num_ranks, number)
+    padding, num_shapes = measure_shapes(plan, source, target, num_ranks, number)
     assert padding < 0.04
-    assert num_rooms < number / 2
+    assert num_shapes < number / 2
