@@ -101,7 +101,7 @@ class Batch(NamedTuple):
         """The number of target tokens of all micro-batches, including each ``</s>``."""
         return sum(int(pairs.target.lengths.sum()) for pairs in self.micro_batches)
 
-    def cut(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
+    def into_micro_batches(self, max_tokens: int, multiple_of: int = 1) -> "Batch":
         """Return the pairs of this uncut batch in micro-batches of at most ``max_tokens`` a side.
 
         Their number is the smallest multiple of ``multiple_of`` that is enough. Raises UserError if

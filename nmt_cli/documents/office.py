@@ -25,8 +25,7 @@ from nmt_cli.messages import logs
 from nmt_cli.translating.interface.request import LineError, Request
 from nmt_cli.translating.interface.translation import Translation, in_groups
 from nmt_cli.translating.segmentation.markup.blocks import Element, tree_of
-from nmt_cli.translating.segmentation.markup.tokens import Kind as TokenKind
-from nmt_cli.translating.segmentation.markup.tokens import Token, xml_tokens
+from nmt_cli.translating.segmentation.markup.tokens import Token, TokenKind, xml_tokens
 
 OOXML = "http://schemas.openxmlformats.org"
 STRICT = "http://purl.oclc.org/ooxml"

@@ -16,7 +16,7 @@ from nmt_cli.messages.figures import counted
 from nmt_cli.translating.interface.protection import PLACEHOLDERS
 from nmt_cli.translating.interface.request import LineError, Request
 from nmt_cli.translating.interface.translation import Translation
-from nmt_cli.translating.segmentation.markup.tokens import Kind, xml_tokens
+from nmt_cli.translating.segmentation.markup.tokens import TokenKind, xml_tokens
 
 # White space around lines; it is looked for only where it begins, so that much of it takes no time.
 BREAK = re.compile(r"((?<!\s)\s*\n\s*|\A\s+|(?<!\s)\s+\Z)")
@@ -182,7 +182,7 @@ def _request(line: str, formats: Sequence[str]) -> Request:
     """Return what asks for a line: as XML, if all of its tags and references are such."""
     if "<" in line and ">" not in re.sub(TAG, "", line):
         try:
-            if any(token.kind is Kind.START for token in xml_tokens(line)):
+            if any(token.kind is TokenKind.START for token in xml_tokens(line)):
                 return Request(line, markup="xml", protect=(*formats, PLACEHOLDERS))
         except LineError:
             pass

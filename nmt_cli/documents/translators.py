@@ -23,7 +23,8 @@ from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.segmentation.markup.blocks import Element, raw_of, tree_of
-from nmt_cli.translating.segmentation.markup.tokens import Kind, Token
+from nmt_cli.translating.segmentation.markup.tokens import Token
+from nmt_cli.translating.segmentation.markup.tokens import TokenKind as Kind
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 ATTRIBUTE = re.compile(r"""([^\s=<]+)\s*=\s*(?:"[^"]*"|'[^']*')""")

@@ -39,7 +39,7 @@ def style_of(place: int) -> tuple[int, int]:
 DIGITS = 6  # of a weight in JSON
 
 
-class Kind(NamedTuple):
+class AttentionKind(NamedTuple):
     """A kind of attention, and which pieces attend to which."""
 
     name: str
@@ -53,9 +53,9 @@ class Kind(NamedTuple):
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("encoder", "Encoder self-attention", "source", "source"),
-        Kind("decoder", "Decoder self-attention", "target_input", "target_input"),
-        Kind("memory", "Encoder-decoder attention", "target_output", "source"),
+        AttentionKind("encoder", "Encoder self-attention", "source", "source"),
+        AttentionKind("decoder", "Decoder self-attention", "target_input", "target_input"),
+        AttentionKind("memory", "Encoder-decoder attention", "target_output", "source"),
     )
 }
 HEADINGS = {"source": "Source", "target_input": "Target input", "target_output": "Target output"}
@@ -75,7 +75,7 @@ class Attention(NamedTuple):
     weights: Mapping[str, NDArray[np.float32]]  # by the name of the kind: layer, head, query, key
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[AttentionKind]:
         """The kinds of attention that have weights."""
         return [KINDS[name] for name in self.weights]
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.pictures.attention import HEADINGS, LIGHT, Attention, Kind, style_of
+from nmt_cli.pictures.attention import HEADINGS, LIGHT, Attention, AttentionKind, style_of
 
 DOTS_PER_INCH = 150
 LARGEST_AREA = 2_000.0  # square inches; drawing takes a byte for each of four colours of a dot
@@ -102,7 +102,7 @@ def _width(pieces: Sequence[str]) -> float:
     return max(text.get_window_extent(renderer).width for text in texts) / DOTS_PER_INCH
 
 
-def _draw(axes: Axes, attention: Attention, kind: Kind, layer: int, gap: float) -> None:
+def _draw(axes: Axes, attention: Attention, kind: AttentionKind, layer: int, gap: float) -> None:
     """Draw the lines of a kind and layer, with ``gap`` between lines and pieces.
 
     x is from 0 to 1, and y counts rows of pieces downwards.

@@ -17,7 +17,7 @@ from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.driver import Driver, Finish
 from nmt_cli.search.logits import Logits
-from nmt_cli.search.rules.rule import Choice, Rule
+from nmt_cli.search.rules.rule import CandidateChoice, Rule
 from nmt_cli.search.search import BeamSearch, Search, StepInput, StepModel
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import SearchSettings, Sentence
@@ -71,7 +71,7 @@ class SearchEngine:
         models: Sequence[Any],
         settings: SearchSettings,
         rules: Sequence[Rule],
-        choice: Choice,
+        choice: CandidateChoice,
         computing: Computing,
         finish_of: Callable[[Any], Finish],
     ) -> None:

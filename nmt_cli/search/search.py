@@ -1,8 +1,8 @@
 """Beam search (section 6.1) over sentence slots, for any ``StepModel``.
 
 Every slot holds one sentence and its beam. When its sentence is done, the slot takes the next one,
-so that few rows of a step are wasted. A ``Choice`` decides what continues the hypotheses: the best
-tokens, or drawn ones.
+so that few rows of a step are wasted. A ``CandidateChoice`` decides what continues the hypotheses:
+the best tokens, or drawn ones.
 
 All hypotheses of a sentence begin with the same start mark. So what follows it is computed once,
 with the encoding of the sentence, and not in a step, which would compute it K times.
@@ -22,7 +22,7 @@ from nmt_cli.search.beams import NOT_A_NUMBER, Beams
 from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.logits import Candidates, Logits
 from nmt_cli.search.rules import rule as rule_module
-from nmt_cli.search.rules.rule import Choice, Rule, SlotStates
+from nmt_cli.search.rules.rule import CandidateChoice, Rule, SlotStates
 from nmt_cli.search.sentences import Found, SearchSettings, Sentence
 
 # The number of slots is one of so many between two powers of two, because each change of it copies
@@ -107,7 +107,7 @@ class BeamSearch(ABC, Generic[Model]):
         num_slots: int,
         settings: SearchSettings,
         rules: Sequence[Rule] = (),
-        choice: Choice | None = None,
+        choice: CandidateChoice | None = None,
     ) -> None:
         """Make room for ``num_slots`` sentences at a time.
 
@@ -124,7 +124,7 @@ class BeamSearch(ABC, Generic[Model]):
         else:
             self._beams = CompiledBeams(num_slots, settings, model.kernels)
         # Whether all sentences need the rules or the choice.
-        deciding: list[Rule | Choice] = [*rules, self._choice]
+        deciding: list[Rule | CandidateChoice] = [*rules, self._choice]
         self._all_are_restricted = not all(each.needs_data for each in deciding)
         self._rules: tuple[Rule, ...] = (
             rule_module.NeverStart(settings.bos_id, settings.eos_id),
@@ -286,7 +286,7 @@ def _limit(logits: Logits, sentences: Sequence[Sentence]) -> None:
 
 
 def _with_data(
-    states: SlotStates, rule: Rule | Choice, sentences: Sequence[Sentence]
+    states: SlotStates, rule: Rule | CandidateChoice, sentences: Sequence[Sentence]
 ) -> SlotStates:
     data = {
         number: sentence.rule_data[rule.name]

@@ -158,7 +158,7 @@ def _for_languages(argument: str, models: Sequence[Model]) -> tuple[Path, str, s
     return path, source, target
 
 
-class Choice(NamedTuple):
+class ChosenModel(NamedTuple):
     """The language of a text, and the model for it; None: the text stays as it is."""
 
     detected: Detected

@@ -62,17 +62,17 @@ def _asked(served: Served, record: dict[str, Any]) -> tuple[Model, list[Line], b
     return model, _lines(served, model, record, texts), with_scores
 
 
-async def cut(service: Service, http: Request) -> Response:
+async def cut_sentences(service: Service, http: Request) -> Response:
     """Cut a text into sentences, by the rules of its language.
 
     The text is `gaps[0] + sentences[0] + gaps[1] + ...`, and a translation is put together in the
     same way.
     """
-    body = await service.asked(http, _cut, only_json=True)
+    body = await service.asked(http, _cut_sentences, only_json=True)
     return Response(body, media_type=JSONResponse.media_type)
 
 
-def _cut(served: Served, record: dict[str, Any]) -> bytes:
+def _cut_sentences(served: Served, record: dict[str, Any]) -> bytes:
     refuse_wrong_keys(record, CUT)
     text, source = record["text"], record["source"]
     served.limits.refuse_large([text])
@@ -199,7 +199,7 @@ PATHS = [
     Endpoint(
         "POST",
         "/v1/sentences",
-        cut,
+        cut_sentences,
         CUT,
         PARTS,
         example={"text": "A cat. Two cats.", "source": "en"},

@@ -85,17 +85,17 @@ class Limits(NamedTuple):
         return num_characters
 
 
-class Held:
+class BodiesInMemory:
     """The bodies that are in memory, until they are read."""
 
     num_bytes = 0
 
 
 @asynccontextmanager
-async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[bytes]:
-    """Read the body, which is one of ``held`` until the end of the block.
+async def body_of(http: Request, limits: Limits, bodies: BodiesInMemory) -> AsyncIterator[bytes]:
+    """Read the body, which is one of ``bodies`` until the end of the block.
 
-    Raises RefusedError if it is too large or comes too slowly, or if too much is held.
+    Raises RefusedError if it is too large or comes too slowly, or if all together have too much.
     """
     size, most = 0, limits.body_bytes
     too_large = RefusedError(413, f"the body has more than {most:,} bytes", closes=True)
@@ -106,10 +106,10 @@ async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[by
         async for part in http.stream():
             parts.append(part)
             size += len(part)
-            held.num_bytes += len(part)
+            bodies.num_bytes += len(part)
             if size > most:
                 raise too_large
-            if held.num_bytes > max(MOST_HELD_BYTES, most):
+            if bodies.num_bytes > max(MOST_HELD_BYTES, most):
                 raise RefusedError(503, "too many bodies are being read", 1, closes=True)
         return b"".join(parts)
 
@@ -123,7 +123,7 @@ async def body_of(http: Request, limits: Limits, held: Held) -> AsyncIterator[by
             raise RefusedError(408, "the body did not come in time") from None
         yield body
     finally:
-        held.num_bytes -= size
+        bodies.num_bytes -= size
 
 
 def json_object(body: bytes) -> dict[str, Any]:

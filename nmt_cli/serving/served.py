@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from nmt_cli.corpus.text.language_codes import label_of
 from nmt_cli.serving import requests as reading
 from nmt_cli.serving.languages import Detected, Detector, fits
-from nmt_cli.serving.models import Choice, Model, Models, Patterns, ServedGlossary
+from nmt_cli.serving.models import ChosenModel, Model, Models, Patterns, ServedGlossary
 from nmt_cli.serving.requests import Limits, RefusedError
 from nmt_cli.translating.interface.request import Request as Line
 
@@ -101,7 +101,7 @@ class Served:
             what = "this is no key of this service" if keys else "this service needs an API key"
             raise RefusedError(403, what)
 
-    def choices(self, texts: Sequence[str], target: str) -> list[Choice]:
+    def choices(self, texts: Sequence[str], target: str) -> list[ChosenModel]:
         """Return the language of each text and the model that translates it into ``target``.
 
         A text with no certain language has that of the others, or of the only model. It stays as
@@ -130,7 +130,7 @@ class Served:
         possible: Mapping[str, str],
         usual: str | None,
         target: str,
-    ) -> Choice:
+    ) -> ChosenModel:
         """Return the choice for a text; if its language is not certain, it is ``usual``."""
         first = ranked[0]
         is_certain = first.confidence >= DECIDED
@@ -139,10 +139,10 @@ class Served:
             label = label_of(each.language)
             is_wanted = each.confidence > 0 if wanted is None else label == wanted
             if is_wanted and label in possible:
-                return Choice(each, self.models.find(possible[label], target))
+                return ChosenModel(each, self.models.find(possible[label], target))
         if is_certain and label_of(first.language) != label_of(target):
             self.models.find(first.language, target)  # raises
-        return Choice(first, None)
+        return ChosenModel(first, None)
 
     def glossary(self, name: str, model: Model | None = None) -> ServedGlossary:
         """Return the glossary of this name, for ``model``. Raises RefusedError if there is none."""

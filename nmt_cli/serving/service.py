@@ -77,7 +77,7 @@ class Service:
         self._translating = translating
         self.readers = Readers(self.served, self.limits.seconds)
         # Those of clients whose key is known have room of their own.
-        self._held = {is_known: reading.Held() for is_known in (False, True)}
+        self._bodies = {is_known: reading.BodiesInMemory() for is_known in (False, True)}
 
     @property
     def health(self) -> str:
@@ -122,9 +122,9 @@ class Service:
             self.served.refuse_strangers(keys)
         most = self.limits.document_bytes if has_document else self.limits.body_bytes
         limits = self.limits._replace(body_bytes=most)
-        held = self._held[bool(keys) and self.served.has_keys]
+        bodies = self._bodies[bool(keys) and self.served.has_keys]
         kind = None if only_json else http.headers.get("content-type", "")
-        async with reading.body_of(http, limits, held) as body:
+        async with reading.body_of(http, limits, bodies) as body:
             num_bytes = len(http.scope["query_string"]) + len(kind or "") + len(body)
             yield Sent(query, kind, body, bool(keys), num_bytes)
 

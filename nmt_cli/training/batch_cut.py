@@ -62,7 +62,7 @@ class BatchCut(NamedTuple):
 
     def of(self, batch: Batch) -> Batch:
         """Return ``batch`` in micro-batches of this size."""
-        return batch.cut(self.max_tokens, self.multiple_of)
+        return batch.into_micro_batches(self.max_tokens, self.multiple_of)
 
     def facts(self) -> dict[str, Any]:
         """Return the facts for a checkpoint: the random draws of dropout depend on them."""

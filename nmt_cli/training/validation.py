@@ -322,7 +322,7 @@ def _micro_batches(measured: ValidationSet, max_tokens: int) -> tuple[SentencePa
         return ()
     by_length = np.lexsort((source.lengths, target.lengths)).astype(np.int64)
     pairs = SentencePairs(source.gather(by_length), target.gather(by_length))
-    return Batch(0, (pairs,)).cut(max_tokens).micro_batches
+    return Batch(0, (pairs,)).into_micro_batches(max_tokens).micro_batches
 
 
 def _translated(translator: Translator, numbered: Sequence[tuple[int, str]]) -> list[str]:

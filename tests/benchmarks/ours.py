@@ -161,7 +161,7 @@ class OurLoop:
         if variant not in self._batches:
             plan = cast(BatchPlan, self._plan)
             self._batches[variant] = load_batches(plan, [self._source, self._target], count(index))
-        batch = next(self._batches[variant]).cut(self._tokens)
+        batch = next(self._batches[variant]).into_micro_batches(self._tokens)
         assert batch.number == index, "turns of a variant follow one another"
         return batch
 

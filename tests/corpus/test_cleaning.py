@@ -12,10 +12,10 @@ from nmt_cli.corpus.text.cleaning import (
     KEPT,
     RULES,
     SCORED_RECORD,
+    BitSet,
     DroppedLines,
     DuplicateFinder,
     HeldOut,
-    Marks,
     PairLimits,
     hash_records,
     pair_hash,
@@ -144,23 +144,23 @@ def test_the_hash_sees_where_the_source_ends():
     assert len({pair_hash(*pair) for pair in pairs}) == len(pairs)
 
 
-def test_marks_hold_what_was_added():
-    marks, chosen = Marks(100), np.array([0, 7, 8, 63, 99, 7])
-    marks.add(chosen)
-    marks.add(np.array([], dtype=np.int64))
-    assert np.flatnonzero(marks.have(np.arange(100))).tolist() == [0, 7, 8, 63, 99]
-    assert marks.have(np.array([99, 7, 9, 7])).tolist() == [True, True, False, True]
-    assert marks.have(np.arange(0)).tolist() == []
+def test_a_bit_set_holds_what_was_added():
+    bits, chosen = BitSet(100), np.array([0, 7, 8, 63, 99, 7])
+    bits.add(chosen)
+    bits.add(np.array([], dtype=np.int64))
+    assert np.flatnonzero(bits.have(np.arange(100))).tolist() == [0, 7, 8, 63, 99]
+    assert bits.have(np.array([99, 7, 9, 7])).tolist() == [True, True, False, True]
+    assert bits.have(np.arange(0)).tolist() == []
 
 
-def test_marks_grow_with_what_is_added():
-    marks, generator, added = Marks(), random.Random(1), set()
+def test_a_bit_set_grows_with_what_is_added():
+    bits, generator, added = BitSet(), random.Random(1), set()
     for last in (5, 8, 1000, 100_000):
         chosen = np.array([generator.randrange(last) for _ in range(20)])
-        marks.add(chosen)
+        bits.add(chosen)
         added |= set(chosen.tolist())
         asked = np.arange(2 * last)
-        assert np.array_equal(marks.have(asked), np.isin(asked, list(added)))
+        assert np.array_equal(bits.have(asked), np.isin(asked, list(added)))
 
 
 def found_by(held_out, sources, targets):

@@ -45,7 +45,7 @@ def small_buckets(monkeypatch, num_bytes=4_000):
 def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
     small_buckets(monkeypatch)
     objective, batches = trainer.training.objective, trainer._batches()
-    batch = next(batches).cut(40, 1)
+    batch = next(batches).into_micro_batches(40, 1)
     assert len(batch.micro_batches) > 2
     expected = by_autograd(objective, batch)
     flat = FlatGradient(objective.model.parameters(), ALONE)
@@ -56,7 +56,10 @@ def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
 
 
 def test_without_a_micro_batch_the_gradient_is_zero(trainer):
-    objective, batch = trainer.training.objective, next(trainer._batches()).cut(40, 1)
+    objective, batch = (
+        trainer.training.objective,
+        next(trainer._batches()).into_micro_batches(40, 1),
+    )
     assert any(each.any() for each in gradients(objective, batch))
     objective.flat.begin(1)
     assert not any(each.any() for each in objective.flat.finish())
@@ -64,7 +67,10 @@ def test_without_a_micro_batch_the_gradient_is_zero(trainer):
 
 
 def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
-    objective, batch = trainer.training.objective, next(trainer._batches()).cut(40, 1)
+    objective, batch = (
+        trainer.training.objective,
+        next(trainer._batches()).into_micro_batches(40, 1),
+    )
     objective = objective._replace(machine=Machine(torch.device("cpu"), "bf16"))
     expected = by_autograd(objective, batch)
     rounded = RoundedWeights(objective.model)
@@ -81,7 +87,10 @@ def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
 
 def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer, monkeypatch):
     small_buckets(monkeypatch, 100_000)
-    objective, batch = trainer.training.objective, next(trainer._batches()).cut(400, 1)
+    objective, batch = (
+        trainer.training.objective,
+        next(trainer._batches()).into_micro_batches(400, 1),
+    )
     rounded = RoundedWeights(objective.model)
     flat = FlatGradient(objective.model.parameters(), ALONE, leaves=rounded.leaves)
     machine = Machine(torch.device("cpu"), "bf16")
@@ -103,7 +112,7 @@ def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer, 
 def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, monkeypatch):
     small_buckets(monkeypatch)
     objective, sent = trainer.training.objective, []
-    batch = next(trainer._batches()).cut(40, 2)
+    batch = next(trainer._batches()).into_micro_batches(40, 2)
     ranks = Ranks(0, 2)
     monkeypatch.setattr(Ranks, "begin_sum", lambda _, tensor: sent.append(tensor.data_ptr()))
     monkeypatch.setattr(Ranks, "finish", lambda _, pending: sent.append("waits"))

@@ -26,7 +26,7 @@ def model_of(toy, **changes):
 def batch_of(toy, max_tokens):
     first = np.arange(20)
     pairs = SentencePairs(toy.corpus.source.gather(first), toy.corpus.target.gather(first))
-    return Batch(3, (pairs,)).cut(max_tokens)
+    return Batch(3, (pairs,)).into_micro_batches(max_tokens)
 
 
 def gradient_of(model, batch, seed=1):

@@ -176,7 +176,7 @@ def test_spare_rows_and_padded_groups_change_nothing(guided):
 
 
 def test_the_gradient_is_that_of_finite_differences(guided):
-    (pairs, *_) = sampled_batch(guided).cut(MAX_TOKENS).micro_batches
+    (pairs, *_) = sampled_batch(guided).into_micro_batches(MAX_TOKENS).micro_batches
     # Without ReLU, whose kinks differences would meet.
     objective = objective_of(guided, {"norm": "pre", "activation": "gelu"})
     batch = Batch(0, (pairs,))
@@ -212,7 +212,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(guided):
     objective = objective_of(guided, {})
     whole = objective.gradient(Batch(0, (pairs,))).read()
     expected = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
-    parts = Batch(0, (pairs,)).cut(MAX_TOKENS, multiple_of=3)
+    parts = Batch(0, (pairs,)).into_micro_batches(MAX_TOKENS, multiple_of=3)
     assert len(parts.micro_batches) == 3
     cut = objective.gradient(parts).read()
     found = torch.cat([p.grad.flatten() for p in objective.model.parameters()])

@@ -97,7 +97,7 @@ def batches_of(sampled, plan, first, number, *, recipe=None, **cut):
     corpus = sampled.corpus
     change = changes_of(recipe or sampled.recipe, corpus, {})
     batches = load_batches(plan, [corpus.source, corpus.target], count(first), change)
-    return [batch.cut(MAX_TOKENS, **cut) for batch in islice(batches, number)]
+    return [batch.into_micro_batches(MAX_TOKENS, **cut) for batch in islice(batches, number)]
 
 
 def sentences_of(batches, side):

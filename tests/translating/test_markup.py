@@ -13,7 +13,7 @@ import pytest
 from nmt_cli.translating.interface.request import LineError
 from nmt_cli.translating.segmentation.markup.blocks import DEEPEST, Block, blocks_of
 from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
-from nmt_cli.translating.segmentation.markup.tokens import Kind, html_tokens, xml_tokens
+from nmt_cli.translating.segmentation.markup.tokens import TokenKind, html_tokens, xml_tokens
 from nmt_cli.translating.segmentation.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
     WORD,
@@ -359,7 +359,7 @@ def test_random_broken_html(number):
         repaired = segments.filled(copied(segments.texts))
         assert normalized(translated(repaired)) == normalized(repaired), source
         last = html_tokens(source)[-1:]
-        rest = last[0].raw if last and last[0].kind is Kind.REST else ""
+        rest = last[0].raw if last and last[0].kind is TokenKind.REST else ""
         found = segments.filled(scrambled(rng, segments.texts))
         assert found.endswith(rest), source
         tags, expected = (Tags(each.removesuffix(rest)) for each in (found, repaired))

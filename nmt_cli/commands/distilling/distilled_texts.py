@@ -58,7 +58,7 @@ def write_texts(each: Distillation, partial: Partial) -> None:
     logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
 
 
-def _repeated_lines(each: Distillation) -> cleaning.Marks:
+def _repeated_lines(each: Distillation) -> cleaning.BitSet:
     """Return which lines of all texts together repeat another one.
 
     The first that has a reference stays, or the first if none has.
@@ -77,7 +77,7 @@ def _repeated_lines(each: Distillation) -> cleaning.Marks:
                 )
                 index += len(chunk)
                 counter.advance(len(chunk))
-        repeated = cleaning.Marks(index)
+        repeated = cleaning.BitSet(index)
         for part in finder.parts():
             repeated.add(cleaning.repeated_in(part, finder.dtype).others)
     return repeated

@@ -343,8 +343,8 @@ def repeated_in(part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = 
     return Repeated(indices[:-1][begins], indices[1:][same])
 
 
-class Marks:
-    """One bit for each pair of a corpus."""
+class BitSet:
+    """One bit for each pair of a corpus; it grows as pairs are added."""
 
     def __init__(self, size: int = 0) -> None:
         self._bits = np.zeros(size // 8 + 1, dtype=np.uint8)

@@ -141,8 +141,8 @@ class ParallelCorpora:
         self._pool, self._plain = pool, plain
         self.cleaner = Cleaner(data) if data is not None else None
         self.reports = [CorpusReport(parallel_files) for parallel_files in files]
-        self._left_out: dict[int, cleaning.Marks] = {}  # by rule; a pair has at most one
-        self._in_groups = cleaning.Marks()  # pairs that repeat each other
+        self._left_out: dict[int, cleaning.BitSet] = {}  # by rule; a pair has at most one
+        self._in_groups = cleaning.BitSet()  # pairs that repeat each other
         self._num_blank = array("I")  # pairs of each chunk
         self._workers = 1
 
@@ -177,8 +177,8 @@ class ParallelCorpora:
                 held_out[name].count(of_text)
             if found.broken is not None:
                 places = np.flatnonzero(found.broken != cleaning.KEPT)
-                marks = self._left_out.setdefault(cleaning.COUNTED, cleaning.Marks())
-                marks.add(chunk.first_index + places)
+                bits = self._left_out.setdefault(cleaning.COUNTED, cleaning.BitSet())
+                bits.add(chunk.first_index + places)
             # Only those of a memory have records of a rule that only counts, the last one.
             for finder, records in zip(finders.values(), found.records, strict=False):
                 finder.add(records)
@@ -310,8 +310,8 @@ class ParallelCorpora:
             return chunk
         indices = chunk.first_index + np.arange(chunk.lines.num_lines)
         left_out = np.full(chunk.lines.num_lines, cleaning.KEPT, dtype=np.int8)
-        for rule, marks in self._left_out.items():
-            left_out[marks.have(indices)] = rule
+        for rule, bits in self._left_out.items():
+            left_out[bits.have(indices)] = rule
         return chunk._replace(left_out=left_out)
 
     def _repeated_chunks(self) -> Iterator[CorpusChunk]:
@@ -328,7 +328,7 @@ class ParallelCorpora:
     ) -> list[int]:
         """Mark the pairs that repeat others, if they are removed; return their number by corpus."""
         ends = np.cumsum([report.pairs_read for report in self.reports])
-        marks = cleaning.Marks(int(ends[-1]))
+        bits = cleaning.BitSet(int(ends[-1]))
         counts = np.zeros(len(self.reports), dtype=np.int64)
         parts = finder.parts()
         workers = min(self._workers, len(parts))
@@ -339,11 +339,11 @@ class ParallelCorpora:
             indices = repeated.others
             for counted in self._left_out.values():
                 indices = indices[~counted.have(indices)]
-            marks.add(indices)
+            bits.add(indices)
             corpora = np.searchsorted(ends, indices, side="right")
             counts += np.bincount(corpora, minlength=len(self.reports))
         if is_removed:
-            self._left_out[cleaning.RULES.index(rule)] = marks
+            self._left_out[cleaning.RULES.index(rule)] = bits
             for report, num_repeated in zip(self.reports, counts.tolist(), strict=True):
                 report.repeated += num_repeated
         return counts.tolist()

@@ -156,32 +156,37 @@ def read_vocabulary(folder: Path, name: str) -> list[str] | None:
     return lines if lines[-1] else lines[:-1]
 
 
-class Marks(NamedTuple):
-    """The model's names of our three marks, and what its decoder starts with."""
+class SpecialTokens(NamedTuple):
+    """The model's names of <unk>, <s> and </s>, and what its decoder starts with."""
 
     tokens: tuple[str, str, str]
     decoder_start: str  # as in model.decoder_start
 
 
-def marks_of(config: Mapping[str, Any], tensors: TensorsTaken) -> Marks:
-    """Return the marks; the token that the decoder starts with is our mark of the start."""
+def special_tokens_of(config: Mapping[str, Any], tensors: TensorsTaken) -> SpecialTokens:
+    """Return the special tokens; our start mark is the token that the decoder starts with."""
     unk, bos, eos = (
         str(config.get(f"{name}_token", default))
         for name, default in zip(("unk", "bos", "eos"), CONTROL, strict=True)
     )
     if tensors.take_number("decoder/start_from_zero_embedding", 0.0):
-        return Marks((unk, bos, eos), "zeros")
+        return SpecialTokens((unk, bos, eos), "zeros")
     start = config.get("decoder_start_token", bos)
     if start == eos:
-        return Marks((unk, bos, eos), "eos")
+        return SpecialTokens((unk, bos, eos), "eos")
     if not isinstance(start, str):
         tensors.reasons.append("its decoder starts with a token that the caller chooses")
         start = bos
-    return Marks((unk, start, eos), "bos")
+    return SpecialTokens((unk, start, eos), "bos")
 
 
 def read_vocabularies(
-    folder: Path, marks: Marks, sizes: Mapping[Side, int], reasons: list[str], *, are_words: bool
+    folder: Path,
+    special: SpecialTokens,
+    sizes: Mapping[Side, int],
+    reasons: list[str],
+    *,
+    are_words: bool,
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; ``sizes`` are the rows of its matrix.
 
@@ -191,7 +196,7 @@ def read_vocabularies(
     single = [name for name in SENTENCEPIECE_FILES[0].values() if (folder / name).is_file()]
     if len(single) == 1:
         reasons.append(f"it has {single[0]}, but not both source.spm and target.spm")
-    unk, start, end = marks.tokens
+    unk, start, end = special.tokens
     for side, size in sizes.items():
         tokens = shared if shared is not None else read_vocabulary(folder, side)
         if tokens is None:
@@ -202,7 +207,7 @@ def read_vocabularies(
         if len(set(tokens)) == len(tokens) != size:
             count = f"{len(tokens):,} tokens, its matrix {size:,} rows"
             reasons.append(f"the {side} vocabulary has {count}")
-        needs_start = marks.decoder_start == "bos" or start in {*tokens} - {unk, end}
+        needs_start = special.decoder_start == "bos" or start in {*tokens} - {unk, end}
         if shared is not None and not (are_words or needs_start) and {unk, end} <= {*tokens}:
             names = {unk: CONTROL[0], end: CONTROL[2]}
             pieces = [names.get(token, token) for token in tokens]

@@ -12,9 +12,9 @@ from nmt_cli.interchange.ctranslate2 import argos
 from nmt_cli.interchange.ctranslate2.exporter import NAMES, OUTPUT
 from nmt_cli.interchange.ctranslate2.files import (
     Variables,
-    marks_of,
     read_variables,
     read_vocabularies,
+    special_tokens_of,
 )
 from nmt_cli.interchange.files import NO_FILES, SIDES, TextFiles, read_config
 from nmt_cli.interchange.imported_model import ImportedModel
@@ -90,10 +90,10 @@ def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedMo
     if any(len(shape) != 2 for shape in shapes):
         raise ValueError("it has no matrices of embeddings for both sides")
     (source_size, _), (target_size, d_model) = shapes
-    marks = marks_of(config, tensors)
+    special = special_tokens_of(config, tensors)
     vocabularies = read_vocabularies(
         folder,
-        marks,
+        special,
         {"source": source_size, "target": target_size},
         tensors.reasons,
         are_words=models is None,
@@ -101,7 +101,7 @@ def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedMo
     has_sides = variables.revision >= FIRST_WITH_SIDES
     options = {
         **_common_options(tensors, config, d_model, has_sides=has_sides),
-        "decoder_start": marks.decoder_start,
+        "decoder_start": special.decoder_start,
     }
     heads = {
         side: int(tensors.take_number(f"{side}/num_heads" if has_sides else "num_heads", default))

@@ -48,7 +48,7 @@ class Rule(Protocol):
         """Return what may not follow the hypotheses of ``states``; None if all may."""
 
 
-class Choice(Protocol):
+class CandidateChoice(Protocol):
     """Chooses candidates after all rules have restricted the tokens."""
 
     name: str  # the key of this choice's data in ``Sentence.rule_data``

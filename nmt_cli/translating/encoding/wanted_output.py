@@ -13,7 +13,7 @@ from nmt_cli.search.constrained_candidates import ConstrainedCandidates
 from nmt_cli.search.rules import phrases as names
 from nmt_cli.search.rules import rule
 from nmt_cli.search.rules.phrases import Constraint, Phrase, Phrases, RequiredPhrases
-from nmt_cli.search.rules.rule import Choice, Rule
+from nmt_cli.search.rules.rule import CandidateChoice, Rule
 from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, samples_of
 from nmt_cli.translating.encoding.copies import (
     Copy,
@@ -225,7 +225,7 @@ class WantedOutputs:
             rules.append(rule.MinimumLength(self.constraints.min_length, eos_id))
         return rules
 
-    def choice(self, search: SearchSettings) -> Choice:
+    def choice(self, search: SearchSettings) -> CandidateChoice:
         """Return the choice of candidates."""
         if self.sampling is not None:
             return rule.SampledCandidates(self.sampling)

@@ -13,8 +13,8 @@ from nmt_cli.recipe.wishes import Markup
 from nmt_cli.translating.interface.request import LineError
 from nmt_cli.translating.segmentation.markup.tokens import (
     RAW_TEXT,
-    Kind,
     Token,
+    TokenKind,
     html_tokens,
     xml_tokens,
 )
@@ -139,7 +139,7 @@ class Block:
 
     def add(self, node: Element | Token, parent: Inline) -> None:
         """Add what follows, which is inside of ``parent``."""
-        if isinstance(node, Token) and node.kind is Kind.TEXT:
+        if isinstance(node, Token) and node.kind is TokenKind.TEXT:
             for raw, meaning in node.parts:
                 if raw != meaning:
                     self.raw_of[self._length] = raw, self._length + len(meaning)
@@ -176,7 +176,7 @@ def blocks_of(source: str, markup: Markup) -> list[str | Block]:
 
 def tree_of(source: str, markup: Markup) -> Element:
     """Return an element without tags that holds what is in ``source``; see ``blocks_of``."""
-    root = Element(Token(Kind.OTHER, ""))
+    root = Element(Token(TokenKind.OTHER, ""))
     _fill(root, html_tokens(source) if markup == "html" else xml_tokens(source), markup)
     return root
 
@@ -184,10 +184,10 @@ def tree_of(source: str, markup: Markup) -> Element:
 def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
     """Put ``tokens`` into the elements that they are in."""
     stack, with_end = [root], _with_end(tokens) if markup == "html" else set()
-    rest = tokens[-1:] if tokens and tokens[-1].kind is Kind.REST else ()
+    rest = tokens[-1:] if tokens and tokens[-1].kind is TokenKind.REST else ()
     for place, token in enumerate(tokens[: len(tokens) - len(rest)]):
-        if token.kind is Kind.START or token.kind is Kind.EMPTY:
-            element, is_void = Element(token), token.kind is Kind.EMPTY
+        if token.kind is TokenKind.START or token.kind is TokenKind.EMPTY:
+            element, is_void = Element(token), token.kind is TokenKind.EMPTY
             if markup == "html":
                 _end_before(token.name, stack)
                 is_start = place in with_end and not _is_foreign(token.name, stack)
@@ -197,7 +197,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
                 stack.append(element)
                 if len(stack) - 1 > DEEPEST:  # the first is the whole fragment
                     raise LineError(f"its elements are nested more than {DEEPEST} deep")
-        elif token.kind is not Kind.END:
+        elif token.kind is not TokenKind.END:
             stack[-1].children.append(token)
         elif any(element.start.name == token.name for element in reversed(stack)):
             while stack[-1].start.name != token.name:
@@ -225,13 +225,13 @@ def _with_end(tokens: Sequence[Token]) -> set[int]:
     num_starts, empty = Counter[str](), defaultdict[str, list[int]](list)
     places = set[int]()
     for place, token in enumerate(tokens):
-        if token.kind is Kind.START:
+        if token.kind is TokenKind.START:
             num_starts[token.name] += 1
-        elif token.kind is Kind.EMPTY:
+        elif token.kind is TokenKind.EMPTY:
             empty[token.name].append(place)
-        elif token.kind is Kind.END and num_starts[token.name]:
+        elif token.kind is TokenKind.END and num_starts[token.name]:
             num_starts[token.name] -= 1
-        elif token.kind is Kind.END and empty[token.name]:
+        elif token.kind is TokenKind.END and empty[token.name]:
             places.add(empty[token.name].pop())
     return places
 
@@ -278,7 +278,7 @@ def _parts(children: Sequence[Element | Token]) -> Iterator[str | Block]:
     """Yield the blocks among ``children``, and the source between them."""
     run = list[Element | Token]()
     for child in children:
-        if isinstance(child, Token) and child.kind is Kind.REST:
+        if isinstance(child, Token) and child.kind is TokenKind.REST:
             yield from _run(run)
             run = [child]
         elif isinstance(child, Element) and child.is_separating:
@@ -316,7 +316,7 @@ def _has_text(node: Element | Token) -> bool:
 def _has_space(node: Element | Token) -> bool:
     """Return whether ``node``, in which there is no text, has white space of the text around it."""
     if isinstance(node, Token):
-        return node.kind is Kind.TEXT
+        return node.kind is TokenKind.TEXT
     return not node.is_kept and any(map(_has_space, node.children))
 
 
@@ -324,7 +324,7 @@ def _is_visible(node: Element | Token) -> bool:
     """Return whether ``node``, in which there is no text, has a place on a page."""
     if isinstance(node, Token):
         return node.raw.startswith(("&", "<![CDATA["))
-    if node.is_kept or node.start.kind is Kind.EMPTY or node.start.name in VOID:
+    if node.is_kept or node.start.kind is TokenKind.EMPTY or node.start.name in VOID:
         return node.start.name not in INVISIBLE_ELEMENTS
     return any(map(_is_visible, node.children))
 

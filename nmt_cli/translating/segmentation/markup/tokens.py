@@ -41,7 +41,7 @@ RAW_END = {
 SCRIPT_PART = re.compile(rf"<!(?=--)|-->|<(/?)script(?=[{SPACE}/>])", re.IGNORECASE)
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """The kinds of tokens."""
 
     TEXT = auto()
@@ -58,7 +58,7 @@ NO_ATTRIBUTES: Mapping[str, str | None] = {}
 class Token(NamedTuple):
     """A part of the source."""
 
-    kind: Kind
+    kind: TokenKind
     raw: str  # as it is in the source
     name: str = ""  # of a tag
     attributes: Mapping[str, str | None] = NO_ATTRIBUTES
@@ -90,14 +90,14 @@ def _html_tokens(source: str) -> Iterator[Token]:
             token, end = _tag(source, tag)
         else:
             end = _end_of_other(source, begin, has_section_end=begin < last_section_end)
-            token = Token(Kind.REST if end is None else Kind.OTHER, source[begin:end])
+            token = Token(TokenKind.REST if end is None else TokenKind.OTHER, source[begin:end])
         if token.raw != "</>":
             yield token
         text_begin = place = len(source) if end is None else end
-        if token.kind is Kind.START and token.name in RAW_TEXT:
+        if token.kind is TokenKind.START and token.name in RAW_TEXT:
             text_begin = place = _end_of_raw_text(source, token.name, place)
             if source[end:place]:
-                yield Token(Kind.OTHER, source[end:place])
+                yield Token(TokenKind.OTHER, source[end:place])
     if text_begin < len(source):
         yield _html_text(source[text_begin:])
 
@@ -107,12 +107,13 @@ def _tag(source: str, begin: re.Match[str]) -> tuple[Token, int | None]:
     attributes, place = _attributes(source, begin.end())
     last = None if place is None else TAG_END.match(source, place)
     if last is None:
-        return Token(Kind.REST, source[begin.start() :]), None
+        return Token(TokenKind.REST, source[begin.start() :]), None
     raw, name = source[begin.start() : last.end()], begin[1].lower()
     if raw.startswith("</"):
-        return Token(Kind.END, raw, name), last.end()
+        return Token(TokenKind.END, raw, name), last.end()
     is_empty = last[0].endswith("/>") and name not in RAW_TEXT  # there browsers ignore the /
-    return Token(Kind.EMPTY if is_empty else Kind.START, raw, name, attributes), last.end()
+    kind = TokenKind.EMPTY if is_empty else TokenKind.START
+    return Token(kind, raw, name, attributes), last.end()
 
 
 def _attributes(source: str, place: int) -> tuple[Mapping[str, str | None], int | None]:
@@ -167,7 +168,7 @@ def _html_text(raw: str) -> Token:
             parts += [(raw[place : match.start()],) * 2, (match[0], meaning)]
             place = match.end()
     parts.append((raw[place:], raw[place:]))
-    return Token(Kind.TEXT, raw, parts=parts)
+    return Token(TokenKind.TEXT, raw, parts=parts)
 
 
 def xml_tokens(source: str) -> list[Token]:
@@ -210,9 +211,9 @@ def _is_document(source: str) -> bool:
     return True
 
 
-_Begun = tuple[Kind, str, Mapping[str, str | None], str | None]
-OTHER: _Begun = Kind.OTHER, "", NO_ATTRIBUTES, None
-PLAIN_TEXT: _Begun = Kind.TEXT, "", NO_ATTRIBUTES, None
+_Begun = tuple[TokenKind, str, Mapping[str, str | None], str | None]
+OTHER: _Begun = TokenKind.OTHER, "", NO_ATTRIBUTES, None
+PLAIN_TEXT: _Begun = TokenKind.TEXT, "", NO_ATTRIBUTES, None
 
 
 class _XMLReader:
@@ -231,9 +232,9 @@ class _XMLReader:
         self._place, self._begun = begin, OTHER
         parser = self.parser = expat.ParserCreate("utf-8")
         # With this handler, entities that a document declares are not expanded.
-        parser.DefaultHandler = lambda _: self._add(Kind.OTHER)
-        parser.StartElementHandler = lambda name, found: self._add(Kind.START, name, found)
-        parser.EndElementHandler = lambda name: self._add(Kind.END, name)
+        parser.DefaultHandler = lambda _: self._add(TokenKind.OTHER)
+        parser.StartElementHandler = lambda name, found: self._add(TokenKind.START, name, found)
+        parser.EndElementHandler = lambda name: self._add(TokenKind.END, name)
         parser.CharacterDataHandler = self._add_text
         parser.StartCdataSectionHandler = self._begin
         parser.EndCdataSectionHandler = self._end
@@ -247,7 +248,7 @@ class _XMLReader:
 
     def _add(
         self,
-        kind: Kind,
+        kind: TokenKind,
         name: str = "",
         attributes: Mapping[str, str | None] = NO_ATTRIBUTES,
         meaning: str | None = None,
@@ -264,14 +265,14 @@ class _XMLReader:
         """
         is_reference = self._data[self.parser.CurrentByteIndex] in b"&\r"
         if is_reference or self._begun != PLAIN_TEXT:
-            self._add(Kind.TEXT, meaning=text if is_reference else None)
+            self._add(TokenKind.TEXT, meaning=text if is_reference else None)
 
     def _end_token(self, end: int) -> None:
         raw = self._data[self._place : end].decode()
         kind, name, attributes, meaning = self._begun
-        if kind is Kind.START and raw.endswith("/>"):
-            kind = Kind.EMPTY
-        if kind is Kind.TEXT:
+        if kind is TokenKind.START and raw.endswith("/>"):
+            kind = TokenKind.EMPTY
+        if kind is TokenKind.TEXT:
             parts = [(raw, raw if meaning is None else meaning)]
             self._tokens.append(Token(kind, raw, parts=parts))
         elif raw:
@@ -279,7 +280,7 @@ class _XMLReader:
             self._tokens.append(token if attributes else self._known.setdefault(raw, token))
 
     def _begin(self, *_: object) -> None:
-        self._add(Kind.OTHER)
+        self._add(TokenKind.OTHER)
         self._is_inside = True
 
     def _end(self) -> None:
