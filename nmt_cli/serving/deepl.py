@@ -6,7 +6,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -22,12 +22,12 @@ from nmt_cli.serving.requests import RefusedError, Upload, texts_of
 from nmt_cli.serving.served import LinesOfTexts, Served, Texts, nothing
 from nmt_cli.serving.service import Endpoint, Service, in_turns
 from nmt_cli.translating.interface.record_keys import STRING, Key
+from nmt_cli.translating.interface.request import TagRules
 
 # Wishes that would change the translation, and that no model here can fulfil.
-REFUSED = (
-    *("glossary_ids", "style_id", "custom_instructions", "translation_memory_id"),
-    *("non_splitting_tags", "splitting_tags", "ignore_tags"),
-)
+REFUSED = ("glossary_ids", "style_id", "custom_instructions", "translation_memory_id")
+TAG_LISTS = ("ignore_tags", "splitting_tags", "non_splitting_tags")  # as ``TagRules`` has them
+MOST_TAG_CHARACTERS = 4_000  # of each of these lists: workers get it with each line
 IMPARTIAL = ("default", "prefer_less", "prefer_more")  # formality that may be ignored
 TSV = "text/tab-separated-values"
 MOST_CHARACTERS = 10**12  # of an account; clients want a limit
@@ -41,10 +41,12 @@ async def translate(service: Service, http: Request) -> Response:
     Each line of a text without markup is translated by itself, and as one sentence if
     `split_sentences` is 0. Without `source_lang`, a text whose language is not certain has that of
     the other texts, as in the interface of LibreTranslate. `glossary_id` is the name of a glossary
-    that the service was started with. A `formality` other than `default`, `prefer_less` and
-    `prefer_more` is refused, and so are `glossary_ids`, `style_id`, `custom_instructions`,
-    `translation_memory_id`, `non_splitting_tags`, `splitting_tags` and `ignore_tags`. Keys that
-    only change how a request is processed, such as `model_type`, are ignored.
+    that the service was started with. `ignore_tags`, `splitting_tags` and `non_splitting_tags` need
+    `tag_handling`, and are lists, or names with commas between them, of at most 4,000 characters;
+    `outline_detection` is that of XML. A `formality` other than `default`, `prefer_less` and
+    `prefer_more` is refused, and so are `glossary_ids`, `style_id`, `custom_instructions` and
+    `translation_memory_id`. All other keys are ignored: `context`, `preserve_formatting`,
+    `model_type`, `show_billed_characters`, `tag_handling_version` and unknown ones.
     """
     lines, sources = await service.asked(http, _asked, takes_long=_detects)
     found = await service.translate_texts(http, lines)
@@ -75,6 +77,7 @@ def _texts(served: Served, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]
     markup = fields.get("tag_handling") or None
     if markup not in (None, "html", "xml"):  # any value of JSON
         raise RefusedError(400, "tag_handling must be html or xml")
+    tags = _tag_rules(fields, markup)
     source, target = fields.get("source_lang"), str(fields.get("target_lang", ""))
     name, cuts = fields.get("glossary_id"), str(fields.get("split_sentences", "1")) != "0"
     if not source:
@@ -82,15 +85,37 @@ def _texts(served: Served, fields: Mapping[str, Any]) -> tuple[Texts, list[str]]
             raise RefusedError(400, "glossary_id needs source_lang, the language of the glossary")
         choices = served.choices(texts, target)
         models = [each.model for each in choices]
-        return Texts(texts, models, markup, cuts=cuts), [each.detected.language for each in choices]
+        asked = Texts(texts, models, markup, cuts=cuts, tags=tags)
+        return asked, [each.detected.language for each in choices]
     model = served.models.find(str(source), target)
     glossary = served.glossary(str(name), model) if name else None
-    asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary)
+    asked = Texts(texts, [model] * len(texts), markup, cuts=cuts, glossary=glossary, tags=tags)
     return asked, [model.source] * len(texts)
 
 
-def _refuse_wishes(fields: Mapping[str, Any]) -> None:
-    for key in REFUSED:
+def _tag_rules(fields: Mapping[str, Any], markup: str | None) -> TagRules:
+    """Return the rules for elements by their names. Raises RefusedError if they cannot be read."""
+    found = list[frozenset[str]]()
+    for key in TAG_LISTS:
+        value = fields.get(key) or []
+        given = value if isinstance(value, list) else [value]
+        if not all(isinstance(each, str) for each in given):
+            raise RefusedError(400, f"{key} must be a list of names, or names between commas")
+        if given and markup is None:
+            raise RefusedError(400, f"{key} needs tag_handling, which is html or xml")
+        names = ",".join(given)
+        if len(names) > MOST_TAG_CHARACTERS:
+            message = f"{key} has {len(names):,} characters, more than {MOST_TAG_CHARACTERS:,}"
+            raise RefusedError(413, message)
+        names = names.lower() if markup == "html" else names
+        found.append(frozenset(name.strip() for name in names.split(",")))
+    is_outlined = str(fields.get("outline_detection", "1")).lower() not in {"0", "false"}
+    kept, separating, inline = found
+    return TagRules(kept, separating, inline, detects=is_outlined or markup != "xml")
+
+
+def _refuse_wishes(fields: Mapping[str, Any], also: Sequence[str] = ()) -> None:
+    for key in (*REFUSED, *also):
         if fields.get(key):
             raise RefusedError(400, f"{key} is not supported")
     if (fields.get("formality") or "default") not in IMPARTIAL:
@@ -102,7 +127,7 @@ async def upload(service: Service, http: Request) -> Response:
 
     The ending of its name, or of `filename`, is that of its format: the formats are those of
     `nmt-cli translate`. An `output_format` must be the same. The document waits in memory, for ten
-    minutes. Other keys are as in `/v2/translate`.
+    minutes. Other keys are as in `/v2/translate`, but lists of tags are refused.
     """
     documents: Documents = http.app.state.documents
     kept = await documents.started(http, _read_document)
@@ -110,7 +135,7 @@ async def upload(service: Service, http: Request) -> Response:
 
 
 def _read_document(served: Served, fields: dict[str, Any]) -> ReadDocument:
-    _refuse_wishes(fields)
+    _refuse_wishes(fields, also=TAG_LISTS)
     if (name := fields.get("filename")) and isinstance(file := fields.get("file"), Upload):
         fields["file"] = file._replace(name=str(name))
     if (glossary := fields.get("glossary_id")) and not fields.get("source_lang"):

@@ -17,6 +17,7 @@ from nmt_cli.serving import requests as reading
 from nmt_cli.serving.languages import Detected, Detector, fits
 from nmt_cli.serving.models import ChosenModel, Model, Models, Patterns, ServedGlossary
 from nmt_cli.serving.requests import Limits, RefusedError
+from nmt_cli.translating.interface.request import NO_TAG_RULES, TagRules
 from nmt_cli.translating.interface.request import Request as Line
 
 KEY_FIELDS = ("api_key", "auth_key")
@@ -57,6 +58,7 @@ class Texts(NamedTuple):
     num_alternatives: int = 0
     cuts: bool = True  # whether each sentence is translated by itself
     glossary: ServedGlossary | None = None
+    tags: TagRules = NO_TAG_RULES  # of the markup
 
 
 class LinesOfTexts(NamedTuple):
@@ -173,7 +175,7 @@ class Served:
                 line = Line(each, n_best=n_best, split=split, protect=protect)
                 if asked.glossary is not None:
                     line = line._replace(glossary=asked.glossary.for_line(each, asked.markup))
-                lines.append(line._replace(markup=asked.markup))
+                lines.append(line._replace(markup=asked.markup, tags=asked.tags))
             models += [model] * len(of_text)
             counts.append(len(of_text))
         return LinesOfTexts(lines, models, counts, kept)

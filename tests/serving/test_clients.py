@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import deepl
 import pytest
@@ -183,6 +184,32 @@ def test_deepl(service, expected, client):
     assert [each.code for each in client.get_target_languages()] == ["DE", "FR"]
 
 
+def test_deepl_takes_lists_of_tags(service, client):
+    both = {"source_lang": "EN", "target_lang": "DE", "tag_handling": "xml"}
+    found = client.translate_text(
+        "<d><p>ant <x>bee cat</x></p><q>dog</q></d>",
+        **both,
+        ignore_tags=["x", "y"],
+        splitting_tags=["q"],
+        non_splitting_tags=["p"],
+        outline_detection=False,
+    )
+    assert "<x>bee cat</x>" in found.text
+    assert found.text.endswith("<q>dog</q></d>")
+    url = f"{service.url}/v2/translate"
+    text = 'ant bee <x id="4"></x> cat &quot;dog&quot;'
+    record = {**both, "text": [text], "ignore_tags": ["x"], "formality": "default"}  # as Weblate
+    in_forms = ({**record, "ignore_tags": "y, x"}, {**record, "ignore_tags": ["y", "x"]})
+    bodies: Any = [{"json": record}, *({"data": each} for each in in_forms)]
+    for body in bodies:
+        answer = requests.post(url, timeout=30, **body)
+        assert '<x id="4"></x>' in answer.json()["translations"][0]["text"]
+    for wrong in ({"x": 1}, [["x"]], 1):
+        answer = requests.post(url, json={**record, "ignore_tags": wrong}, timeout=30)
+        error = "ignore_tags must be a list of names, or names between commas"
+        assert (answer.status_code, answer.json()) == (400, {"message": error})
+
+
 def test_deepl_uses_the_glossaries_of_the_service(service, client):
     (glossary,) = client.list_glossaries()
     assert (glossary.name, glossary.source_lang, glossary.target_lang) == ("animals", "EN", "DE")
@@ -209,7 +236,8 @@ def test_deepl_says_what_is_wrong(service, client):
         ({"target_lang": "IT"}, "Bad request, message: there is no model with source 'EN'"),
         ({"formality": "more"}, "no model here has a choice of formality"),
         ({"tag_handling": "md"}, "tag_handling must be html or xml"),
-        ({"ignore_tags": "a"}, "ignore_tags is not supported"),
+        ({"ignore_tags": "a"}, "ignore_tags needs tag_handling, which is html or xml"),
+        ({"ignore_tags": ["a" * 4_001], "tag_handling": "xml"}, "ignore_tags has 4,001 characters"),
         ({"glossary": "none"}, "Not found, message: there is no glossary 'none'"),
     ):
         with pytest.raises(deepl.DeepLException, match=error):

@@ -10,10 +10,10 @@ import lxml.etree
 import lxml.html
 import pytest
 
-from nmt_cli.translating.interface.request import LineError
 from nmt_cli.translating.segmentation.markup.blocks import DEEPEST, Block, blocks_of
 from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 from nmt_cli.translating.segmentation.markup.tokens import TokenKind, html_tokens, xml_tokens
+from nmt_cli.translating.interface.request import LineError, TagRules
 from nmt_cli.translating.segmentation.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
     WORD,
@@ -389,6 +389,30 @@ def test_tags_that_end_at_once_and_foreign_elements_of_html(source, expected):
     segments = MarkupSegments(source, "html", whole)
     outputs = [each._replace(text=each.text.upper()) for each in copied(segments.texts, WORD)]
     assert segments.filled(outputs) == expected
+
+
+XML = "<d><p>ant <k>bee</k> cat</p><q>dog</q></d>"
+
+
+@pytest.mark.parametrize(
+    ("source", "markup", "rules", "texts"),
+    [
+        (XML, "xml", {}, ["ant bee cat", "dog"]),
+        (XML, "xml", {"kept": {"k", "q"}}, ["ant  cat"]),
+        (XML, "xml", {"separating": {"k"}}, ["ant", "bee", "cat", "dog"]),
+        (XML, "xml", {"inline": {"p", "q"}}, ["ant bee catdog"]),
+        (XML, "xml", {"inline": {"p"}, "separating": {"k"}}, ["ant", "bee", "cat", "dog"]),
+        (XML, "xml", {"detects": False}, ["ant bee catdog"]),
+        (XML, "xml", {"detects": False, "separating": {"q"}}, ["ant bee cat", "dog"]),
+        ("<div>a<K>b</K></div>c", "html", {"kept": {"k"}, "inline": {"div"}}, ["ac"]),
+        ("<d><k>a<k>b</k></k><k/>c</d>", "xml", {"kept": {"k"}}, ["c"]),
+    ],
+)
+def test_names_of_elements_may_have_rules_of_their_own(source, markup, rules, texts):
+    rules = {key: value if key == "detects" else frozenset(value) for key, value in rules.items()}
+    segments = MarkupSegments(source, markup, whole, TagRules(**rules))
+    assert list(segments.texts) == texts
+    assert segments.filled(copied(segments.texts)) == source
 
 
 def test_hostile_xml_takes_little_memory():

@@ -27,6 +27,16 @@ class AnyOf(NamedTuple):
     phrases: Sequence[TextOrPieces]
 
 
+class TagRules(NamedTuple):
+    """Names of elements of markup that are treated in another way than their names say."""
+
+    kept: frozenset[str] = frozenset()  # their content stays as it is
+    separating: frozenset[str] = frozenset()  # they separate the text before from the text after
+    inline: frozenset[str] = frozenset()  # they never do
+    detects: bool = True  # whether other elements may
+
+
+NO_TAG_RULES = TagRules()
 # Of a window of lines that are translated together.
 WINDOW_LINES = 4096
 WINDOW_CHARACTERS = 1 << 21
@@ -50,6 +60,7 @@ class Request(NamedTuple):
     length_penalty: float | None = None
     split: bool | None = None  # whether each of its sentences is translated by itself
     markup: Literal["html", "xml", "none"] | None = None  # what the text is written in
+    tags: TagRules = NO_TAG_RULES  # of its markup
     error: str | None = None
     # Terms beside those of all lines: a mapping has the translation of each, or a list of forms.
     glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None

@@ -101,7 +101,7 @@ class Segmenter:
         # This import takes time; lines without markup do not need it.
         from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 
-        return MarkupSegments(request.text, markup, cut)
+        return MarkupSegments(request.text, markup, cut, request.tags)
 
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None

@@ -10,14 +10,8 @@ from functools import cached_property
 
 from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.wishes import Markup
-from nmt_cli.translating.interface.request import LineError
-from nmt_cli.translating.segmentation.markup.tokens import (
-    RAW_TEXT,
-    Token,
-    TokenKind,
-    html_tokens,
-    xml_tokens,
-)
+from nmt_cli.translating.segmentation.markup.tokens import RAW_TEXT, TokenKind, Token, html_tokens, xml_tokens
+from nmt_cli.translating.interface.request import NO_TAG_RULES, LineError, TagRules
 
 
 def _names(words: str) -> set[str]:
@@ -74,12 +68,13 @@ class Element:
     children: list[Element | Token] = field(default_factory=list)
     has_text: bool = False  # to translate, in itself or an element in it
     is_separating: bool = False  # itself, or an element in it
+    is_named: bool = False  # among those whose content stays as it is, by the rules of a text
 
     @property
     def is_kept(self) -> bool:
         """Whether its content stays as it is."""
         given = self.start.attributes
-        if self.start.name in KEPT or NO_TRANSLATION in given:
+        if self.is_named or self.start.name in KEPT or NO_TRANSLATION in given:
             return True
         is_no = (given.get("translate") or "").strip().lower() == "no"
         return is_no or NOT_TRANSLATED in (given.get("class") or "").split()
@@ -164,30 +159,31 @@ class Block:
             inline.end = self._length
 
 
-def blocks_of(source: str, markup: Markup) -> list[str | Block]:
+def blocks_of(source: str, markup: Markup, tags: TagRules = NO_TAG_RULES) -> list[str | Block]:
     """Return the blocks of ``source``, and what is between them, as it is written.
 
     Broken nesting of HTML is repaired: end tags of nothing are left out, and missing ones are added
     where the element around them ends. A tag or a comment without an end stays as it is, with all
     behind it: browsers show nothing of that. Raises LineError for XML that is not well-formed.
     """
-    return list(_parts(tree_of(source, markup).children))
+    return list(_parts(tree_of(source, markup, tags).children))
 
 
-def tree_of(source: str, markup: Markup) -> Element:
+def tree_of(source: str, markup: Markup, tags: TagRules = NO_TAG_RULES) -> Element:
     """Return an element without tags that holds what is in ``source``; see ``blocks_of``."""
     root = Element(Token(TokenKind.OTHER, ""))
-    _fill(root, html_tokens(source) if markup == "html" else xml_tokens(source), markup)
+    _fill(root, html_tokens(source) if markup == "html" else xml_tokens(source), markup, tags)
     return root
 
 
-def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
+def _fill(root: Element, tokens: Sequence[Token], markup: Markup, tags: TagRules) -> None:
     """Put ``tokens`` into the elements that they are in."""
     stack, with_end = [root], _with_end(tokens) if markup == "html" else set()
     rest = tokens[-1:] if tokens and tokens[-1].kind is TokenKind.REST else ()
     for place, token in enumerate(tokens[: len(tokens) - len(rest)]):
         if token.kind is TokenKind.START or token.kind is TokenKind.EMPTY:
-            element, is_void = Element(token), token.kind is TokenKind.EMPTY
+            element = Element(token, is_named=token.name in tags.kept)
+            is_void = token.kind is TokenKind.EMPTY
             if markup == "html":
                 _end_before(token.name, stack)
                 is_start = place in with_end and not _is_foreign(token.name, stack)
@@ -206,7 +202,7 @@ def _fill(root: Element, tokens: Sequence[Token], markup: Markup) -> None:
     while len(stack) > 1:
         _end_missing(stack.pop())
     root.children += rest  # an end tag would be a part of it
-    _separate(root, markup, is_inside=False)
+    _separate(root, markup, tags, is_inside=False)
 
 
 def _is_foreign(name: str, stack: Sequence[Element]) -> bool:
@@ -254,7 +250,7 @@ def _end_missing(element: Element) -> None:
         element.end = f"</{element.start.name}>"
 
 
-def _separate(element: Element, markup: Markup, *, is_inside: bool) -> bool:
+def _separate(element: Element, markup: Markup, tags: TagRules, *, is_inside: bool) -> bool:
     """Decide which elements in ``element`` separate texts; return whether any does.
 
     In XML, elements are inside of a text if text is beside them; their names mean little.
@@ -267,7 +263,9 @@ def _separate(element: Element, markup: Markup, *, is_inside: bool) -> bool:
             separates = name in SEPARATING
             if markup == "xml":
                 separates = separates or not (is_mixed or name in INLINE)
-            within = _separate(child, markup, is_inside=not separates and is_mixed)
+            separates = separates and tags.detects and name not in tags.inline
+            separates = separates or name in tags.separating
+            within = _separate(child, markup, tags, is_inside=not separates and is_mixed)
             child.is_separating = separates or (within and not child.is_kept)
             any_separates = any_separates or child.is_separating
     element.has_text = not element.is_kept and any(map(_has_text, element.children))

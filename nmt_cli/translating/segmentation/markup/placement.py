@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt_cli.recipe.wishes import Markup
-from nmt_cli.translating.interface.translation import in_groups
 from nmt_cli.translating.segmentation.markup.blocks import Block, Inline, blocks_of
+from nmt_cli.translating.interface.request import NO_TAG_RULES, TagRules
 from nmt_cli.translating.segmentation.segments import Output, Segments, Span
+from nmt_cli.translating.interface.translation import in_groups
 
 # An element surrounds the words with the greatest sum: each of its own words counts 1, and other
 # words between them count this. So "a, b" stays one element if the comma belongs to no element, but
@@ -46,11 +47,17 @@ class _Interval(NamedTuple):
 class MarkupSegments(Segments):
     """The segments of markup: those of each block of text, and what is between the blocks."""
 
-    def __init__(self, text: str, markup: Markup, cut: Callable[[str], Segments]) -> None:
+    def __init__(
+        self,
+        text: str,
+        markup: Markup,
+        cut: Callable[[str], Segments],
+        tags: TagRules = NO_TAG_RULES,
+    ) -> None:
         self._parts, self._markup = list[str | tuple[Block, Segments]](), markup
         self._need_spans = list[bool]()
         texts, separators = list[str](), list[str]()
-        for block in blocks_of(text, markup):
+        for block in blocks_of(text, markup, tags):
             if isinstance(block, str):
                 self._parts.append(block)
                 continue
