@@ -126,4 +126,12 @@ async def openapi(_: Service, __: Request) -> Response:
     return JSONResponse(document())
 
 
-PATHS = [Endpoint("GET", "/openapi.json", openapi, returns={})]
+async def spec(service: Service, http: Request) -> Response:
+    """Return the same, where clients of LibreTranslate look for it."""
+    return await openapi(service, http)
+
+
+PATHS = [
+    Endpoint("GET", "/openapi.json", openapi, returns={}),
+    Endpoint("GET", "/spec", spec, returns={}),
+]

@@ -9,9 +9,9 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -46,25 +47,20 @@ from nmt_cli.translating.workers.worker_process import BUG
 STATUS_CLIENT_GONE = 499  # nobody gets it; it is counted
 ID_HEADER = "X-Request-ID"
 ID_OF_CLIENT = re.compile(r"[A-Za-z0-9._:+/=-]{1,64}")  # others might mislead who reads the log
+ORIGIN = re.compile(r"null|[a-z][a-z0-9+.-]{0,30}://[A-Za-z0-9._:\[\]-]{1,253}")
+MOST_LOGGED_ORIGINS = 20  # a hostile client may send any number
 PATHS = [endpoint for _, endpoints in interfaces().values() for endpoint in endpoints]
 SECONDS_BETWEEN_LOOKS = 1.0  # at connections without a request in progress
 
 
 def app_of(service: Service) -> Starlette:
     """Return the application of ``service``."""
-    origins = service.options.origins
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=origins,
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=[ID_HEADER],
-    )
+    cors = Middleware(_LoggingCORS, origins=service.options.origins)
     app = Starlette(
         routes=[
             Route(each.path, _answering(service, each), methods=[each.method]) for each in PATHS
         ],
-        middleware=[Middleware(_WithIds), *([cors] if origins else [])],
+        middleware=[Middleware(_WithIds), cors],
         exception_handlers={HTTPException: _http_error},
     )
     app.state.figures, app.state.documents = ServiceFigures(service), Documents(service)
@@ -119,6 +115,49 @@ class _WithIds:
         await self._app(scope, receive, send_with_id)
 
 
+class _LoggingCORS(CORSMiddleware):
+    """Logs once from which origins pages may not use the service."""
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        """``origins`` are those of pages that may."""
+        every = ["*"]
+        super().__init__(app, origins, every, every, expose_headers=[ID_HEADER])
+        self._logged = set[str]()
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """Answer whether a page may send a request."""
+        origin = request_headers["origin"]
+        is_new = origin not in self._logged and len(self._logged) < MOST_LOGGED_ORIGINS
+        if is_new and ORIGIN.fullmatch(origin) and not self.is_allowed_origin(origin):
+            self._logged.add(origin)
+            logs.warning(
+                f"request {REQUEST_ID.get()}: a page of {origin} may not use the service in a "
+                f"browser; for this, add --allow-origin {origin}, or for all pages "
+                "--allow-origin '*'."
+            )
+        return super().preflight_response(request_headers)
+
+
+class _BehindProxy(ProxyHeadersMiddleware):
+    """Takes the host and the path of a proxy, which answers have, from those that uvicorn trusts.
+
+    These are on this machine, or the environment variable FORWARDED_ALLOW_IPS has their addresses.
+    """
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        client = (scope.get("client") or [""])[0]
+        if client in self.trusted_hosts or "*" in self.trusted_hosts:  # uvicorn 0.30 compares names
+            headers = MutableHeaders(scope=scope)
+            host, path = (
+                headers.get(f"X-Forwarded-{name}", "").rpartition(",")[2].strip()  # of the last one
+                for name in ("Host", "Prefix")
+            )
+            if host:
+                headers["Host"] = host
+            scope["app_root_path"] = "/" + path.strip("/")
+        await super().__call__(scope, receive, send)
+
+
 async def _http_error(http: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _refusal(http.url.path, error.status_code, error.detail, error.headers)
@@ -160,7 +199,9 @@ class Server(uvicorn.Server):
             ws="none",
             backlog=most_accepted(),
             timeout_graceful_shutdown=2,
+            proxy_headers=False,  # these are read here
         )
+        config.app = _BehindProxy(cast(Any, app), config.forwarded_allow_ips)
         super().__init__(config)
         self._seconds = seconds
 

@@ -56,6 +56,36 @@ def test_translate_file(service):
     assert settings["supportedFilesFormat"] == [e for names in ENDINGS.values() for e in names]
 
 
+FORWARDED = {
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Host": "forged.org, example.org:8443",
+    "X-Forwarded-Prefix": "/translate/",
+}
+
+
+@pytest.mark.parametrize(
+    ("trusted", "given", "expected"),
+    [
+        (None, FORWARDED, "https://example.org:8443/translate/"),
+        ("*", FORWARDED, "https://example.org:8443/translate/"),
+        (None, {"Host": "example.org", "X-Forwarded-Prefix": "a/b"}, "http://example.org/a/b/"),
+        (None, {"X-Forwarded-Prefix": "//evil.org/?"}, "{url}/evil.org/%3F/"),
+        ("10.0.0.1", FORWARDED, "{url}/"),
+    ],
+)
+def test_the_address_of_a_document_is_that_of_the_proxy(monkeypatch, trusted, given, expected):
+    if trusted is not None:
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
+    with running(here=Instant()) as service:
+        url, files = f"{service.url}/translate_file", {"file": ("a.html", b"<p>one</p>")}
+        answer = requests.post(url, data=PAIR, files=files, headers=given, timeout=30)
+        found = answer.json()["translatedFileUrl"]
+        assert found.rpartition("download_file/")[0] == expected.format(url=service.url)
+        assert requests.get(f"{service.url}/v2/none", headers=given, timeout=30).json() == {
+            "message": "Not Found"
+        }
+
+
 def test_the_client_of_deepl(service, monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda _: None)
     client = deepl.Translator("key", server_url=service.url, send_platform_info=False)

@@ -1,12 +1,14 @@
 """What the service refuses, and what it does with clients that are slow or go away."""
 
 import json
+import re
 import socket
 import time
 
 import pytest
 import requests
 
+from nmt_cli.messages import logs
 from nmt_cli.serving import requests as reading
 from nmt_cli.serving import server
 from nmt_cli.serving.readers import MOST_INSIDE, Readers
@@ -215,6 +217,26 @@ def test_only_pages_of_the_given_origins_may_ask(silent):
     for origin, allowed in ("https://example.org", "https://example.org"), ("https://a.org", None):
         answer = requests.get(f"{silent.url}/v1/models", headers={"Origin": origin}, timeout=30)
         assert answer.headers.get("Access-Control-Allow-Origin") == allowed
+
+
+def test_the_log_says_how_to_let_a_page_use_the_service(monkeypatch):
+    logged: list[str] = []
+    monkeypatch.setattr(logs, "warning", logged.append)
+    with running(here=Silent()) as service:
+
+        def ask(origin):
+            headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+            return requests.options(f"{service.url}/translate", headers=headers, timeout=30)
+
+        for origin in ("https://a.org", "https://a.org", "null", "https://a.org; rm", "a" * 9_999):
+            assert ask(origin).status_code == 400
+        found = [re.findall("--allow-origin (\\S+)[,.]", each) for each in logged]
+        assert found == [["https://a.org", "'*'"], ["null", "'*'"]]
+        for number in range(100):
+            ask(f"https://{number}.org")
+        assert len(logged) == server.MOST_LOGGED_ORIGINS
+    with running(here=Silent(), origins=["*"]) as service:
+        assert ask("https://a.org").headers["Access-Control-Allow-Origin"] == "*"
 
 
 @pytest.mark.parametrize(
