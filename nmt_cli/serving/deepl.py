@@ -126,7 +126,7 @@ async def upload(service: Service, http: Request) -> Response:
     """Take a document, the `file`, and translate it meanwhile.
 
     The ending of its name, or of `filename`, is that of its format: the formats are those of
-    `nmt-cli translate`. An `output_format` must be the same. The document waits in memory, for ten
+    `/translate_file`. An `output_format` must be the same. The document waits in memory, for ten
     minutes. Other keys are as in `/v2/translate`, but lists of tags are refused.
     """
     documents: Documents = http.app.state.documents

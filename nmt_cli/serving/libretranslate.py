@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nmt_cli.documents.formats import ENDINGS
 from nmt_cli.serving.documents import BINARY, FAILED, FILE, LANGUAGE, Documents
 from nmt_cli.serving.languages import Detected, name_of
-from nmt_cli.serving.read_documents import ReadDocument, read_document
+from nmt_cli.serving.read_documents import SERVED_ENDINGS, ReadDocument, read_document
 from nmt_cli.serving.requests import RefusedError, texts_of, whole_number
 from nmt_cli.serving.served import LinesOfTexts, Served, Texts
 from nmt_cli.serving.service import Endpoint, Service
@@ -76,9 +75,9 @@ def _asked(served: Served, fields: Mapping[str, Any]) -> _Asked:
 async def translate_file(service: Service, http: Request) -> Response:
     """Translate a document, the `file`, from `source` into `target`.
 
-    The ending of its name is that of its format: the formats are those of `nmt-cli translate`. The
-    document waits in memory, for ten minutes, at the address that the answer has. With the source
-    auto, its language is detected.
+    The ending of its name is that of its format: the formats are those of `nmt-cli translate`, and
+    `.txt`, each line of which is translated by itself. The document waits in memory, for ten
+    minutes, at the address that the answer has. With the source auto, its language is detected.
     """
     documents: Documents = http.app.state.documents
     kept = await documents.translated(http, _read_document)
@@ -134,7 +133,7 @@ async def settings(service: Service, _: Request) -> Response:
                 "target": {"code": first.target, "name": name_of(first.target)},
             },
             "suggestions": False,
-            "supportedFilesFormat": [each for names in ENDINGS.values() for each in names],
+            "supportedFilesFormat": SERVED_ENDINGS,
         }
     )
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.corpus.text.language_codes import standard_code, subtags_of
 from nmt_cli.documents.archive import markup_bytes
-from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
+from nmt_cli.documents.document import Document, DocumentError, decoded, filled, without_repeats
 from nmt_cli.documents.formats import ENDINGS, NEED_LANGUAGES, format_of
 from nmt_cli.documents.formats import read_document as read_format
 from nmt_cli.serving.models import Model, ServedGlossary
@@ -26,8 +26,25 @@ from nmt_cli.translating.interface.translation import Translation
 MARKUP_OF_A_CHARACTER, MARKDOWN_OF_A_CHARACTER = 40, 10
 MOST_DETECTED = 10_000  # characters, of which the language is detected
 MOST_FAILED, MOST_SHOWN = 100, 100  # segments that an answer names, and characters of each
+TEXT = ".txt"  # what the command translates as lines is a document here
+SERVED_ENDINGS = [*(each for names in ENDINGS.values() for each in names), TEXT]
 TAG = re.compile(r"<[^<>]*>")
 CODE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")  # of a language
+
+
+class _TextDocument:
+    """A text, each line of which is a segment."""
+
+    def __init__(self, data: bytes) -> None:
+        """Raise DocumentError for another encoding than UTF-8 without a byte order mark."""
+        self._decoded = decoded(data)
+        self._parts = re.split(r"(\r?\n)", self._decoded.text)
+        self.segments: Sequence[Line] = [Line(each) for each in self._parts[::2]]
+
+    def filled(self, translations: Sequence[Translation]) -> bytes:
+        """Return the text with the translation of each line in its place."""
+        self._parts[::2] = [each.text for each in translations]
+        return self._decoded.encoded("".join(self._parts))
 
 
 class ReadDocument(NamedTuple):
@@ -129,9 +146,9 @@ def _read(
 
     Raises RefusedError if it cannot be translated.
     """
-    form = format_of(upload.name)
+    form = "text" if upload.name.lower().endswith(TEXT) else format_of(upload.name)
     if form is None:
-        endings = ", ".join(each for names in ENDINGS.values() for each in names)
+        endings = ", ".join(SERVED_ENDINGS)
         raise RefusedError(400, f"the name of the file must end in one of {endings}")
     if languages is None and form in NEED_LANGUAGES:
         raise RefusedError(400, f"a document of {form} needs the language of its source")
@@ -141,7 +158,11 @@ def _read(
     if (num_bytes := markup_bytes(upload.data)) > most:
         raise RefusedError(413, f"{num_bytes:,} bytes of markup are more than {most:,}")
     try:
-        document = read_format(upload.data, form, languages=languages)
+        document: Document = (
+            _TextDocument(upload.data)
+            if form == "text"
+            else read_format(upload.data, form, languages=languages)
+        )
     except DocumentError as error:
         raise RefusedError(400, f"the file cannot be read as {form}: {error}") from None
     served.limits.refuse_large([segment.text for segment in document.segments])

@@ -53,7 +53,28 @@ def test_translate_file(service):
     assert len(service.here.batches[-1].requests) == 1  # equal segments are one line
     settings = requests.get(f"{service.url}/frontend/settings", timeout=30).json()
     assert settings["filesTranslation"]
-    assert settings["supportedFilesFormat"] == [e for names in ENDINGS.values() for e in names]
+    assert settings["supportedFilesFormat"] == [
+        *(each for names in ENDINGS.values() for each in names),
+        ".txt",
+    ]
+
+
+TEXT_FILE = b"\xef\xbb\xbfone\r\n\r\n two \n<b>\none\x0b\xe2\x80\xa8 \r\r\nend"
+
+
+def test_a_text_is_translated_line_by_line(service):
+    answer = sent(service, "A.TXT", TEXT_FILE).json()
+    found = requests.get(answer["translatedFileUrl"], timeout=30).content
+    lines = TEXT_FILE.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").split(b"\n")
+    assert found.replace(b"\r\n", b"\n")[3:].split(b"\n") == [b"not " + each for each in lines]
+    assert found[:3] + found[3:].replace(b"not ", b"") == TEXT_FILE
+    assert {each.markup for each in service.here.batches[-1].requests} == {None}
+    with running() as real:
+        url = sent(real, "a.txt", b"ant bee\n\n1. cat dog\r\n").json()["translatedFileUrl"]
+        found = requests.get(url, timeout=30).content
+        expected = "ant bee\n\n1. cat dog"
+        both = requests.post(f"{real.url}/translate", json={"q": expected, **PAIR}, timeout=30)
+        assert found.decode() == both.json()["translatedText"] + "\r\n"
 
 
 FORWARDED = {
@@ -120,7 +141,12 @@ def test_every_format(service):
     )
     tmx = b"""<tmx version="1.4"><header/>
     <body><tu><tuv xml:lang="en"><seg>One</seg></tuv></tu></body></tmx>"""
-    for name, data in (("a.srt", srt), ("a.po", po), ("a.tmx", tmx), ("a.md", b"# One")):
+    xlf = b"""<xliff version="1.2"><file source-language="en" target-language="de" original="a">
+    <body><trans-unit id="1"><source>One</source></trans-unit></body></file></xliff>"""
+    for name, data in (
+        *(("a.srt", srt), ("a.po", po), ("a.tmx", tmx), ("a.xlf", xlf)),
+        *(("a.md", b"# One"), ("a.txt", b"One")),
+    ):
         answer = sent(service, name, data)
         assert answer.status_code == 200, answer.text
         found = requests.get(answer.json()["translatedFileUrl"], timeout=30).content
@@ -135,6 +161,7 @@ def test_every_format(service):
         ("a.pdf", b"%PDF", 400, "the name of the file must end in one of .html, .htm, "),
         ("a.docx", b"PK\x03\x04", 400, "the file cannot be read as docx: it is no zip file, or"),
         ("a.docx", b"", 400, "the file cannot be read as docx: it is no zip file, or"),
+        ("a.txt", b"\xff", 400, "the file cannot be read as text: it is not in the encoding utf-8"),
         ("a.html", b"\xff", 400, "the file cannot be read as html: it is not in the encoding"),
         ("a.html", b"<p>" + b"x" * 200_000, 413, "200,000 characters are more than 100,000"),
         ("a.html", b"<p>" * 2_000_000, 413, "6,000,000 bytes of markup are more than 4,000,000"),
