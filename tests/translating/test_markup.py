@@ -10,10 +10,10 @@ import lxml.etree
 import lxml.html
 import pytest
 
+from nmt_cli.translating.interface.request import LineError, TagRules
 from nmt_cli.translating.segmentation.markup.blocks import DEEPEST, Block, blocks_of
 from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 from nmt_cli.translating.segmentation.markup.tokens import TokenKind, html_tokens, xml_tokens
-from nmt_cli.translating.interface.request import LineError, TagRules
 from nmt_cli.translating.segmentation.segments import Output, Span, sentences, whole
 from tests.translating.markup_fragments import (
     WORD,

@@ -10,8 +10,14 @@ from functools import cached_property
 
 from nmt_cli.files.lines import is_blank
 from nmt_cli.recipe.wishes import Markup
-from nmt_cli.translating.segmentation.markup.tokens import RAW_TEXT, TokenKind, Token, html_tokens, xml_tokens
 from nmt_cli.translating.interface.request import NO_TAG_RULES, LineError, TagRules
+from nmt_cli.translating.segmentation.markup.tokens import (
+    RAW_TEXT,
+    Token,
+    TokenKind,
+    html_tokens,
+    xml_tokens,
+)
 
 
 def _names(words: str) -> set[str]:

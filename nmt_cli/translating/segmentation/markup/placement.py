@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from nmt_cli.recipe.wishes import Markup
-from nmt_cli.translating.segmentation.markup.blocks import Block, Inline, blocks_of
 from nmt_cli.translating.interface.request import NO_TAG_RULES, TagRules
-from nmt_cli.translating.segmentation.segments import Output, Segments, Span
 from nmt_cli.translating.interface.translation import in_groups
+from nmt_cli.translating.segmentation.markup.blocks import Block, Inline, blocks_of
+from nmt_cli.translating.segmentation.segments import Output, Segments, Span
 
 # An element surrounds the words with the greatest sum: each of its own words counts 1, and other
 # words between them count this. So "a, b" stays one element if the comma belongs to no element, but
