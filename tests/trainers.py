@@ -35,9 +35,9 @@ def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=Fals
     return Trainer(training)
 
 
-def spoil_gradient(objective):
-    """Let the gradient that ``objective`` has computed be infinite."""
-    objective.flat._flat[0] = torch.inf
+def spoil_gradient(engine):
+    """Let the gradient that ``engine`` has computed be infinite."""
+    engine.total._flat[0] = torch.inf
 
 
 def read_at_once(trainer):

@@ -9,7 +9,7 @@ import shutil
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,12 +33,6 @@ COMPILERS = {"cpu": ("CXX", ("g++", "clang++", "c++")), "cuda": ("CC", ("gcc", "
 REPORTED_PACKAGES = ("nmt-cli", "torch", "numpy", "sentencepiece", "sacrebleu", "safetensors")
 
 
-Attention = Literal["varlen", "padded", "triton"]
-Launches = Literal["graph", "single", "rooms"]
-Kernels = Literal["torch", "triton"]
-CHOSEN = ("attention", "launches", "residuals", "activation", "loss")
-
-
 class Machine(NamedTuple):
     """The device of one rank, its arithmetic, and the ranks that train together."""
 
@@ -49,13 +43,6 @@ class Machine(NamedTuple):
     is_deterministic: bool = False  # on a GPU too
     fp32_products: Fp32Products = "mkl"
     exchange: Precision = "fp32"  # of gradients between ranks
-    # How a GPU computes these parts of a gradient, once training has chosen.
-    attention: Attention | None = None
-    # Of a micro-batch: by one CUDA graph, kernel by kernel, or that in rooms, which are for graphs.
-    launches: Launches | None = None
-    residuals: Kernels | None = None
-    activation: Kernels | None = None
-    loss: Kernels | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return the versions and the hardware, for the log of a run."""
@@ -65,11 +52,11 @@ class Machine(NamedTuple):
             "machine": platform.platform(),
             "device": str(self.device),
             "cores": os.cpu_count(),
-            **self.facts(),
+            **self.arithmetic(),
         }
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for a checkpoint: rounding depends on them."""
+    def arithmetic(self) -> dict[str, Any]:
+        """Return what rounding depends on, for a checkpoint."""
         return {
             "precision": self.precision,
             "ranks": self.ranks.size,
@@ -78,7 +65,6 @@ class Machine(NamedTuple):
             "deterministic": self.is_deterministic,
             "fp32_products": self.fp32_products,
             "exchange": self.exchange,
-            **{part: way for part in CHOSEN if (way := getattr(self, part)) is not None},
         }
 
 

@@ -2,7 +2,7 @@
 
 Before the model is made, the size is estimated (``choose_cut``). Before the first step,
 ``fit_to_memory`` probes a GPU, and takes the size of the checkpoint if that is about the same. If
-memory is full later, ``gradient_within_memory`` lowers the size.
+memory is full later, ``compute_within_memory`` lowers the size.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ from nmt_cli.messages.figures import GIBIBYTE, counted
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.training_state import TrainingState
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave
@@ -64,8 +64,8 @@ class BatchCut(NamedTuple):
         """Return ``batch`` in micro-batches of this size."""
         return batch.into_micro_batches(self.max_tokens, self.multiple_of)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for a checkpoint: the random draws of dropout depend on them."""
+    def as_manifest(self) -> dict[str, Any]:
+        """Return what is kept in checkpoints: the random draws of dropout depend on it."""
         return {
             "max_tokens_per_device": self.max_tokens,
             "micro_batches_multiple_of": self.multiple_of,
@@ -149,7 +149,7 @@ def report_other_limit(cut: BatchCut, facts: Mapping[str, Any]) -> None:
 def fit_to_memory(
     cut: BatchCut,
     state: TrainingState,
-    objective: Objective,
+    engine: GradientEngine,
     corpus: PreparedCorpus,
     tokens_per_step: int | None,
     before: Mapping[str, Any] | None = None,
@@ -164,7 +164,7 @@ def fit_to_memory(
     sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the user
     chose.
     """
-    longest, machine = corpus.longest, objective.machine
+    longest, machine = corpus.longest, engine.machine
     if before is not None:
         cut = cut_as_before(cut, before, machine.ranks.size)
     fitting = cut.max_tokens
@@ -176,7 +176,7 @@ def fit_to_memory(
                 # The parts of a step have equal costs, except for the pairs on their borders.
                 max_tokens = min(max_tokens, -(-tokens_per_step // cut.multiple_of) + longest)
             for pairs in largest_micro_batches(corpus.source, corpus.target, max_tokens):
-                try_micro_batch(pairs, state, objective)
+                try_micro_batch(pairs, state, engine)
 
         fitting = memory.largest_that_runs(cut.max_tokens, longest, attempt)
     fitting = min(machine.ranks.gather(fitting))
@@ -197,18 +197,18 @@ def fit_to_memory(
     return cut
 
 
-def try_micro_batch(pairs: SentencePairs, state: TrainingState, objective: Objective) -> None:
+def try_micro_batch(pairs: SentencePairs, state: TrainingState, engine: GradientEngine) -> None:
     """Compute and discard the gradient of a micro-batch, beside what later steps allocate.
 
     Raises an error of a full memory if it does not fit.
     """
-    if objective.guidance is not None:  # the weights of the head need memory, too
+    if engine.guidance is not None:  # the weights of the head need memory, too
         pairs = pairs.with_some_links()
     state.model.train()
-    room = room_to_leave(state, objective.machine)
-    objective.try_gradient(objective.on_device(pairs))
+    room = room_to_leave(state, engine.machine)
+    engine.try_gradient(engine.on_device(pairs))
     state.model.zero_grad(set_to_none=True)
-    objective.forget_graphs()  # steps have other rooms
+    engine.forget_graphs()  # steps have other rooms
     del room
 
 
@@ -266,7 +266,9 @@ def own_pairs(batch: Batch, ranks: Ranks) -> Iterator[SentencePairs]:
     yield from (pairs for _, pairs in ranks.own(batch.micro_batches))
 
 
-def ready_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sender | None) -> Batch:
+def ready_ahead(
+    batch: Batch, cut: BatchCut, engine: GradientEngine, sender: Sender | None
+) -> Batch:
     """Return ``batch``, cut by ``cut``, with what this rank computes read or on its way to a GPU.
 
     Another cut reads or sends it again. So does the trainer if the GPU's memory is full now: it can
@@ -274,12 +276,12 @@ def ready_ahead(batch: Batch, cut: BatchCut, objective: Objective, sender: Sende
     """
     smaller = cut.of(batch)
     if sender is None:
-        for pairs in own_pairs(smaller, objective.machine.ranks):
+        for pairs in own_pairs(smaller, engine.machine.ranks):
             for column in pairs.columns:
                 _ = column.tokens
     else:
         with suppress(memory.FullMemoryError), memory.noticing_full_memory():
-            smaller = objective.sent_ahead(smaller, sender)
+            smaller = engine.sent_ahead(smaller, sender)
     return batch._replace(cut_ahead=CutAhead(cut.max_tokens, cut.multiple_of, smaller))
 
 
@@ -308,20 +310,20 @@ def computed_within_memory(
         cut = cut._replace(max_tokens=max_tokens, limited_by="full memory")
 
 
-def gradient_within_memory(
-    batch: Batch, cut: BatchCut, compute: Callable[[Batch], Result], longest: int, num_ranks: int
-) -> tuple[Result, BatchCut]:
-    """Return the gradient of ``batch`` by ``compute``, and the cut for the batches to come.
+def compute_within_memory(
+    batch: Batch, cut: BatchCut, compute: Callable[[Batch], object], longest: int, num_ranks: int
+) -> BatchCut:
+    """Compute the gradient of ``batch`` by ``compute``; return the cut for the batches to come.
 
     If memory is full, all ranks cut the batch in the same way and try again. Later batches are then
     cut to this size from the start, but never below the ``longest`` sentence, unless the user chose
     the limit. Raises FullMemoryError on all ranks if single sentence pairs do not fit.
     """
-    gradient, fitting = computed_within_memory(
+    _, fitting = computed_within_memory(
         batch, cut, compute, lambda error: error.on_all_ranks or num_ranks == 1
     )
     if fitting is cut:
-        return gradient, cut
+        return cut
     text = (
         f"batch {batch.number:,} ran out of memory with micro-batches of "
         f"{cut.of(batch).largest_side:,} tokens a side and was computed with "
@@ -329,7 +331,7 @@ def gradient_within_memory(
     )
     if cut.is_limit_chosen:
         logs.warning(f"{text}; --max-tokens-per-device stays {cut.max_tokens:,}.")
-        return gradient, cut
+        return cut
     fitting = fitting._replace(max_tokens=max(fitting.max_tokens, longest))
     logs.warning(f"{text}; later batches are computed with at most {fitting.max_tokens:,}.")
-    return gradient, fitting
+    return fitting

@@ -3,8 +3,7 @@
 Legend: T target tokens, D d_model.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -15,20 +14,21 @@ from torch import Tensor, nn
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.corpus.loader import Batch, SentencePairs
-from nmt_cli.hardware.device import Readback, Sender, sent_together
+from nmt_cli.hardware.device import Sender, sent_together
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing_full_memory
-from nmt_cli.hardware.ranks import TIMEOUT_SECONDS
 from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import PaddedPairs, Transformer
-from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.graphed_gradient import GraphedGradient, MicroBatch, packed, padded_to_shape
+from nmt_cli.training.backends import Backends
+from nmt_cli.training.gradient_sum import GradientSum, SummedGradient
+from nmt_cli.training.graphed_gradient import GraphedGradient
 from nmt_cli.training.guided_alignment import Guidance
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
+from nmt_cli.training.micro_batch import MicroBatch, in_room, packed
 
 
-class RoundedWeights:
+class Bf16Weights:
     """Copies of the weights of products and of post-norm's norms, in bf16.
 
     Embeddings stay as they are, because their gradients are sums over many rows. The parameters
@@ -49,7 +49,7 @@ class RoundedWeights:
             for module in modules
             for name, parameter in module.named_parameters(recurse=False)
         ]
-        self.leaves = {
+        self.copies = {
             parameter: nn.Parameter(parameter.detach().bfloat16())
             for _, _, parameter in self._places
         }
@@ -60,14 +60,14 @@ class RoundedWeights:
     def refresh(self) -> None:
         """Round the weights as they are now."""
         torch._foreach_copy_(
-            [*self.leaves.values(), self.output_weight], [*self.leaves, self._output_weight]
+            [*self.copies.values(), self.output_weight], [*self.copies, self._output_weight]
         )
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Let the model compute with the copies during the block, which then get the gradients."""
         for module, name, parameter in self._places:
-            module._parameters[name] = self.leaves[parameter]
+            module._parameters[name] = self.copies[parameter]
         try:
             yield
         finally:
@@ -75,86 +75,20 @@ class RoundedWeights:
                 module._parameters[name] = parameter
 
 
-class GradientFigures(NamedTuple):
-    """Figures of a batch and its gradient."""
+class GradientEngine(NamedTuple):
+    """Computes the gradients of batches, and the losses of micro-batches, on this rank.
 
-    loss: float  # label-smoothed, mean of a target token
-    nll: float  # mean of a target token
-    norm: float  # of the whole gradient, before clipping
-    num_tokens: int  # target tokens
-    alignment: float | None = None  # the loss of a guided head, as a mean of a target token
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether the losses and the gradient are finite, so that the weights may be updated."""
-        return all(map(math.isfinite, (self.loss, self.norm, self.alignment or 0.0)))
-
-
-class Gradient:
-    """The gradient of a batch; a GPU may still be computing it and its figures.
-
-    ``sum_over_ranks`` comes before everything else.
+    Those that differ in a field, such as its backends, add up gradients in the same ``total``.
     """
-
-    norm: Tensor  # before clipping
-    is_infinite: Tensor  # 1 if the weights must stay as they are, else 0
-
-    def __init__(self, objective: "Objective", num_tokens: int) -> None:
-        self._objective, self.num_tokens = objective, num_tokens
-        self._readback: Readback | None = None
-        self._figures: GradientFigures | None = None
-
-    def sum_over_ranks(self) -> None:
-        """Leave the sum of all ranks in the parameters, for which the device waits, not the CPU.
-
-        Further calls do nothing. Raises FullMemoryError if the memory is full, and PeerLostError if
-        a rank is lost.
-        """
-        if self._readback is not None:
-            return
-        with noticing_full_memory():
-            self.norm = torch.nn.utils.get_total_norm(self._objective.flat.finish())
-            loss, nll, alignment, failed = self._objective.flat.sums()
-            figures = torch.stack([loss, self.norm.to(loss.dtype), alignment, nll, failed])
-            # The nll is part of the loss.
-            self.is_infinite = figures[:3].isfinite().all().logical_not().float()
-            self._readback = Readback()
-            self._readback.add(figures)
-
-    def has_arrived(self) -> bool:
-        """Return whether the figures are known, so that ``read`` need not wait for them."""
-        assert self._readback is not None
-        return self._readback.have_arrived()
-
-    def read(self, timeout: Callable[[], float] = lambda: TIMEOUT_SECONDS) -> GradientFigures:
-        """Wait until the figures are known; return them.
-
-        Raises FullMemoryError if the memory of a rank was full; then all ranks raise it. Raises
-        PeerLostError if the other ranks have not answered after ``timeout()`` seconds.
-        """
-        if self._figures is not None:
-            return self._figures
-        assert self._readback is not None
-        self._objective.machine.ranks.wait_for(self._readback.have_arrived, timeout)
-        ((loss, norm, alignment, nll, failed),) = (each.tolist() for each in self._readback.read())
-        if failed:
-            raise FullMemoryError(on_all_ranks=True)
-        loss, nll, alignment = (each / self.num_tokens for each in (loss, nll, alignment))
-        of_head = None if self._objective.guidance is None else alignment
-        self._figures = GradientFigures(loss, nll, norm, self.num_tokens, of_head)
-        return self._figures
-
-
-class Objective(NamedTuple):
-    """What training lowers: the loss of one model, which this rank computes on its machine."""
 
     model: Transformer
     start_id: int  # the first token of each target's input
     smoothing: float
     seed: int  # of dropout
     machine: Machine
-    flat: FlatGradient  # that of the weights
-    rounded: RoundedWeights | None = None
+    total: GradientSum  # of the micro-batches of a batch
+    backends: Backends = Backends()
+    bf16_weights: Bf16Weights | None = None
     guidance: Guidance | None = None  # if a head learns to align words
     graphed: GraphedGradient | None = None  # if a micro-batch is one CUDA graph
 
@@ -167,49 +101,56 @@ class Objective(NamedTuple):
         seed: int,
         machine: Machine,
         guidance: Guidance | None = None,
-    ) -> "Objective":
-        """Return the objective with the buffers beside the parameters that suit its machine."""
-        rounded = None
+    ) -> "GradientEngine":
+        """Return an engine with the buffers beside the parameters that suit its machine."""
+        bf16_weights = None
         # Compiled kernels keep the parameters that they were compiled with.
-        is_rounded = machine.precision == "bf16" and not machine.is_compiled
-        if machine.device.type == "cuda" and is_rounded:
-            rounded = RoundedWeights(model)
-        flat = FlatGradient(
+        has_copies = machine.precision == "bf16" and not machine.is_compiled
+        if machine.device.type == "cuda" and has_copies:
+            bf16_weights = Bf16Weights(model)
+        total = GradientSum(
             model.parameters(),
             machine.ranks,
             is_exchanged_in_bf16=machine.exchange == "bf16",
-            leaves=None if rounded is None else rounded.leaves,
+            copies=None if bf16_weights is None else bf16_weights.copies,
         )
-        return cls(model, start_id, smoothing, seed, machine, flat, rounded, guidance)
+        return cls(
+            *(model, start_id, smoothing, seed, machine, total),
+            bf16_weights=bf16_weights,
+            guidance=guidance,
+        )
 
-    def after(self, step: int) -> "Objective":
-        """Return the objective of the gradient that follows ``step`` steps."""
+    def after(self, step: int) -> "GradientEngine":
+        """Return the engine of the gradient that follows ``step`` steps."""
         guidance = self.guidance
         if guidance is not None:
             weight = guidance.weight_at(step)
             guidance = guidance._replace(weight=weight, decay_steps=None) if weight > 0 else None
         return self._replace(guidance=guidance)
 
-    def with_graphs(self) -> "Objective":
-        """Return this objective with graphs of its own, if its machine launches them."""
+    def with_graphs(self) -> "GradientEngine":
+        """Return this engine with graphs of its own, if its machine launches them."""
         graphed = None
-        if self.machine.launches == "graph":
-            graphed = GraphedGradient(self.model, self.flat, self.machine.device)
+        if self.backends.launches == "graph":
+            graphed = GraphedGradient(self.model, self.total, self.machine.device)
         return self._replace(graphed=graphed)
 
-    def facts(self) -> dict[str, Any]:
-        """Return the facts for a checkpoint: launches are "rooms" if graphs cannot be recorded."""
-        machine = self.machine
+    def arithmetic(self) -> dict[str, Any]:
+        """Return what rounding depends on, for a checkpoint.
+
+        Launches are "rooms" if graphs cannot be recorded.
+        """
+        backends = self.backends
         if self.graphed is not None and self.graphed.cannot_record:
-            machine = machine._replace(launches="rooms")
-        return machine.facts()
+            backends = backends._replace(launches="rooms")
+        return {**self.machine.arithmetic(), **backends.chosen()}
 
     def forget_graphs(self) -> None:
         """Give up the memory of CUDA graphs; they are recorded again when they are needed."""
         if self.graphed is not None:
             self.graphed.forget()
 
-    def gradient(self, batch: Batch) -> Gradient:
+    def compute(self, batch: Batch) -> SummedGradient:
         """Leave the gradient of the batch's mean token loss in the parameters, equal on all ranks.
 
         The gradient is that of the sum of token losses over the whole batch, divided by the number
@@ -217,19 +158,19 @@ class Objective(NamedTuple):
         micro-batch. Raises FullMemoryError on all ranks if one of them runs out of memory, and
         PeerLostError if a rank is lost.
         """
-        gradient = self.launched(batch)
-        gradient.sum_over_ranks()
+        self.launch(batch)
+        gradient = self.sum_over_ranks()
         gradient.read()
         return gradient
 
-    def launched(self, batch: Batch) -> Gradient:
+    def launch(self, batch: Batch) -> None:
         """Begin to compute the gradient of a batch, without waiting for a GPU or another rank.
 
         Raises FullMemoryError if the memory of a single rank is full.
         """
-        self.flat.begin(batch.num_target_tokens)
-        if self.rounded is not None:
-            self.rounded.refresh()
+        self.total.begin(batch.num_target_tokens)
+        if self.bf16_weights is not None:
+            self.bf16_weights.refresh()
         try:
             with noticing_full_memory():
                 self._accumulate(batch)
@@ -237,8 +178,11 @@ class Objective(NamedTuple):
             if self.machine.ranks.size == 1:
                 raise
             give_up_memory_of(error)
-            self.flat.fail()  # the others learn of it when they read the figures
-        return Gradient(self, batch.num_target_tokens)
+            self.total.fail()  # the others learn of it when they read the figures
+
+    def sum_over_ranks(self) -> SummedGradient:
+        """Return the gradient of the batch that was launched, as ``GradientSum.over_ranks``."""
+        return self.total.over_ranks(is_guided=self.guidance is not None)
 
     def _accumulate(self, batch: Batch) -> None:
         """Add up the losses and the gradients of this rank's micro-batches."""
@@ -251,7 +195,7 @@ class Objective(NamedTuple):
 
     def _add(self, tensors: MicroBatch, *, is_last: bool) -> None:
         if self.graphed is None:
-            self.flat.receive(self.losses(tensors), is_last=is_last)
+            self.total.receive(self.losses(tensors), is_last=is_last)
         else:
             self.graphed.add(tensors, self.losses, is_last=is_last)
 
@@ -274,7 +218,7 @@ class Objective(NamedTuple):
 
     def try_gradient(self, tensors: MicroBatch) -> None:
         """Compute the gradient of a micro-batch, for its memory or its time."""
-        self.flat.begin(len(tensors.target_output))
+        self.total.begin(len(tensors.target_output))
         self._add(tensors, is_last=False)
 
     def loss_sums(self, pairs: SentencePairs) -> LossSums:
@@ -290,13 +234,13 @@ class Objective(NamedTuple):
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
         is_bf16, is_int8 = self.machine.precision == "bf16", self.model.rounded is not None
         # Validation measures weights that were not rounded for a step.
-        rounded = self.rounded if torch.is_grad_enabled() else None
+        copies = self.bf16_weights if torch.is_grad_enabled() else None
         guidance, links, alignment = self.guidance, tensors.links, None
         watching: AbstractContextManager[list[Tensor]] = nullcontext([])
         if guidance is not None and links is not None:
             watching = guidance.watching(self.model)
         with (
-            rounded.in_place() if rounded is not None else nullcontext(),
+            copies.in_place() if copies is not None else nullcontext(),
             torch.autocast(self.machine.device.type, torch.bfloat16, enabled=is_bf16),
             watching as entered,
         ):
@@ -312,9 +256,9 @@ class Objective(NamedTuple):
             tensors.target_output,
             self.smoothing,
             self.model.output_bias,
-            None if rounded is None or is_int8 else rounded.output_weight,
+            None if copies is None or is_int8 else copies.output_weight,
             tensors.num_targets,
-            is_by_kernel=self.machine.loss == "triton",
+            is_by_kernel=self.backends.loss == "triton",
         )
         weight = 0.0 if guidance is None else guidance.weight
         return losses._replace(alignment=alignment, alignment_weight=weight)
@@ -338,7 +282,7 @@ class Objective(NamedTuple):
             return padded_to_shape(*sides, target_tokens, self.model.config)
         source, target_input = (packed(each, self.machine) for each in sides)
         padded = None
-        if self.machine.attention == "padded":
+        if self.backends.attention == "padded":
             padded = PaddedPairs.of(source, target_input, self.machine.device)
         links = None
         if self.guidance is not None and pairs.links is not None:

@@ -6,67 +6,20 @@ to shapes (``model/packing.py``), and each shape has graphs of its own, recorded
 """
 
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.hardware.device import GraphRecorder, Step, copied, tensors_in
-from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.messages import logs
-from nmt_cli.model.packing import Packed, PaddedShape, pack_on_cpu, pack_to_shape
-from nmt_cli.model.transformer import PaddedPairs, Transformer
-from nmt_cli.recipe.model_values import ModelShape
-from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.guided_alignment import PieceLinks
+from nmt_cli.model.packing import PaddedShape
+from nmt_cli.model.transformer import Transformer
+from nmt_cli.training.gradient_sum import GradientSum
 from nmt_cli.training.loss import LossSums
-
-
-class MicroBatch(NamedTuple):
-    """The tensors of a micro-batch."""
-
-    source: Packed
-    target_input: Packed  # the target moved by one
-    target_output: Tensor
-    padded: PaddedPairs | None = None  # if attention is computed in padded groups on a GPU
-    links: PieceLinks | None = None  # if a head is guided
-    num_targets: Tensor | None = None  # without those of fillers, if padded to a shape
-    shape: PaddedShape | None = None
-
-
-def packed(sentences: Sentences, machine: Machine) -> Packed:
-    """Return the sentences of one side, packed on the CPU for ``machine``."""
-    tokens, lengths = sentences
-    # oneDNN compiles a product for each new number of rows, in ten times the time of the product.
-    is_by_onednn = machine.precision == "bf16" or machine.fp32_products == "onednn"
-    round_up = is_by_onednn and machine.device.type == "cpu"
-    return pack_on_cpu(torch.from_numpy(tokens), lengths.tolist(), round_up=round_up)
-
-
-def padded_to_shape(
-    source: Sentences, target_input: Sentences, target_output: NDArray[np.int64], config: ModelShape
-) -> MicroBatch:
-    """Return the micro-batch on the CPU, padded to a shape of a model with this ``config``."""
-    most = config.max_positions if config.positions == "learned" else sys.maxsize
-    lengths = source.lengths.tolist(), target_input.lengths.tolist()
-    shape, num_fillers = PaddedShape.of(*lengths, most)
-    rows = shape.source_rows, shape.target_rows
-    on_source, on_target = (
-        pack_to_shape(torch.from_numpy(side.tokens), of_side, num_rows, num_fillers, shape)
-        for side, of_side, num_rows in zip((source, target_input), lengths, rows, strict=True)
-    )
-    output = torch.from_numpy(
-        np.pad(target_output, (0, len(on_target.tokens) - len(target_output)))
-    )
-    num_targets = torch.tensor(len(target_output))
-    return MicroBatch(on_source, on_target, output, num_targets=num_targets, shape=shape)
-
+from nmt_cli.training.micro_batch import MicroBatch
 
 MOST_GRAPHS = 128
 
@@ -83,14 +36,14 @@ class _Graph(NamedTuple):
 
 
 class GraphedGradient:
-    """The gradients of micro-batches, each by one launch, added up in a ``FlatGradient``.
+    """The gradients of micro-batches, each by one launch, added up in a ``GradientSum``.
 
     The draws of dropout depend on the seed that torch's generator has before ``add``, and on the
     shape. On a CPU nothing is recorded, and the same is computed.
     """
 
-    def __init__(self, model: Transformer, flat: FlatGradient, device: torch.device) -> None:
-        self._model, self._flat, self._recorder = model, flat, GraphRecorder(device)
+    def __init__(self, model: Transformer, total: GradientSum, device: torch.device) -> None:
+        self._model, self._total, self._recorder = model, total, GraphRecorder(device)
         self._graphs = dict[tuple[PaddedShape, bool], _Graph]()  # the one used last comes last
         self.cannot_record = False  # then kernels are launched one by one, with the same numbers
 
@@ -101,7 +54,7 @@ class GraphedGradient:
         if memory is full, without any graph left.
         """
         assert tensors.shape is not None
-        key = tensors.shape, self._flat.is_empty
+        key = tensors.shape, self._total.is_empty
         try:
             with noticing_full_memory():
                 graph = self._graphs.pop(key, None)
@@ -116,7 +69,7 @@ class GraphedGradient:
         self._graphs[key] = graph
         if len(self._graphs) > MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
-        self._flat.note_received(graph.arrivals, is_last=is_last)
+        self._total.note_received(graph.arrivals, is_last=is_last)
 
     def forget(self) -> None:
         """Give up all graphs and their memory."""
@@ -125,11 +78,11 @@ class GraphedGradient:
 
     def _first(self, tensors: MicroBatch, losses: Losses) -> _Graph:
         """Compute the first micro-batch of a shape; return the graph for those that follow."""
-        own, arrivals = copied(tensors), self._flat.new_arrivals()
-        is_first = self._flat.is_empty
+        own, arrivals = copied(tensors), self._total.new_arrivals()
+        is_first = self._total.is_empty
 
         def step() -> None:
-            self._flat.add(losses(own), is_first=is_first, arrivals=arrivals)
+            self._total.add(losses(own), is_first=is_first, arrivals=arrivals)
 
         self._recorder.compute(step)
         replay = step if self.cannot_record else self._recorded(step)
@@ -141,7 +94,7 @@ class GraphedGradient:
             with noticing_full_memory():
                 return self._recorder.recorded(step)
         except RuntimeError as error:
-            self._flat.drop_unfinished()
+            self._total.drop_unfinished()
             if isinstance(error, FullMemoryError):
                 raise
             self.cannot_record = True

@@ -28,7 +28,7 @@ from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import Window, distances
 from nmt_cli.model.kernels import KernelError, error_of_kernel
 from nmt_cli.model.layers import FeedForward, Residual
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.loss import label_smoothed_cross_entropy
 
 # Of sentences: one for each size of the tiles of attention, and several tiles.
@@ -52,64 +52,64 @@ class _Tried(NamedTuple):
     by_kernel: Compute
 
 
-def pairs_to_try(objective: Objective) -> Iterator[SentencePairs]:
+def pairs_to_try(engine: GradientEngine) -> Iterator[SentencePairs]:
     """Yield two pairs of each of ``LENGTHS``, in tokens of the vocabularies."""
     for length in LENGTHS:
-        yield _pairs(objective, length, 2)
+        yield _pairs(engine, length, 2)
 
 
-def wrong_result(objective: Objective, part: str) -> str | None:
+def wrong_result(engine: GradientEngine, part: str) -> str | None:
     """Return what the kernel of a ``part`` of the model gets most wrong; None if all is right.
 
     The ``part`` is attention, residuals, activation or loss; the model uses its kernel.
     """
-    trials = _trials_of_loss(objective) if part == "loss" else _trials_of_modules(objective, part)
+    trials = _trials_of_loss(engine) if part == "loss" else _trials_of_modules(engine, part)
     worst = max(trials, key=lambda each: each.multiple)
     return None if worst.multiple <= 1.0 else worst.text
 
 
-def _pairs(objective: Objective, length: int, number: int) -> SentencePairs:
+def _pairs(engine: GradientEngine, length: int, number: int) -> SentencePairs:
     """Return so many pairs of sentences, of this length and of half of it in turn."""
-    config = objective.model.config
+    config = engine.model.config
     if config.positions == "learned":
         length = min(length, config.max_positions)
     lengths = np.array([length, (length + 1) // 2] * (number // 2))
-    sizes = config.source_vocabulary_size, objective.model.vocabulary_size
+    sizes = config.source_vocabulary_size, engine.model.vocabulary_size
     tokens = np.arange(lengths.sum())
     source, target = (Sentences(tokens % (size or sizes[1]), lengths) for size in sizes)
     return SentencePairs(source, target)
 
 
-def _trials_of_modules(objective: Objective, part: str) -> Iterator[KernelError]:
+def _trials_of_modules(engine: GradientEngine, part: str) -> Iterator[KernelError]:
     kind, method, trial = MODULES[part]
-    pairs = list(pairs_to_try(objective))
+    pairs = list(pairs_to_try(engine))
     if part != "attention":  # which has a program for each sentence
-        pairs.append(_pairs(objective, LENGTHS[0], MANY_SENTENCES))
+        pairs.append(_pairs(engine, LENGTHS[0], MANY_SENTENCES))
     for each in pairs:
-        with _as_in_training(objective):
-            for name, module, arguments in _calls(objective, each, kind, method):
+        with _as_in_training(engine):
+            for name, module, arguments in _calls(engine, each, kind, method):
                 yield from trial(name, module, *arguments)
 
 
 @contextmanager
-def _as_in_training(objective: Objective) -> Iterator[None]:
-    """Compute in the precision of the training, with rounded weights if it has them.
+def _as_in_training(engine: GradientEngine) -> Iterator[None]:
+    """Compute in the precision of the training, with weights in bf16 if it has them.
 
     The kernels have a seed for their dropout.
     """
-    machine, rounded, seed = objective.machine, objective.rounded, objective.model.kernel_seed
+    machine, copies, seed = engine.machine, engine.bf16_weights, engine.model.kernel_seed
     if seed is not None:
         seed.draw(machine.device)
     is_bf16 = machine.precision == "bf16"
     with (
-        rounded.in_place() if rounded is not None else nullcontext(),
+        copies.in_place() if copies is not None else nullcontext(),
         torch.autocast(machine.device.type, torch.bfloat16, enabled=is_bf16),
     ):
         yield
 
 
 def _calls(
-    objective: Objective, pairs: SentencePairs, kind: type[nn.Module], method: str
+    engine: GradientEngine, pairs: SentencePairs, kind: type[nn.Module], method: str
 ) -> list[tuple[str, Any, tuple[Any, ...]]]:
     """Return the name, the module and the arguments of each call of a method in the model.
 
@@ -128,14 +128,14 @@ def _calls(
         calls.append((name, module, tuple(drawn)))
         return call(*given)
 
-    machine = objective.machine._replace(precision="fp32", fp32_products="mkl")  # no spare rows
-    tensors = objective._replace(graphed=None, machine=machine).on_device(pairs)
-    modules = [each for each in objective.model.named_modules() if isinstance(each[1], kind)]
+    machine = engine.machine._replace(precision="fp32", fp32_products="mkl")  # no spare rows
+    tensors = engine._replace(graphed=None, machine=machine).on_device(pairs)
+    modules = [each for each in engine.model.named_modules() if isinstance(each[1], kind)]
     for name, module in modules:
         setattr(module, method, partial(noted, name, module, getattr(module, method)))
     try:
         with torch.no_grad():  # where no kernel is used
-            objective.model(tensors.source, tensors.target_input, tensors.padded)
+            engine.model(tensors.source, tensors.target_input, tensors.padded)
     finally:
         for _, module in modules:
             delattr(module, method)
@@ -280,15 +280,15 @@ def _kernel_off(module: nn.Module) -> Iterator[None]:
         setattr(module, name, before)
 
 
-def _trials_of_loss(objective: Objective) -> Iterator[KernelError]:
+def _trials_of_loss(engine: GradientEngine) -> Iterator[KernelError]:
     """Try the loss and the nll of rows such as a last norm makes, with some spare ones."""
-    model, device, rounded = objective.model, objective.machine.device, objective.rounded
+    model, device, copies = engine.model, engine.machine.device, engine.bf16_weights
     generator = torch.Generator().manual_seed(SEED)
     rows = torch.randn(ROWS_OF_LOSS + SPARE_ROWS, model.config.d_model, generator=generator)
-    rows = rows.to(device, DTYPES[objective.machine.precision])
+    rows = rows.to(device, DTYPES[engine.machine.precision])
     targets = torch.arange(ROWS_OF_LOSS, device=device) % model.vocabulary_size
-    weight, bias, smoothing = model.output_weight, model.output_bias, objective.smoothing
-    of_products = rounded.output_weight if rounded is not None else weight.detach().to(rows)
+    weight, bias, smoothing = model.output_weight, model.output_bias, engine.smoothing
+    of_products = copies.output_weight if copies is not None else weight.detach().to(rows)
     rounding = of_products.double() - weight.detach().double()
 
     def exact(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

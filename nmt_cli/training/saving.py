@@ -238,8 +238,8 @@ class Saver:
             "recipe_sha256": recipe_hash(recipe),
             "prepared_files": self._training.corpus.manifest["files"],
             "initialized_from": self._state.origin,
-            **self._training.objective.facts(),
-            **self._training.cut.facts(),
+            **self._training.engine.arithmetic(),
+            **self._training.cut.as_manifest(),
         }
 
 

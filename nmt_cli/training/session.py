@@ -290,7 +290,8 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
     glossaries = {str(path): str(terms) for path, terms in training.glossaries.items()}
     if machine.ranks.is_main:
         from_step = {"from_step": training.state.progress.step}
-        facts = {**from_step, **machine.describe(), **training.cut.facts()}
+        chosen = training.engine.backends.chosen()
+        facts = {**from_step, **machine.describe(), **chosen, **training.cut.as_manifest()}
         if glossaries:
             _warn_of_changed_glossaries(job.run_dir, glossaries)
             facts["glossaries"] = glossaries

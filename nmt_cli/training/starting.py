@@ -34,13 +34,13 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.checkpoints import best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.saved.model_directory import find_model
 from nmt_cli.saved.training_state import Progress, Saved, TrainingState, load_newest
+from nmt_cli.training.backend_choice import choose_backends
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.guided_alignment import guidance_of
 from nmt_cli.training.stages import refuse_rate_of_zero
 from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
 from nmt_cli.training.warm_start import start_from
-from nmt_cli.training.ways import choose_ways
 
 
 def prepare_training(
@@ -82,7 +82,7 @@ def prepare_training(
     if facts is not None and facts.get("launches") == "rooms":
         facts = {**facts, "launches": "graph"}  # which is tried again; it computes the same
     machine = agree_on_products(machine, facts)
-    objective = Objective.of(
+    engine = GradientEngine.of(
         state.model,
         start_id(recipe.model, corpus.tokenizer),
         recipe.training.label_smoothing,
@@ -90,22 +90,22 @@ def prepare_training(
         machine,
         guidance_of(recipe, corpus),
     )
-    training = Training(run_dir, recipe, corpus, plan, objective, state, cut, {})
+    training = Training(run_dir, recipe, corpus, plan, engine, state, cut, {})
     if not training.is_complete():
         refuse_rate_of_zero(training)
         training.glossaries = read_glossaries(recipe)
         terms = ", ".join(map(str, training.glossaries.values()))
         ranks.require_same({"the terms of the glossaries": terms})
         first = state.progress.batch_index
-        machine = choose_ways(objective, corpus, plan, first, cut, facts)
-        training.objective = objective._replace(machine=machine).with_graphs()
+        backends = choose_backends(engine, corpus, plan, first, cut, facts)
+        training.engine = engine._replace(backends=backends).with_graphs()
     if facts is not None:
-        log_changes(facts, machine.facts())
+        log_changes(facts, training.engine.arithmetic())
     if not training.is_complete():
         # Changed text and sampled pieces may be more than tokens_per_step counts.
         is_changed = recipe.tokenizer.sampling is not None or recipe.data.is_augmented
         limit = None if is_changed else recipe.training.tokens_per_step
-        training.cut = fit_to_memory(cut, state, training.objective, corpus, limit, facts)
+        training.cut = fit_to_memory(cut, state, training.engine, corpus, limit, facts)
     return training
 
 

@@ -10,14 +10,15 @@ from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import training_products
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.messages.figures import perplexity_of, short_number
-from nmt_cli.training.gradient import Gradient, GradientFigures, Objective
+from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient_sum import GradientFigures, SummedGradient
 
 
 class LaunchedStep(NamedTuple):
     """A step that was launched; the device may still be computing it, so figures are read later."""
 
     batch: Batch
-    gradient: Gradient
+    gradient: SummedGradient
     learning_rate: float
     started: float
     data_wait_seconds: float
@@ -69,9 +70,9 @@ class StepReport(NamedTuple):
         return ", ".join(notes)
 
 
-def flop_utilization(batch: Batch, seconds: float, objective: Objective) -> float | None:
+def flop_utilization(batch: Batch, seconds: float, engine: GradientEngine) -> float | None:
     """Return the share of the ranks' peak FLOPs that the model used; None if it is not known."""
-    machine, model = objective.machine, objective.model
+    machine, model = engine.machine, engine.model
     peak = peak_flops(machine.device, training_products(machine.device, machine.precision))
     if peak is None:
         return None

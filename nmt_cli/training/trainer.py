@@ -23,8 +23,9 @@ from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.metrics_log import MetricsLog
 from nmt_cli.saved.training_state import CheckpointKind, TrainingState
-from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, ready_ahead
-from nmt_cli.training.gradient import Gradient
+from nmt_cli.training.batch_cut import compute_within_memory, own_pairs, ready_ahead
+from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient_sum import SummedGradient
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
 from nmt_cli.training.training import Training
@@ -44,7 +45,7 @@ class Trainer:
 
     def __init__(self, training: Training) -> None:
         self.training, self.state = training, training.state
-        self._validator = Validator(training.recipe, training.corpus, training.objective)
+        self._validator = Validator(training.recipe, training.corpus, training.engine)
         self._saver = Saver(training)
         self._metrics: MetricsLog | None = None  # the main rank's
         # Its figures are read while the next gradient is computed. Until then it counts as done.
@@ -113,19 +114,19 @@ class Trainer:
             yield from self._batches_to_come()
 
     def _batches_to_come(self) -> Generator[Batch, None, None]:
-        training, corpus, objective = self.training, self.training.corpus, self.training.objective
+        training, corpus, engine = self.training, self.training.corpus, self.training.engine
         device = training.machine.device
         sender = Sender(device) if device.type == "cuda" else None
 
         def prepare(batch: Batch) -> Batch:
-            return ready_ahead(batch, training.cut, objective, sender)
+            return ready_ahead(batch, training.cut, engine, sender)
 
         def own(batch: Batch) -> Iterator[SentencePairs]:
             return own_pairs(training.cut.of(batch), training.machine.ranks)
 
         numbers = training.batches_to_come()
         change = changes_of(training.recipe, corpus, training.glossaries)
-        links = corpus.links if objective.guidance is not None else None
+        links = corpus.links if engine.guidance is not None else None
         texts = [corpus.source, corpus.target, *([links] if links is not None else [])]
         pool, worker = None, this_worker()
         sharing = (worker.local_size, worker.cores) if worker is not None else (1, None)
@@ -145,15 +146,16 @@ class Trainer:
         started, is_again = time.monotonic(), bool(self._again)
         batch = self._again.pop(0) if is_again else next(batches)
         waited = time.monotonic() - started
-        gradient = self._gradient(batch, is_again=is_again)
+        engine = self.training.engine.after(self.state.progress.step)
+        self._launch(engine, batch, is_again=is_again)
         reports = self._read_launched()  # while a GPU computes the gradient
         if self._again and not is_again:  # the step before has not changed the weights
             with self._saving_before_failure("while the ranks exchanged gradients"):
-                gradient.sum_over_ranks()  # the other ranks wait for it
+                engine.sum_over_ranks()  # the other ranks wait for it
             self._again.append(batch)
             return reports
         before = self.state.validation
-        rate = self._update(batch, gradient)
+        gradient, rate = self._update(engine, batch)
         end = time.monotonic() if gradient.has_arrived() else None
         self._launched = LaunchedStep(batch, gradient, rate, started, waited, before, end)
         return reports + self._read_launched() if self._is_anything_due() else reports
@@ -205,7 +207,7 @@ class Trainer:
         training, end = self.training, step.end or time.monotonic()
         self._last_update = mark_of_work(training.machine.device)
         seconds, self._last_end = end - max(step.started, self._last_end), end
-        utilization = flop_utilization(batch, seconds, training.objective)
+        utilization = flop_utilization(batch, seconds, training.engine)
         stage = state.progress.stage + 1 if training.recipe.data.stages else None
         report = StepReport(state.progress.step, step, figures, seconds, utilization, stage)
         self._record(report.as_record())
@@ -235,31 +237,29 @@ class Trainer:
                     use_new_stream(self.training.machine.device, self._last_update)
                 raise
 
-    def _gradient(self, batch: Batch, *, is_again: bool) -> Gradient:
+    def _launch(self, engine: GradientEngine, batch: Batch, *, is_again: bool) -> None:
         """Begin to compute a gradient; if it ``is_again``, wait until all ranks have done it."""
         training, ranks = self.training, self.training.machine.ranks
-        objective = training.objective.after(self.state.progress.step)
-        compute = objective.gradient if is_again else objective.launched
+        compute = engine.compute if is_again else engine.launch
         with self._saving_before_failure(f"in {batch}, even with one sentence pair at a time"):
             try:
-                gradient, training.cut = gradient_within_memory(
+                training.cut = compute_within_memory(
                     batch, training.cut, compute, training.corpus.longest, ranks.size
                 )
             except FullMemoryError:
                 self._read_launched()  # so that it can be saved
                 raise
-        return gradient
 
-    def _update(self, batch: Batch, gradient: Gradient) -> float:
-        """Update the weights, and count the step; return the learning rate."""
+    def _update(self, engine: GradientEngine, batch: Batch) -> tuple[SummedGradient, float]:
+        """Update the weights, and count the step; return the gradient and the learning rate."""
         progress = self.state.progress
         where = f"while the gradient of batch {batch.number:,} was applied"
         with self._saving_before_failure(where):
-            gradient.sum_over_ranks()
+            gradient = engine.sum_over_ranks()
             rate = update_weights(self.state, gradient, self.training.recipe)
         progress.batch_index = batch.number + 1
         progress.target_tokens += gradient.num_tokens
-        return rate
+        return gradient, rate
 
     def _validate_and_save_if_due(self, stop: StopRequest) -> None:
         """Do what the recipe asks for at this step; the last step is always measured and saved."""
@@ -349,7 +349,7 @@ class Trainer:
         )
 
 
-def update_weights(state: TrainingState, gradient: Gradient, recipe: Recipe) -> float:
+def update_weights(state: TrainingState, gradient: SummedGradient, recipe: Recipe) -> float:
     """Move the weights by the gradient that they hold, count the step, return the learning rate.
 
     The weights stay as they are if the gradient is not finite. The caller updates the moving

@@ -19,7 +19,8 @@ from nmt_cli.recipe.sections.mixing import Until
 from nmt_cli.recipe.sections.training import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.saved.training_state import Progress, TrainingState
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientFigures, Objective
+from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient_sum import GradientFigures
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}  # of validation.best_by
 MAX_SKIPPED_IN_A_ROW = 10
@@ -39,7 +40,7 @@ class Training:
     recipe: Recipe
     corpus: PreparedCorpus
     plan: BatchPlan
-    objective: Objective  # with the model, and the machine of this rank
+    engine: GradientEngine  # with the model, and the machine of this rank
     state: TrainingState
     cut: BatchCut  # becomes smaller when memory is full
     glossaries: Mapping[Path, Glossary]  # of data.train.augment
@@ -47,7 +48,7 @@ class Training:
     @property
     def machine(self) -> Machine:
         """The device of this rank, and the ranks that train together."""
-        return self.objective.machine
+        return self.engine.machine
 
     def is_validation_due(self) -> bool:
         """Return whether the model of this step has to be measured, and was not yet."""

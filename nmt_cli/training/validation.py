@@ -33,7 +33,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.corpora import Augmentation
 from nmt_cli.recipe.sections.training import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.translating.translator import Translator
 
 
@@ -134,20 +134,20 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Measures the model of an objective on the validation sets of a recipe."""
+    """Measures the model of an engine on the validation sets of a recipe."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, objective: Objective) -> None:
-        self._recipe, self._corpus, self._objective = recipe, corpus, objective
+    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, engine: GradientEngine) -> None:
+        self._recipe, self._corpus, self._engine = recipe, corpus, engine
         changed = changed_sets(recipe, corpus)
         self._sets: list[ValidationSet] = [*corpus.validation, *changed]
         self._references: dict[str | None, References] = {}  # by the name of the set
         self._logged_signatures: set[str] = set()
         if recipe.validation.bleu != "off":
-            kernels_for(objective.machine.device.type)  # raises here, not at the first validation
-        if recipe.validation.bleu != "off" and objective.machine.ranks.is_main:
+            kernels_for(engine.machine.device.type)  # raises here, not at the first validation
+        if recipe.validation.bleu != "off" and engine.machine.ranks.is_main:
             self._references = {each.name: self._references_of(each) for each in self._sets}
         without_loss = [str(each.name) for each in changed if not len(each.target)]
-        if without_loss and objective.machine.ranks.is_main:
+        if without_loss and engine.machine.ranks.is_main:
             logs.warning(
                 f"validation.robustness: no loss for {', '.join(without_loss)}, because every pair "
                 "becomes longer than data.max_length; raise that, or leave the change out."
@@ -172,8 +172,8 @@ class Validator:
         return the same figures. Raises FullMemoryError on all ranks if a sentence pair does not fit
         the memory of one of them, and UserError if a line cannot be translated.
         """
-        self._objective.model.eval()
-        config, ranks = self._recipe.validation, self._objective.machine.ranks
+        self._engine.model.eval()
+        config, ranks = self._recipe.validation, self._engine.machine.ranks
         sets = self._sets
         search = config.parseval if self._has_trees else config.bleu
         sums = [self._loss_sums(each, max_tokens, stop) for each in sets]
@@ -228,7 +228,7 @@ class Validator:
         totals = np.zeros(3)
         cuts, cut = 0, BatchCut(max_tokens)
         micro_batches = _micro_batches(measured, max_tokens)
-        shared = list(self._objective.machine.ranks.own(micro_batches))
+        shared = list(self._engine.machine.ranks.own(micro_batches))
         num_pairs = sum(len(pairs.target.lengths) for _, pairs in shared)
         with logs.progress("validation loss", "pairs", num_pairs) as bar:
             for index, pairs in shared:
@@ -251,7 +251,7 @@ class Validator:
         """Return summed loss, summed nll and target tokens."""
         totals = np.zeros(3)
         for pairs in batch.micro_batches:
-            sums = self._objective.loss_sums(pairs)
+            sums = self._engine.loss_sums(pairs)
             totals += [sums.loss.item(), sums.nll.item(), len(pairs.target.tokens)]
         return totals
 
@@ -260,7 +260,7 @@ class Validator:
 
         They are fewer if ``stop`` came meanwhile.
         """
-        model, machine = self._objective.model, self._objective.machine
+        model, machine = self._engine.model, self._engine.machine
         beam_size = 1 if search == "greedy" else None
         precision = machine.precision
         if model.rounded is not None and kernels_for(machine.device.type) is not None:
@@ -278,7 +278,7 @@ class Validator:
     def _translations(
         self, translator: Translator, measured: ValidationSet, stop: StopRequest
     ) -> list[str]:
-        machine, source_lines = self._objective.machine, measured.lines("source")
+        machine, source_lines = self._engine.machine, measured.lines("source")
         shared = list(machine.ranks.own(source_lines))
         hypotheses: list[str] = []
         # All ranks exchange requests equally often: as often as the one with the most lines.
@@ -299,7 +299,7 @@ class Validator:
 
         The main rank computes them, so that the tokenizer's packages need not be everywhere.
         """
-        ranks = self._objective.machine.ranks
+        ranks = self._engine.machine.ranks
         score, signature = math.nan, None
         if ranks.is_main:
             dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo their number

@@ -27,8 +27,9 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.recipe.sections.training import TrainingConfig
-from nmt_cli.training.gradient import Gradient, Objective
-from nmt_cli.training.ways import LAUNCHES, computing
+from nmt_cli.training.backend_choice import LAUNCHES, with_backend
+from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient_sum import SummedGradient
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape
@@ -60,8 +61,8 @@ class OurLoop:
         """Make the loop; if it ``reads_late``, as training does on a GPU, call ``finish``."""
         keep_freed_memory()
         self._reads_late = reads_late
-        self._launched: Gradient | None = None
-        self._objectives: dict[Machine, Objective] = {}
+        self._unread: SummedGradient | None = None
+        self._engines: dict[Machine, GradientEngine] = {}
         shape = setup.shape
         self._fp32_products = cast(Fp32Products, setup.fp32_products)
         self._tokens, self._vocabulary_size = shape.tokens, shape.vocabulary_size
@@ -104,34 +105,34 @@ class OurLoop:
         waited = time.perf_counter() - started
         with use_fp32_products(products):
             if kind.startswith("ceiling"):
-                return self._multiply(batch, self._objective(machine))
-            loss = self._train(batch, self._objective(machine))
+                return self._multiply(batch, self._engine(machine))
+            loss = self._train(batch, self._engine(machine))
         if not self._reads_late:
             self._wait()
         return Step(batch.num_target_tokens, loss, waited)
 
-    def _objective(self, machine: Machine) -> Objective:
-        if machine not in self._objectives:
+    def _engine(self, machine: Machine) -> GradientEngine:
+        if machine not in self._engines:
             smoothing, seed = self._training.label_smoothing, self._training.seed
-            objective = Objective.of(self._model, BOS_ID, smoothing, seed, machine)
+            engine = GradientEngine.of(self._model, BOS_ID, smoothing, seed, machine)
             # As training without the kernels that it measures.
-            self._objectives[machine] = computing(objective, LAUNCHES, "graph")
-        return self._objectives[machine]
+            self._engines[machine] = with_backend(engine, LAUNCHES, "graph")
+        return self._engines[machine]
 
-    def objective(self, precision: str) -> Objective:
-        """Return the objective of the training, to time it in other ways."""
-        return self._objective(Machine(self._device, precision))
+    def engine(self, precision: str) -> GradientEngine:
+        """Return the engine of the training, to time it with other backends."""
+        return self._engine(Machine(self._device, precision))
 
     def pairs(self, number: int) -> list[SentencePairs]:
         """Return the first batches, each of which is a micro-batch."""
         return [self._next_batch("pairs", index).micro_batches[0] for index in range(number)]
 
-    def _train(self, batch: Batch, objective: Objective) -> float:
+    def _train(self, batch: Batch, engine: GradientEngine) -> float:
         """Train; return the loss, or that of the step before if this reads late."""
-        launched = objective.launched(batch)
+        engine.launch(batch)
         loss = self.finish() if self._reads_late else 0.0
-        launched.sum_over_ranks()
-        self._launched, self._optimizer.found_inf = launched, launched.is_infinite
+        gradient = engine.sum_over_ranks()
+        self._unread, self._optimizer.found_inf = gradient, gradient.is_infinite
         self._num_steps += 1
         rate = learning_rate(self._num_steps, self._training, self._config.d_model)
         for group in self._optimizer.param_groups:
@@ -141,13 +142,13 @@ class OurLoop:
 
     def finish(self) -> float:
         """Wait for the last step; return its loss, or 0 if there was none."""
-        launched, self._launched = self._launched, None
-        return launched.read().loss if launched is not None else 0.0
+        gradient, self._unread = self._unread, None
+        return gradient.read().loss if gradient is not None else 0.0
 
-    def _multiply(self, batch: Batch, objective: Objective) -> Step:
-        products, precision = [], objective.machine.precision
+    def _multiply(self, batch: Batch, engine: GradientEngine) -> Step:
+        products, precision = [], engine.machine.precision
         for tokens in batch.micro_batches:
-            tensors = objective._replace(graphed=None).on_cpu(tokens)  # without spare rows
+            tensors = engine._replace(graphed=None).on_cpu(tokens)  # without spare rows
             source, target_input, *_ = sent_together(self._device, tensors)
             products += forward_products(self._config, self._vocabulary_size, source, target_input)
         bare = self._bare.setdefault(precision, BareProducts(self._device, precision))

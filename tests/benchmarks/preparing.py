@@ -20,8 +20,9 @@ from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut, own_pairs
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.starting import plan_batches
 
 WARM_UP, COUNTED = 3, 50
@@ -30,8 +31,9 @@ WARM_UP, COUNTED = 3, 50
 def milliseconds(recipe: Recipe, corpus: PreparedCorpus, num_ranks: int) -> float:
     """Return the milliseconds of CPU time of a batch, in rooms as for a GPU."""
     model = Transformer(recipe.model, corpus.tokenizer.size)
-    machine = Machine(torch.device("cpu"), "bf16", Ranks(0, num_ranks), launches="graph")
-    objective = Objective.of(model, 1, 0.1, 1, machine).with_graphs()
+    machine = Machine(torch.device("cpu"), "bf16", Ranks(0, num_ranks))
+    engine = GradientEngine.of(model, 1, 0.1, 1, machine)
+    engine = engine._replace(backends=Backends(launches="graph")).with_graphs()
     cut = BatchCut(2 * recipe.training.tokens_per_step, num_ranks)  # changed batches are larger
 
     def own(batch: Batch) -> Iterator[SentencePairs]:
@@ -39,7 +41,7 @@ def milliseconds(recipe: Recipe, corpus: PreparedCorpus, num_ranks: int) -> floa
 
     def prepare(batch: Batch) -> Batch:
         for pairs in own(batch):
-            objective.on_cpu(pairs)
+            engine.on_cpu(pairs)
         return batch
 
     plan, texts = plan_batches(recipe, corpus), [corpus.source, corpus.target]

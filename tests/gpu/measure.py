@@ -25,15 +25,15 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.graphed import search as search_module
-from nmt_cli.training.gradient import Objective
-from nmt_cli.training.ways import (
-    CHOICES,
+from nmt_cli.training.backend_choice import (
     NUM_BATCHES,
-    computing,
+    PARTS,
     seconds_of_gradient,
-    suited_ways,
-    working_ways,
+    suited_backends,
+    with_backend,
+    working_backends,
 )
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.translating.translator import Translator
 from tests import conftest
 from tests.benchmarks.cpu_time import with_children
@@ -95,40 +95,42 @@ def training() -> None:
             _say(f"{steps}: {rate:,.0f} target tokens/s, {utilization}, {memory:.1f} GiB at most")
 
 
-def ways() -> None:
-    """Milliseconds of a gradient by each way that training chooses from, and the fastest ways."""
-    _say("| steps | part | way | ms of a gradient | of the first way |")
+def backends() -> None:
+    """Milliseconds of a gradient by each backend that training chooses from, and the fastest."""
+    _say("| steps | part | backend | ms of a gradient | of the first |")
     _say("| --- | --- | --- | --- | --- |")
     for name, shape in TRAINED:
         with tempfile.TemporaryDirectory() as folder:
             loop = _loop(shape, folder)
-            objective, pairs = loop.objective("bf16"), loop.pairs(NUM_BATCHES)
-            _say(f"| {name}, {shape.tokens:,} tokens | {_memory_efficient(objective, pairs)} |")
+            engine, pairs = loop.engine("bf16"), loop.pairs(NUM_BATCHES)
+            _say(f"| {name}, {shape.tokens:,} tokens | {_memory_efficient(engine, pairs)} |")
             steps, fastest = f"{name}, {shape.tokens:,} tokens", list[str]()
-            for choice in CHOICES:
-                suited = working_ways(objective, choice, suited_ways(objective, choice))
-                seconds = seconds_of_gradient(objective, choice, suited, pairs)
-                for way in suited:
-                    share = seconds[way] / seconds[suited[0]]
-                    cells = (steps, choice.name, way, f"{1_000 * seconds[way]:.2f}", f"{share:.2f}")
+            for part in PARTS:
+                suited = working_backends(engine, part, suited_backends(engine, part))
+                seconds = seconds_of_gradient(engine, part, suited, pairs)
+                for backend in suited:
+                    share = seconds[backend] / seconds[suited[0]]
+                    milliseconds = f"{1_000 * seconds[backend]:.2f}"
+                    cells = (steps, part.name, backend, milliseconds, f"{share:.2f}")
                     _say(f"| {' | '.join(cells)} |")
-                fastest.append(f"{choice.name} {(way := min(suited, key=seconds.__getitem__))}")
-                objective = computing(objective, choice, way)
+                backend = min(suited, key=seconds.__getitem__)
+                fastest.append(f"{part.name} {backend}")
+                engine = with_backend(engine, part, backend)
             _say(f"| {steps} | | recommended: {', '.join(fastest)} | | |")
 
 
-def _memory_efficient(objective: Objective, pairs: Sequence[SentencePairs]) -> str:
+def _memory_efficient(engine: GradientEngine, pairs: Sequence[SentencePairs]) -> str:
     """Return the cells of varlen attention by an operator that training does not choose from.
 
     Its tiles are smaller than those of FlashAttention.
     """
-    (choice,) = (each for each in CHOICES if each.name == "attention")
-    if "varlen" not in suited_ways(objective, choice):
+    (part,) = (each for each in PARTS if each.name == "attention")
+    if "varlen" not in suited_backends(engine, part):
         return "attention | varlen, memory-efficient | not possible | "
     usual: Any = attention
     flash_operator, usual.flash_operator = usual.flash_operator, lambda: _efficient_operator
     try:
-        seconds = seconds_of_gradient(objective, choice, ["varlen"], pairs)["varlen"]
+        seconds = seconds_of_gradient(engine, part, ["varlen"], pairs)["varlen"]
         return f"attention | varlen, memory-efficient | {1_000 * seconds:.2f} | "
     except RuntimeError as error:
         return f"attention | varlen, memory-efficient | {str(error).splitlines()[0]} | "
@@ -304,7 +306,7 @@ if __name__ == "__main__":
     keep_freed_memory()
     parts: tuple[Callable[..., None], ...] = (
         training,
-        ways,
+        backends,
         decoding,
         natural,
         profile,

@@ -32,7 +32,7 @@ MEASURE = ("-m", "tests.gpu.measure")
 PARTS = (
     Part("Tests", (*PYTEST, "-m", "gpu", "tests/model", "tests/search", "tests/commands"), 90),
     Part("Speed of training", (*MEASURE, "training"), 60),
-    Part("Ways of training", (*MEASURE, "ways"), 120),
+    Part("Backends of training", (*MEASURE, "backends"), 120),
     Part("Speed of decoding", (*MEASURE, "decoding"), 60),
     Part("Decoding of text by base", (*MEASURE, "natural", "base"), 90),
     Part("Decoding of text by big", (*MEASURE, "natural", "big"), 100),

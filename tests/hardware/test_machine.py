@@ -22,17 +22,16 @@ MACHINE = Machine(torch.device("cpu"), "fp32")
 
 def test_changes_of_the_machine_are_logged(capsys):
     logs.configure(quiet=False)
-    before = {**MACHINE.facts(), "precision": "bf16", "max_tokens_per_device": 100}
-    log_changes(before, {**MACHINE.facts(), "max_tokens_per_device": 30})
+    before = {**MACHINE.arithmetic(), "precision": "bf16", "max_tokens_per_device": 100}
+    log_changes(before, {**MACHINE.arithmetic(), "max_tokens_per_device": 30})
     found = capsys.readouterr().err
     assert "precision (was bf16, is fp32), max_tokens_per_device (was 100, is 30)" in found
 
 
 def test_nothing_is_logged_if_nothing_changed(capsys):
     logs.configure(quiet=False)
-    log_changes(MACHINE.facts(), MACHINE.facts())
-    on_gpu = MACHINE._replace(launches="graph")
-    log_changes(MACHINE.facts(), on_gpu.facts())  # a CPU has none
+    log_changes(MACHINE.arithmetic(), MACHINE.arithmetic())
+    log_changes(MACHINE.arithmetic(), {**MACHINE.arithmetic(), "launches": "graph"})  # on a GPU
     assert capsys.readouterr().err == ""
 
 
@@ -55,7 +54,7 @@ def test_a_training_alone_has_no_more_threads_than_a_quota_leaves(monkeypatch):
     torch.set_num_threads(3)
     try:
         found = choose_machine(torch.device("cpu"), None, MachineOptions())
-        assert found.facts()["threads"] == 2
+        assert found.arithmetic()["threads"] == 2
     finally:
         set_num_threads(1)
 
@@ -133,7 +132,7 @@ def test_the_workers_of_a_machine_share_its_threads(monkeypatch, variable, is_of
     torch.set_num_threads(int(variable or 16))  # as torch does when it is imported
     try:
         found = choose_machine(torch.device("cpu"), worker, MachineOptions())
-        assert found.facts()["threads"] == threads
+        assert found.arithmetic()["threads"] == threads
     finally:
         set_num_threads(1)
 
@@ -149,5 +148,5 @@ def test_a_gpu_is_deterministic_where_that_is_asked_for(monkeypatch, is_asked_fo
     options = MachineOptions(precision="fp32", deterministic=is_asked_for)
     found = choose_machine(torch.device("cuda"), None, options)
     assert calls == ([False, True] if is_asked_for else [False])
-    assert found.facts()["deterministic"] == is_asked_for
+    assert found.arithmetic()["deterministic"] == is_asked_for
     assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) == is_asked_for

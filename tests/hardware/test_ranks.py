@@ -21,7 +21,7 @@ from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.trainer import update_weights
 from tests.forked_ranks import free_port, run_ranks
 from tests.trainers import changed, new_trainer, weights_of
@@ -134,28 +134,28 @@ def test_other_ranks_continue_the_same_order(toy, folder):
 def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypatch, bad_rank, what):
     seen = []
 
-    launched = Objective.launched
+    launch = GradientEngine.launch
 
-    def sabotaged(objective, batch):
-        model = objective.model
+    def sabotaged(engine, batch):
+        model = engine.model
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         seen.append((batch.number, weights))
-        if batch.number != 3 or objective.machine.ranks.rank != bad_rank:
-            return launched(objective, batch)
+        if batch.number != 3 or engine.machine.ranks.rank != bad_rank:
+            launch(engine, batch)
+            return
         weight = next(model.parameters())
         if what == "loss":  # of this rank's share alone
             with torch.no_grad():
                 weight[0, 0] = math.nan
-            gradient = launched(objective, batch)
+            launch(engine, batch)
             with torch.no_grad():
                 weight[0, 0] = weights[0]
-            return gradient
+            return
         handle = weight.register_hook(lambda gradient: gradient * math.inf)
-        gradient = launched(objective, batch)
+        launch(engine, batch)
         handle.remove()
-        return gradient
 
-    monkeypatch.setattr(Objective, "launched", sabotaged)
+    monkeypatch.setattr(GradientEngine, "launch", sabotaged)
     path = folder("run")
 
     def work(ranks):
@@ -169,14 +169,14 @@ def test_all_ranks_skip_a_batch_that_is_not_finite_on_one(toy, folder, monkeypat
 
 
 def test_out_of_memory_on_one_rank_ends_all_at_the_same_batch(toy, folder, monkeypatch):
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def limited(objective, batch):
-        if batch.number == 2 and objective.machine.ranks.rank == 1:
+    def limited(engine, batch):
+        if batch.number == 2 and engine.machine.ranks.rank == 1:
             raise torch.OutOfMemoryError("no")
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    monkeypatch.setattr(Objective, "_accumulate", limited)
+    monkeypatch.setattr(GradientEngine, "_accumulate", limited)
     path = folder("run")
 
     def work(ranks):

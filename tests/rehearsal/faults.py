@@ -26,7 +26,7 @@ CACHES = "nmt_cli.search.attention_cache"
 FAULTS = {
     "targets stay on the CPU": Fault(
         "train",
-        "nmt_cli.training.gradient:Objective.losses",
+        "nmt_cli.training.gradient:GradientEngine.losses",
         "tensors.target_output,",
         "torch.zeros(tensors.target_output.shape, dtype=torch.int64),",
         "copy in a step: to the device, training/loss.py: _by_torch",
@@ -62,7 +62,7 @@ FAULTS = {
     "batches sent by the thread that trains": Fault(
         "train",
         "nmt_cli.training.batch_cut:ready_ahead",
-        "smaller = objective.sent_ahead(smaller, sender)",
+        "smaller = engine.sent_ahead(smaller, sender)",
         "pass",
         "copy in a step: to the device, hardware/device.py: sent_together",
     ),

@@ -41,9 +41,17 @@ from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.members import Member
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.training import flat_gradient, gradient, kernel_trials, starting, trainer, ways
+from nmt_cli.training import (
+    backend_choice,
+    gradient,
+    gradient_sum,
+    kernel_trials,
+    starting,
+    trainer,
+)
+from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.translating.interface.options import Constraints
@@ -198,12 +206,12 @@ def train(
     recipe = changed(recipe, **(changes or {}))
     if ranks > 1:
         _stub_collectives(mode, ranks)
-        flat_gradient.BUCKET_BYTES = 4_096  # so that the gradient of the toy is sent in parts
+        gradient_sum.BUCKET_BYTES = 4_096  # so that the gradient of the toy is sent in parts
     group = Ranks(0, ranks) if ranks > 1 else ALONE
     machine = Machine(torch.device("cuda"), precision, group, exchange=exchange)
     _marked(mode, Trainer, "_step", "step")
     mode.invent = _ending_soon(mode, corpus.tokenizer.eos_id)
-    _take_ways_untimed("triton" if by_triton else "")
+    _take_backends_untimed("triton" if by_triton else "")
     if by_triton:
         driver.bring_triton(mode)
         tried: Any = kernel_trials
@@ -234,9 +242,9 @@ def train(
     }
 
 
-def _take_ways_untimed(wanted: str = "") -> None:
-    """Let the way ``wanted`` be the fastest of each choice that has it, or else the first way."""
-    untimed: Any = ways
+def _take_backends_untimed(wanted: str = "") -> None:
+    """Let the backend ``wanted`` be the fastest of each part that has it, or else the first."""
+    untimed: Any = backend_choice
     untimed._fastest = lambda _, __, suited, *___: wanted if wanted in suited else suited[0]
 
 
@@ -259,20 +267,20 @@ def choose_attention(
 ) -> dict[str, Any]:
     """Train a step in each of several sessions, in which kernels have these ``costs``.
 
-    The session ``forgets`` saves a checkpoint that does not name a way, as on a CPU. In the session
+    The session ``forgets`` saves a checkpoint that names no backend, as on a CPU. In the session
     ``cannot_record`` there are no CUDA graphs.
     """
     lines: list[str] = []
-    replaced: Any = ways
+    replaced: Any = backend_choice
     replaced.perf_counter = lambda: mode.seconds
     replaced.logs = SimpleNamespace(info=lines.append)
     replaced.NUM_BATCHES, replaced.TURNS = 1, 2
     _take_cut_unprobed()
-    machines: Any = Machine
-    facts = Machine.facts
+    replaced_backends: Any = Backends
+    chosen = Backends.chosen
 
-    def nameless(machine: Machine) -> dict[str, Any]:
-        return facts(machine._replace(attention=None, launches=None))
+    def nameless(backends: Backends) -> dict[str, Any]:
+        return chosen(backends._replace(attention=None, launches=None))
 
     def no_graph(*_: Any, **__: Any) -> Any:
         raise RuntimeError("operation not permitted when stream is capturing")
@@ -284,7 +292,7 @@ def choose_attention(
     recipe = changed(recipe, validation={"bleu": "off"}, checkpoints={"every_steps": 1})
     _marked(mode, Trainer, "_step", "step")
     for step, mode.costs in enumerate(costs, 1):
-        machines.facts = nameless if step == forgets else facts
+        replaced_backends.chosen = nameless if step == forgets else chosen
         cuda.graph = no_graph if step == cannot_record else graph
         recipe = changed(recipe, training={"max_steps": step})
         training = prepare_training(recipe, corpus, run_dir, machine, cut, is_resumed=step > 1)
@@ -311,12 +319,12 @@ def measure(
     for index in range(STEPS):
         loop.step("bf16", index)
     loop.finish()
-    cast(Any, ways).TURNS = 2
+    cast(Any, backend_choice).TURNS = 2
     lines: list[str] = []
     replaced: Any = timed
     replaced.TRAINED, replaced.PAIRS, replaced._say = [("toy", shape)], 60, lines.append
     replaced.NUM_BATCHES = 1
-    timed.ways()
+    timed.backends()
     return {"lines": lines}
 
 
@@ -332,18 +340,20 @@ def compute_base(
     shape = SHAPES["base-25k"]
     with NoDraws():
         model = Transformer(model_config(shape), shape.vocabulary_size).to("cuda")
-    machine = Machine(CUDA, "bf16", attention="varlen", launches="graph")
-    objective = Objective.of(model, 1, 0.1, 1, machine).with_graphs()
+    engine = GradientEngine.of(model, 1, 0.1, 1, Machine(CUDA, "bf16"))
+    backends = Backends(attention="varlen", launches="graph")
+    engine = engine._replace(backends=backends).with_graphs()
     if by_triton:
         driver.bring_triton(mode)
-        for choice in (each for each in ways.CHOICES if ways.TRITON in each.ways):
-            objective = ways.computing(objective, choice, ways.TRITON)
+        triton = backend_choice.TRITON
+        for part in (each for each in backend_choice.PARTS if triton in each.backends):
+            engine = backend_choice.with_backend(engine, part, triton)
     sides = (text.gather(np.arange(100)) for text in (corpus.source, corpus.target))
     batch = Batch(0, (SentencePairs(*sides),))
     for _ in range(2):
-        sent = objective.sent_ahead(batch, Sender(CUDA))
+        sent = engine.sent_ahead(batch, Sender(CUDA))
         mode.mark("micro-batch begins")
-        objective.launched(sent)
+        engine.launch(sent)
         mode.mark("micro-batch ends")
     return {}
 
@@ -355,7 +365,7 @@ def lose_a_rank(
     recipe = changed(recipe, training={"max_steps": 9, "ema_decay": 0.99})
     recipe = changed(recipe, checkpoints={"every_steps": 9}, validation={"every_steps": 9})
     _stub_collectives(mode, 2, dies_in_step=step)
-    _take_ways_untimed()
+    _take_backends_untimed()
     _take_cut_unprobed()
     machine = Machine(torch.device("cuda"), "bf16", Ranks(0, 2))
     training = prepare_training(recipe, corpus, run_dir, machine, BatchCut(80, 2))
@@ -400,14 +410,14 @@ def _stub_collectives(mode: FakeCuda, ranks: int, dies_in_step: int | None = Non
 
 def _fill_memory_once() -> None:
     """Let the first micro-batch of a step find no memory."""
-    accumulate, calls = gradient.Objective._accumulate, itertools.count()
+    accumulate, calls = gradient.GradientEngine._accumulate, itertools.count()
 
-    def full_at_first(objective: Any, batch: Any) -> Any:
+    def full_at_first(engine: Any, batch: Any) -> Any:
         if next(calls) == 0:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    gradient.Objective._accumulate = full_at_first  # type: ignore[method-assign, assignment]
+    gradient.GradientEngine._accumulate = full_at_first  # type: ignore[method-assign, assignment]
 
 
 def translate(

@@ -95,7 +95,7 @@ def test_a_limit_that_the_user_chose_stays(capsys):
 
 def test_a_checkpoint_keeps_what_the_next_session_needs():
     cut = BatchCut(90, multiple_of=4)
-    assert cut_as_before(BatchCut(100), cut.facts(), 2) == cut
+    assert cut_as_before(BatchCut(100), cut.as_manifest(), 2) == cut
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from nmt_cli.training.batch_cut import (
     room_to_leave,
     try_micro_batch,
 )
-from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient_sum import GradientSum
 from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of
@@ -66,17 +66,17 @@ def limit_memory(monkeypatch, what, limit, rank=None):
 
     It fails in the "gradient" of a batch, or in the "validation".
     """
-    losses, tried = Objective.losses, []
+    losses, tried = GradientEngine.losses, []
 
-    def limited(objective, tensors):
+    def limited(engine, tensors):
         if torch.is_grad_enabled() != (what == "gradient"):
-            return losses(objective, tensors)
+            return losses(engine, tensors)
         tried.append(len(tensors.target_output))
         if tried[-1] > limit and (rank is None or rank == torch.distributed.get_rank()):
             raise RuntimeError(FULL)
-        return losses(objective, tensors)
+        return losses(engine, tensors)
 
-    monkeypatch.setattr(Objective, "losses", limited)
+    monkeypatch.setattr(GradientEngine, "losses", limited)
     return tried
 
 
@@ -104,16 +104,16 @@ def test_a_batch_that_meets_a_full_memory_is_cut_and_computed_again(
 
 
 def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_path, monkeypatch):
-    def limited(objective, batch):
+    def limited(engine, batch):
         if batch.largest_side > batch.longest and not cut:
             raise RuntimeError(FULL)
         if batch.longest < toy.corpus.longest:
             cut.append(batch.longest)  # a batch of short sentences, in its smallest pieces
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
     cut: list[int] = []
-    accumulate = Objective._accumulate
-    monkeypatch.setattr(Objective, "_accumulate", limited)
+    accumulate = GradientEngine._accumulate
+    monkeypatch.setattr(GradientEngine, "_accumulate", limited)
     found, error = train(toy, tmp_path / "run")
     assert error is None
     assert found.training.cut.max_tokens == toy.corpus.longest > cut[0]
@@ -121,14 +121,14 @@ def test_later_batches_are_cut_no_smaller_than_the_longest_sentence(toy, tmp_pat
 
 
 def test_the_hosts_memory_counts_too(toy, tmp_path, monkeypatch):
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def limited(objective, batch):
+    def limited(engine, batch):
         if batch.number == 2:
             np.empty(1 << 58)  # numpy's own kind of MemoryError
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    monkeypatch.setattr(Objective, "_accumulate", limited)
+    monkeypatch.setattr(GradientEngine, "_accumulate", limited)
     _, text = train(toy, tmp_path / "run")
     assert text is not None
     assert text.startswith("out of memory in batch 2 (")
@@ -204,7 +204,7 @@ def test_a_full_memory_of_one_rank_cuts_the_batch_on_all(toy, tmp_path, monkeypa
 
 
 def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_path, monkeypatch):
-    collect = FlatGradient._collect
+    collect = GradientSum._collect
     calls = []
 
     def limited(flat, bucket):
@@ -213,7 +213,7 @@ def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_pat
             raise torch.OutOfMemoryError("CUDA out of memory")
         return collect(flat, bucket)
 
-    monkeypatch.setattr(FlatGradient, "_collect", limited)
+    monkeypatch.setattr(GradientSum, "_collect", limited)
 
     def work(ranks):
         trainer, error = train(toy, tmp_path / "run", ranks=ranks)
@@ -225,14 +225,14 @@ def test_a_rank_without_memory_for_the_exchange_leaves_none_waiting(toy, tmp_pat
 
 
 def test_pairs_that_do_not_fit_alone_end_training_saved(toy, tmp_path, monkeypatch):
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def limited(objective, batch):
+    def limited(engine, batch):
         if batch.number == 2:
             raise RuntimeError(FULL)
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    monkeypatch.setattr(Objective, "_accumulate", limited)
+    monkeypatch.setattr(GradientEngine, "_accumulate", limited)
     _, error = train(toy, tmp_path / "run")
     assert error is not None
     assert error.startswith("out of memory in batch 2 (")
@@ -252,12 +252,12 @@ def test_what_ran_out_of_memory_is_freed_before_saving(toy, tmp_path, monkeypatc
     class Activations:
         pass
 
-    def limited(objective, batch):
+    def limited(engine, batch):
         if batch.number == 2:
             activations = Activations()
             held.append(weakref.ref(activations))
             raise RuntimeError("CUDA error: out of memory")
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
     def save(*arguments):
         held_while_saving.extend(activations() for activations in held)
@@ -265,8 +265,8 @@ def test_what_ran_out_of_memory_is_freed_before_saving(toy, tmp_path, monkeypatc
 
     held: list[weakref.ref[Activations]] = []
     held_while_saving: list[Activations | None] = []
-    accumulate = Objective._accumulate
-    monkeypatch.setattr(Objective, "_accumulate", limited)
+    accumulate = GradientEngine._accumulate
+    monkeypatch.setattr(GradientEngine, "_accumulate", limited)
     monkeypatch.setattr(saving, "save_checkpoint", save)
     train(toy, tmp_path / "run")
     assert len(held) > 1  # of each cut
@@ -432,8 +432,8 @@ def probe(cut, limit, tried, monkeypatch, before=None):
     corpus: Any = SimpleNamespace(source=source, target=target, longest=12)
     state: Any = None
     on_gpu: Any = Cuda()
-    objective: Any = SimpleNamespace(machine=CPU._replace(device=on_gpu))
-    return fit_to_memory(cut, state, objective, corpus, 120, before).max_tokens
+    engine: Any = SimpleNamespace(machine=CPU._replace(device=on_gpu))
+    return fit_to_memory(cut, state, engine, corpus, 120, before).max_tokens
 
 
 def test_the_probe_tries_no_more_than_a_rank_gets(monkeypatch):
@@ -472,7 +472,7 @@ def test_on_a_gpu_the_micro_batches_are_made_to_fit(monkeypatch):
 def test_a_resumed_run_reports_the_limit_that_the_probe_found(
     monkeypatch, capsys, not_quiet, before, expected
 ):
-    facts = BatchCut(before).facts()
+    facts = BatchCut(before).as_manifest()
     assert probe(ONE_PIECE, 40, [], monkeypatch, facts) == expected
     lines = capsys.readouterr().err.splitlines()
     reported = [line for line in lines if line.startswith("Micro-batches have at most")]
@@ -518,6 +518,6 @@ def test_a_probe_changes_no_weights_and_leaves_no_gradient(toy, tmp_path):
     trainer = new_trainer(toy, tmp_path / "run")
     before = weights_of(trainer)
     for pairs in largest_micro_batches(toy.corpus.source, toy.corpus.target, 60):
-        try_micro_batch(pairs, trainer.state, trainer.training.objective)
+        try_micro_batch(pairs, trainer.state, trainer.training.engine)
     assert torch.equal(weights_of(trainer), before)
     assert all(parameter.grad is None for parameter in trainer.state.model.parameters())

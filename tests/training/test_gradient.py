@@ -9,7 +9,7 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient import Gradient, Objective, micro_batch_seed
+from nmt_cli.training.gradient import GradientEngine, micro_batch_seed
 from nmt_cli.training.loss import LossSums
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.forked_ranks import run_ranks
@@ -30,14 +30,14 @@ def batch_of(toy, max_tokens):
 
 
 def gradient_of(model, batch, seed=1):
-    report = Objective.of(model, 1, 0.1, seed, MACHINE).gradient(batch).read()
+    report = GradientEngine.of(model, 1, 0.1, seed, MACHINE).compute(batch).read()
     return report, torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
 def test_target_input_is_the_output_moved_by_one(toy):
     batch = batch_of(toy, 1_000)
-    objective = Objective.of(model_of(toy), 1, 0.1, 1, MACHINE)
-    _, target_input, target_output, *_ = objective.on_cpu(batch.micro_batches[0])
+    engine = GradientEngine.of(model_of(toy), 1, 0.1, 1, MACHINE)
+    _, target_input, target_output, *_ = engine.on_cpu(batch.micro_batches[0])
     lengths = list(target_input.lengths)
     for given, wanted in zip(
         target_input.tokens.split(lengths), target_output.split(lengths), strict=True
@@ -51,7 +51,9 @@ def test_the_loss_is_that_of_the_formula_with_the_marks_of_the_options(toy, opti
     tokenizer = toy.corpus.tokenizer
     model = random_model(options, tokenizer.size).double()
     pairs = batch_of(toy, 40).micro_batches[0]
-    found = Objective.of(model, start_id(model.config, tokenizer), 0.0, 1, MACHINE).loss_sums(pairs)
+    found = GradientEngine.of(model, start_id(model.config, tokenizer), 0.0, 1, MACHINE).loss_sums(
+        pairs
+    )
     formula, expected = Formula(model), 0.0
     sides = [np.split(side, np.cumsum(lengths)[:-1]) for side, lengths in pairs.sides]
     for source, target in zip(*sides, strict=True):
@@ -74,7 +76,7 @@ def test_where_onednn_multiplies_there_are_spare_rows(
     pairs = batch_of(toy, 1_000).micro_batches[0]
     # meta stands for a GPU
     machine = Machine(torch.device(device), precision, fp32_products=fp32_products)
-    sides = Objective.of(model_of(toy), 1, 0.1, 1, machine).on_cpu(pairs)[:2]
+    sides = GradientEngine.of(model_of(toy), 1, 0.1, 1, machine).on_cpu(pairs)[:2]
     assert any(len(side.tokens) > side.num_tokens for side in sides) == is_rounded
 
 
@@ -95,8 +97,8 @@ def test_the_gradient_is_that_of_the_mean_token_loss(toy):
     model = model_of(toy).double()
     batch = batch_of(toy, 1_000)
     report, found = gradient_of(model, batch)
-    objective = Objective.of(model, 1, 0.1, 1, MACHINE)
-    source, target_input, target_output, *_ = objective.on_cpu(batch.micro_batches[0])
+    engine = GradientEngine.of(model, 1, 0.1, 1, MACHINE)
+    source, target_input, target_output, *_ = engine.on_cpu(batch.micro_batches[0])
     logits = model.project(model(source, target_input))
     loss = F.cross_entropy(logits, target_output, label_smoothing=0.1)
     expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, model.parameters())])
@@ -128,15 +130,14 @@ def test_the_loss_of_a_guided_head_decides_as_the_others_do(toy, tmp_path, num_r
     def on_rank(ranks):
         guidance: Any = "a head is guided"
         machine = MACHINE._replace(ranks=ranks)
-        objective = Objective.of(model_of(toy), 1, 0.1, 1, machine, guidance)
-        zero = 0.0 * objective.model.output_weight.sum()
+        engine = GradientEngine.of(model_of(toy), 1, 0.1, 1, machine, guidance)
+        zero = 0.0 * engine.model.output_weight.sum()
         loss, nll, alignment = of_rank.values()
         losses = LossSums(zero + loss, torch.tensor(nll), zero + alignment, 1.0)
-        objective.flat.begin(10 * ranks.size)
-        objective.flat.receive(losses, is_last=True)
-        launched = Gradient(objective, 10 * ranks.size)
-        launched.sum_over_ranks()
-        return launched.is_infinite.item(), launched.read()
+        engine.total.begin(10 * ranks.size)
+        engine.total.receive(losses, is_last=True)
+        gradient = engine.sum_over_ranks()
+        return gradient.is_infinite.item(), gradient.read()
 
     for is_infinite, found in run_ranks(num_ranks, tmp_path, on_rank):
         assert is_infinite == (wrong is not None)
@@ -160,7 +161,7 @@ def test_bf16_gradient_points_the_same_way(toy):
     model = model_of(toy)
     _, exact = gradient_of(model, batch_of(toy, 1_000))
     machine = MACHINE._replace(precision="bf16")
-    report = Objective.of(model, 1, 0.1, 1, machine).gradient(batch_of(toy, 1_000)).read()
+    report = GradientEngine.of(model, 1, 0.1, 1, machine).compute(batch_of(toy, 1_000)).read()
     rounded = torch.cat([p.grad.flatten() for p in model.parameters()])
     assert report.is_finite
     assert F.cosine_similarity(exact, rounded, dim=0) > 0.99

@@ -16,7 +16,8 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.model import attention, recurrence
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.packing import PaddedShape, pack_to_shape
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.backends import Backends
+from nmt_cli.training.gradient import GradientEngine
 from tests.benchmarks.data import CAPTIONS, NEWS, random_lengths
 from tests.benchmarks.padding import measure_shapes
 from tests.training.test_gradient import MACHINE, batch_of, model_of
@@ -57,24 +58,24 @@ def as_on_a_gpu(monkeypatch):
 
 
 def graphed(model, seed=1):
-    machine = MACHINE._replace(launches="graph")
-    return Objective.of(model, 1, 0.1, seed, machine).with_graphs()
+    engine = GradientEngine.of(model, 1, 0.1, seed, MACHINE)
+    return engine._replace(backends=Backends(launches="graph")).with_graphs()
 
 
-def gradient_of(objective, batch):
-    figures = objective.gradient(batch).read()
-    return figures, torch.cat([p.grad.flatten() for p in objective.model.parameters()])
+def gradient_of(engine, batch):
+    figures = engine.compute(batch).read()
+    return figures, torch.cat([p.grad.flatten() for p in engine.model.parameters()])
 
 
 @pytest.mark.parametrize("changes", KINDS)
 @pytest.mark.parametrize("max_tokens", [40, 1_000])
 def test_padding_changes_neither_losses_nor_gradient(toy, changes, max_tokens, as_on_a_gpu):
     batch, model = batch_of(toy, max_tokens), model_of(toy, **changes).double()
-    expected, plain = gradient_of(Objective.of(model, 1, 0.1, 1, MACHINE), batch)
+    expected, plain = gradient_of(GradientEngine.of(model, 1, 0.1, 1, MACHINE), batch)
     plain = plain.clone()
-    objective = graphed(model)
+    engine = graphed(model)
     for _ in range(2):  # the first micro-batch of a shape is computed in another place
-        found, gradient = gradient_of(objective, batch)
+        found, gradient = gradient_of(engine, batch)
         assert (gradient - plain).norm() < 1e-12 * plain.norm()
         assert found.loss == pytest.approx(expected.loss, rel=1e-12)
         assert found.nll == pytest.approx(expected.nll, rel=1e-12)
@@ -82,7 +83,7 @@ def test_padding_changes_neither_losses_nor_gradient(toy, changes, max_tokens, a
 
 def test_in_fp32_they_are_equal_within_rounding(toy, as_on_a_gpu):
     batch, model = batch_of(toy, 100), model_of(toy)
-    expected, plain = gradient_of(Objective.of(model, 1, 0.1, 1, MACHINE), batch)
+    expected, plain = gradient_of(GradientEngine.of(model, 1, 0.1, 1, MACHINE), batch)
     plain = plain.clone()
     found, gradient = gradient_of(graphed(model), batch)
     assert (gradient - plain).norm() < 1e-6 * plain.norm()
@@ -96,45 +97,45 @@ def test_what_the_padding_holds_does_not_matter_in_a_single_bit(
     batch, model = batch_of(toy, 100), model_of(toy, **changes)
     _, first = gradient_of(graphed(model), batch)
     first = first.clone()
-    on_cpu = Objective.on_cpu
+    on_cpu = GradientEngine.on_cpu
 
-    def with_other_padding(objective, pairs):
-        found = on_cpu(objective, pairs)
+    def with_other_padding(engine, pairs):
+        found = on_cpu(engine, pairs)
         for side, real in ((found.source, pairs.source), (found.target_input, pairs.target)):
             side.tokens[real.lengths.sum() :] = 7
         found.target_output[pairs.target.lengths.sum() :] = 9
         return found
 
-    monkeypatch.setattr(Objective, "on_cpu", with_other_padding)
+    monkeypatch.setattr(GradientEngine, "on_cpu", with_other_padding)
     _, second = gradient_of(graphed(model), batch)
     assert torch.equal(first, second)
 
 
 def test_draws_follow_seed_batch_and_micro_batch_alone(toy, as_on_a_gpu):
     batch, model = batch_of(toy, 40), model_of(toy, dropout=0.3)
-    objective = graphed(model)
-    first, gradient = gradient_of(objective, batch)
+    engine = graphed(model)
+    first, gradient = gradient_of(engine, batch)
     gradient = gradient.clone()
     torch.manual_seed(99)
-    again, same = gradient_of(objective, batch)
+    again, same = gradient_of(engine, batch)
     assert torch.equal(gradient, same)
     assert again == first
-    others = gradient_of(objective, batch._replace(number=4)), gradient_of(graphed(model, 2), batch)
+    others = gradient_of(engine, batch._replace(number=4)), gradient_of(graphed(model, 2), batch)
     assert all(figures != first for figures, _ in others)
 
 
 def test_micro_batches_of_similar_lengths_share_a_graph(toy, as_on_a_gpu, monkeypatch):
-    objective, recorded = graphed(model_of(toy)), list[object]()
+    engine, recorded = graphed(model_of(toy)), list[object]()
 
     def record(step):
         recorded.append(step)
         return step
 
-    monkeypatch.setattr(objective.graphed._recorder, "recorded", record)
+    monkeypatch.setattr(engine.graphed._recorder, "recorded", record)
     numbers = np.arange(10)
     for first in range(0, 100, 10):
         sides = (side.gather(first + numbers) for side in (toy.corpus.source, toy.corpus.target))
-        objective.gradient(Batch(first, (SentencePairs(*sides),)))
+        engine.compute(Batch(first, (SentencePairs(*sides),)))
     assert 1 <= len(recorded) < 7
 
 
@@ -143,19 +144,19 @@ def test_a_graph_that_cannot_be_recorded_is_named_once_and_training_goes_on(
 ):
     batch, model = batch_of(toy, 40), model_of(toy)
     _, expected = gradient_of(graphed(model), batch)
-    expected, objective = expected.clone(), graphed(model)
+    expected, engine = expected.clone(), graphed(model)
 
     def refuse(step):
         leaf = next(iter(model.parameters()))
         leaf.grad = torch.ones_like(leaf)  # what a pass that breaks off has left
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
-    monkeypatch.setattr(objective.graphed._recorder, "recorded", refuse)
-    assert objective.facts()["launches"] == "graph"
+    monkeypatch.setattr(engine.graphed._recorder, "recorded", refuse)
+    assert engine.arithmetic()["launches"] == "graph"
     for _ in range(2):
-        _, found = gradient_of(objective, batch)
+        _, found = gradient_of(engine, batch)
         assert torch.equal(found, expected)
-    assert objective.facts()["launches"] == "rooms"
+    assert engine.arithmetic()["launches"] == "rooms"
     assert capsys.readouterr().err == (
         "Warning: Kernels are launched one by one, because a CUDA graph of a micro-batch could not "
         "be recorded: operation not permitted when stream is capturing\n"

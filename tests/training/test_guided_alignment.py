@@ -25,8 +25,9 @@ from nmt_cli.recipe.model_settings import AlignmentHead, text_settings
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
+from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.guided_alignment import guidance_of, linked_pieces
 from nmt_cli.training.starting import plan_batches
 from tests.architectures import OPTION_SETS, random_model
@@ -74,12 +75,12 @@ def sampled_batch(guided):
     return next(load_batches(plan, texts_of(guided), [3], change))
 
 
-def objective_of(guided, options, machine=CPU):
-    """Return an objective with a random model in double, guided as the recipe has it."""
+def engine_of(guided, options, machine=CPU):
+    """Return an engine with a random model in double, guided as the recipe has it."""
     model = random_model(options, guided.corpus.tokenizer.size).double()
     start = start_id(model.config, guided.corpus.tokenizer)
     guidance = guidance_of(guided.recipe, guided.corpus)
-    return Objective.of(model, start, 0.1, 1, machine, guidance)
+    return GradientEngine.of(model, start, 0.1, 1, machine, guidance)
 
 
 def split(sentences):
@@ -131,13 +132,13 @@ def test_a_piece_of_several_words_has_each_link_once(guided):
     ]
 
 
-def alignment_in_loops(guided, objective, pairs):
+def alignment_in_loops(guided, engine, pairs):
     """Return the loss of the guided head by the weights that the pictures of attention show."""
-    head, total = objective.guidance.head, 0.0
+    head, total = engine.guidance.head, 0.0
     tokenizer = guided.corpus.tokenizer
     for source, target, links in zip(*map(split, pairs), strict=True):
         pair = SentencePair(source[:-1].tolist(), target[:-1].tolist())
-        (forced,) = TorchForcing(objective.model, tokenizer).attention([pair], [head.layer])
+        (forced,) = TorchForcing(engine.model, tokenizer).attention([pair], [head.layer])
         weights = forced.memory[0, head.head].tolist()
         for place, linked in enumerate(linked_in_loops(guided, source, target, links)):
             total -= sum(math.log(weights[place][s]) / len(linked) for s in linked)
@@ -149,16 +150,16 @@ def test_the_loss_is_the_cross_entropy_of_the_weights_of_the_head(guided, option
     (pairs,) = sampled_batch(guided).micro_batches
     if "source_vocabulary_size" in options:
         options = {**options, "source_vocabulary_size": 300}
-    objective = objective_of(guided, options)
+    engine = engine_of(guided, options)
     last = (options.get("decoder_num_layers") or 2) - 1
-    assert objective.guidance.head == AlignmentHead(0, 1)
+    assert engine.guidance.head == AlignmentHead(0, 1)
     head = AlignmentHead(last, 1)
-    objective = objective._replace(guidance=objective.guidance._replace(head=head))
-    expected = alignment_in_loops(guided, objective, pairs)
-    objective.model.train()
-    found = objective.loss_sums(pairs)
+    engine = engine._replace(guidance=engine.guidance._replace(head=head))
+    expected = alignment_in_loops(guided, engine, pairs)
+    engine.model.train()
+    found = engine.loss_sums(pairs)
     assert found.alignment.item() == pytest.approx(expected, rel=1e-6)
-    alone = objective._replace(guidance=None).loss_sums(pairs)
+    alone = engine._replace(guidance=None).loss_sums(pairs)
     assert alone.alignment is None
     assert found.loss.item() == alone.loss.item()
     assert found.nll.item() == alone.nll.item()
@@ -166,11 +167,12 @@ def test_the_loss_is_the_cross_entropy_of_the_weights_of_the_head(guided, option
 
 def test_spare_rows_and_padded_groups_change_nothing(guided):
     (pairs,) = sampled_batch(guided).micro_batches
-    expected = objective_of(guided, {}).loss_sums(pairs).alignment.item()
-    for machine in (CPU._replace(attention="padded"), CPU._replace(fp32_products="onednn")):
-        found = objective_of(guided, {}, machine).loss_sums(pairs).alignment.item()
+    expected = engine_of(guided, {}).loss_sums(pairs).alignment.item()
+    padded = engine_of(guided, {})._replace(backends=Backends(attention="padded"))
+    for engine in (padded, engine_of(guided, {}, CPU._replace(fp32_products="onednn"))):
+        found = engine.loss_sums(pairs).alignment.item()
         assert found == pytest.approx(expected, rel=1e-9)
-    rounded = objective_of(guided, {}, CPU._replace(precision="bf16"))
+    rounded = engine_of(guided, {}, CPU._replace(precision="bf16"))
     rounded.model.float()
     assert rounded.loss_sums(pairs).alignment.item() == pytest.approx(expected, rel=0.05)
 
@@ -178,18 +180,18 @@ def test_spare_rows_and_padded_groups_change_nothing(guided):
 def test_the_gradient_is_that_of_finite_differences(guided):
     (pairs, *_) = sampled_batch(guided).into_micro_batches(MAX_TOKENS).micro_batches
     # Without ReLU, whose kinks differences would meet.
-    objective = objective_of(guided, {"norm": "pre", "activation": "gelu"})
+    engine = engine_of(guided, {"norm": "pre", "activation": "gelu"})
     batch = Batch(0, (pairs,))
-    report = objective.gradient(batch).read()
-    gradient = {n: p.grad.clone() for n, p in objective.model.named_parameters()}
+    report = engine.compute(batch).read()
+    gradient = {n: p.grad.clone() for n, p in engine.model.named_parameters()}
 
     @torch.no_grad()
     def lowered():
-        sums = objective.loss_sums(pairs)
+        sums = engine.loss_sums(pairs)
         return (sums.loss + 0.5 * sums.alignment).item() / batch.num_target_tokens
 
     generator = torch.Generator().manual_seed(5)
-    parameters = list(objective.model.named_parameters())
+    parameters = list(engine.model.named_parameters())
     of_attention = [each for each in parameters if "memory_attention" in each[0]]
     for name, parameter in {**dict(of_attention), **dict(parameters[::4])}.items():
         direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -203,19 +205,19 @@ def test_the_gradient_is_that_of_finite_differences(guided):
         expected = (values[0] - values[1]) / 2e-6
         found = (gradient[name] * direction).sum().item()
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-7), name
-    alignment = objective.loss_sums(pairs).alignment.item()
+    alignment = engine.loss_sums(pairs).alignment.item()
     assert report.alignment == pytest.approx(alignment / batch.num_target_tokens, rel=1e-9)
 
 
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(guided):
     (pairs,) = sampled_batch(guided).micro_batches
-    objective = objective_of(guided, {})
-    whole = objective.gradient(Batch(0, (pairs,))).read()
-    expected = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
-    parts = Batch(0, (pairs,)).into_micro_batches(MAX_TOKENS, multiple_of=3)
+    engine = engine_of(guided, {})
+    whole = engine.compute(Batch(0, (pairs,))).read()
+    expected = torch.cat([p.grad.flatten() for p in engine.model.parameters()])
+    parts = Batch(0, (pairs,)).cut(MAX_TOKENS, multiple_of=3)
     assert len(parts.micro_batches) == 3
-    cut = objective.gradient(parts).read()
-    found = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
+    cut = engine.compute(parts).read()
+    found = torch.cat([p.grad.flatten() for p in engine.model.parameters()])
     assert (found - expected).norm() < 1e-10 * expected.norm()
     assert cut.alignment == pytest.approx(whole.alignment, rel=1e-12)
 
@@ -223,26 +225,24 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(guided):
 def test_pairs_without_links_add_nothing(guided):
     (pairs,) = sampled_batch(guided).micro_batches
     none = Sentences(np.zeros(0, np.int64), np.zeros_like(pairs.links.lengths))
-    objective = objective_of(guided, {})
-    report = objective.gradient(Batch(0, (pairs._replace(links=none),))).read()
-    found = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
-    plain = (
-        objective._replace(guidance=None).gradient(Batch(0, (pairs._replace(links=None),))).read()
-    )
-    expected = torch.cat([p.grad.flatten() for p in objective.model.parameters()])
+    engine = engine_of(guided, {})
+    report = engine.compute(Batch(0, (pairs._replace(links=none),))).read()
+    found = torch.cat([p.grad.flatten() for p in engine.model.parameters()])
+    plain = engine._replace(guidance=None).compute(Batch(0, (pairs._replace(links=None),))).read()
+    expected = torch.cat([p.grad.flatten() for p in engine.model.parameters()])
     assert torch.equal(found, expected)
     assert report == plain._replace(alignment=0.0)
 
 
 def test_the_weight_falls_by_as_much_in_each_step(guided):
-    objective = objective_of(guided, {})
-    guidance = objective.guidance._replace(weight=0.6, decay_steps=3)
-    objective = objective._replace(guidance=guidance)
-    weights = [objective.after(step).guidance for step in range(5)]
+    engine = engine_of(guided, {})
+    guidance = engine.guidance._replace(weight=0.6, decay_steps=3)
+    engine = engine._replace(guidance=guidance)
+    weights = [engine.after(step).guidance for step in range(5)]
     assert [w.weight for w in weights[:3]] == pytest.approx([0.6, 0.4, 0.2])
     assert weights[3:] == [None, None]
-    assert objective._replace(guidance=guidance._replace(decay_steps=None)).after(99) == (
-        objective._replace(guidance=guidance._replace(decay_steps=None))
+    assert engine._replace(guidance=guidance._replace(decay_steps=None)).after(99) == (
+        engine._replace(guidance=guidance._replace(decay_steps=None))
     )
 
 

@@ -16,7 +16,7 @@ from nmt_cli.model.kernels import use_kernels
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.training import kernel_trials
-from nmt_cli.training.gradient import Objective, RoundedWeights
+from nmt_cli.training.gradient import Bf16Weights, GradientEngine
 from nmt_cli.training.kernel_trials import wrong_result
 from tests import kernels_in_torch as right
 
@@ -57,12 +57,12 @@ def tried(monkeypatch, part, changes, precision="bf16", seed=1, **kernels):
     right.bring(monkeypatch, **kernels)
     torch.manual_seed(seed)
     model = Transformer(ModelConfig(**changes), 31).train()
-    rounded = RoundedWeights(model) if precision == "bf16" else None
+    copies = Bf16Weights(model) if precision == "bf16" else None
     machine = Machine(torch.device("cpu"), precision)
     if part != "loss":
         use_kernels(model, part, used=True)
-    objective = Objective.of(model, 1, 0.1, 1, machine)._replace(rounded=rounded)
-    return wrong_result(objective, part)
+    engine = GradientEngine.of(model, 1, 0.1, 1, machine)._replace(bf16_weights=copies)
+    return wrong_result(engine, part)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

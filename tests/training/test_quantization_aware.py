@@ -59,12 +59,12 @@ def test_two_ranks_train_as_one(toy, recipe, tmp_path):
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 0.01)])
 def test_the_loss_is_that_of_what_the_model_projects(toy, recipe, tmp_path, precision, tolerance):
     trainer = new_trainer(toy, tmp_path / "run", recipe)
-    objective = trainer.training.objective
-    model, (pairs,) = objective.model.eval(), next(trainer._batches()).micro_batches
-    tensors = objective.on_cpu(pairs)
+    engine = trainer.training.engine
+    model, (pairs,) = engine.model.eval(), next(trainer._batches()).micro_batches
+    tensors = engine.on_cpu(pairs)
     logits = model.project(model(tensors.source, tensors.target_input))
     expected = F.cross_entropy(logits, tensors.target_output, label_smoothing=0.1, reduction="sum")
-    found = objective._replace(machine=Machine(torch.device("cpu"), precision)).losses(tensors).loss
+    found = engine._replace(machine=Machine(torch.device("cpu"), precision)).losses(tensors).loss
     assert found.item() == pytest.approx(expected.item(), rel=tolerance)
     of_torch = torch.autograd.grad(expected, model.output_weight)[0]
     (own,) = torch.autograd.grad(found, model.output_weight)

@@ -10,7 +10,7 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from tests import trainers
 from tests.trainers import changed, read_at_once, spoil_gradient, weights_of
 
@@ -41,14 +41,14 @@ def spoil(monkeypatch):
     """Return a function that lets these batches have a gradient that is not finite."""
 
     def of_batches(*numbers):
-        accumulate = Objective._accumulate
+        accumulate = GradientEngine._accumulate
 
-        def spoiled(objective, batch):
-            accumulate(objective, batch)
+        def spoiled(engine, batch):
+            accumulate(engine, batch)
             if batch.number in numbers:
-                spoil_gradient(objective)
+                spoil_gradient(engine)
 
-        monkeypatch.setattr(Objective, "_accumulate", spoiled)
+        monkeypatch.setattr(GradientEngine, "_accumulate", spoiled)
 
     return of_batches
 
@@ -100,14 +100,14 @@ def test_a_step_that_was_launched_is_saved_when_training_stops(new_trainer):
 
 
 def test_the_step_before_a_full_memory_is_saved(new_trainer, monkeypatch):
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def full(objective, batch):
+    def full(engine, batch):
         if batch.number == 3:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    monkeypatch.setattr(Objective, "_accumulate", full)
+    monkeypatch.setattr(GradientEngine, "_accumulate", full)
     late = new_trainer("late")
     with pytest.raises(UserError, match="step 3 is saved in"):
         late.train(StopRequest())
@@ -118,13 +118,13 @@ def test_the_step_before_a_full_memory_is_saved(new_trainer, monkeypatch):
 
 
 def test_a_step_lasts_until_its_figures_are_known_not_until_they_are_read(new_trainer, monkeypatch):
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def slow(objective, batch):
+    def slow(engine, batch):
         time.sleep(0.05)
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    monkeypatch.setattr(Objective, "_accumulate", slow)
+    monkeypatch.setattr(GradientEngine, "_accumulate", slow)
     trainer = new_trainer("run")
     trainer.train(StopRequest())
     lines = (trainer.training.run_dir / "metrics.jsonl").read_text().splitlines()
@@ -134,14 +134,14 @@ def test_a_step_lasts_until_its_figures_are_known_not_until_they_are_read(new_tr
 
 
 def test_the_last_step_before_an_error_is_recorded(new_trainer, monkeypatch):
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def interrupted(objective, batch):
+    def interrupted(engine, batch):
         if batch.number == 4:
             raise KeyboardInterrupt
-        return accumulate(objective, batch)
+        return accumulate(engine, batch)
 
-    monkeypatch.setattr(Objective, "_accumulate", interrupted)
+    monkeypatch.setattr(GradientEngine, "_accumulate", interrupted)
     trainer = new_trainer("run")
     with pytest.raises(KeyboardInterrupt):
         trainer.train(StopRequest())

@@ -73,8 +73,8 @@ def test_copies_keep_the_tag_of_the_text(folder):
 
 
 def measured(experiment, run_dir):
-    objective = new_trainer(experiment, run_dir).training.objective
-    found = Validator(experiment.recipe, experiment.corpus, objective).validate(60, StopRequest())
+    engine = new_trainer(experiment, run_dir).training.engine
+    found = Validator(experiment.recipe, experiment.corpus, engine).validate(60, StopRequest())
     assert found is not None
     return found
 

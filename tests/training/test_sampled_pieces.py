@@ -27,7 +27,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
@@ -308,10 +308,10 @@ def test_validation_never_samples(sampled):
     torch.manual_seed(1)
     model = Transformer(sampled.recipe.model, sampled.corpus.tokenizer.size)
     start = start_id(model.config, sampled.corpus.tokenizer)
-    objective = Objective.of(model, start, 0.1, 1, CPU)
+    engine = GradientEngine.of(model, start, 0.1, 1, CPU)
     plain = changed(sampled.recipe, tokenizer={"sampling": None})
     measured = [
-        Validator(recipe, sampled.corpus, objective).validate(MAX_TOKENS, StopRequest())
+        Validator(recipe, sampled.corpus, engine).validate(MAX_TOKENS, StopRequest())
         for recipe in (sampled.recipe, plain)
     ]
     assert measured[0] == measured[1] is not None

@@ -18,7 +18,7 @@ from nmt_cli.messages.errors import (
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import saving
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.trainer import Trainer
 from tests.trainers import changed, new_trainer
 
@@ -193,14 +193,14 @@ def test_a_signal_waits_for_what_is_being_written(trainer, monkeypatch, signalle
 
 def test_an_error_of_training_waits_for_what_is_being_written(trainer, monkeypatch):
     disk = SlowDisk(monkeypatch, steps_later=1)
-    launched = Objective.launched
+    launch = GradientEngine.launch
 
-    def failing(objective, batch):
+    def failing(engine, batch):
         if batch.number == 4:
             raise UserError("it does not go on.")
-        return launched(objective, batch)
+        launch(engine, batch)
 
-    monkeypatch.setattr(Objective, "launched", failing)
+    monkeypatch.setattr(GradientEngine, "launch", failing)
     with pytest.raises(UserError, match="it does not go on"):
         trainer.train(StopRequest())
     assert disk.ended == [3]
@@ -211,14 +211,14 @@ def test_an_error_of_the_thread_does_not_hide_that_of_training(trainer, monkeypa
     disk = SlowDisk(monkeypatch, steps_later=1)
     disk.failures = {3: RuntimeError("a fault of the disk")}
 
-    def failing(objective, batch):
+    def failing(engine, batch):
         if batch.number == 3:
             disk.reached[4].set()
             raise UserError("it does not go on.")
-        return launched(objective, batch)
+        launch(engine, batch)
 
-    launched = Objective.launched
-    monkeypatch.setattr(Objective, "launched", failing)
+    launch = GradientEngine.launch
+    monkeypatch.setattr(GradientEngine, "launch", failing)
     with pytest.raises(UserError, match="it does not go on"):
         trainer.train(StopRequest())
     assert "a checkpoint was not saved: a fault of the disk" in capsys.readouterr().err

@@ -12,8 +12,9 @@ from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut, ready_ahead
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 
 
 class Sender:
@@ -36,14 +37,14 @@ class FullSender:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
 
-def objective_of(toy, attention=None, ranks=None):
+def engine_of(toy, attention=None, ranks=None):
     torch.manual_seed(1)
-    machine = Machine(torch.device("cpu"), "fp32", attention=attention)
+    machine = Machine(torch.device("cpu"), "fp32")
     if ranks is not None:
         machine = machine._replace(ranks=ranks)
-    return Objective.of(
-        Transformer(toy.recipe.model, toy.corpus.tokenizer.size), 1, 0.1, 1, machine
-    )
+    model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
+    engine = GradientEngine.of(model, 1, 0.1, 1, machine)
+    return engine._replace(backends=Backends(attention=attention))
 
 
 def uncut_batch(toy):
@@ -52,53 +53,53 @@ def uncut_batch(toy):
     return Batch(3, (pairs,))
 
 
-def gradient_of(objective, batch):
-    figures = objective.gradient(batch).read()
-    return figures, torch.cat([each.grad.flatten() for each in objective.model.parameters()])
+def gradient_of(engine, batch):
+    figures = engine.compute(batch).read()
+    return figures, torch.cat([each.grad.flatten() for each in engine.model.parameters()])
 
 
 @pytest.mark.parametrize("attention", [None, "varlen", "padded"])
 def test_what_was_sent_ahead_gives_the_same_gradient_to_the_last_bit(toy, attention):
     cut = BatchCut(60)
     sender: Any = Sender()
-    figures, expected = gradient_of(objective_of(toy), cut.of(uncut_batch(toy)))
-    objective = objective_of(toy, attention)
-    batch = cut.of(ready_ahead(uncut_batch(toy), cut, objective, sender))
+    figures, expected = gradient_of(engine_of(toy), cut.of(uncut_batch(toy)))
+    engine = engine_of(toy, attention)
+    batch = cut.of(ready_ahead(uncut_batch(toy), cut, engine, sender))
     assert len(batch.micro_batches) > 2
     assert (sender.num_copies, sender.num_received) == (1, 0)
-    found_figures, found = gradient_of(objective, batch)
+    found_figures, found = gradient_of(engine, batch)
     assert sender.num_received == 1
     assert found_figures == figures
     assert torch.equal(found, expected)
 
 
 def test_another_cut_does_not_use_what_was_sent(toy):
-    objective = objective_of(toy)
+    engine = engine_of(toy)
     sender: Any = Sender()
-    batch = ready_ahead(uncut_batch(toy), BatchCut(60), objective, sender)
+    batch = ready_ahead(uncut_batch(toy), BatchCut(60), engine, sender)
     expected = BatchCut(40).of(uncut_batch(toy))
     smaller = BatchCut(40).of(batch)
     assert [len(pairs.target.tokens) for pairs in smaller.micro_batches] == [
         len(pairs.target.tokens) for pairs in expected.micro_batches
     ]
-    assert torch.equal(gradient_of(objective, smaller)[1], gradient_of(objective, expected)[1])
+    assert torch.equal(gradient_of(engine, smaller)[1], gradient_of(engine, expected)[1])
     assert sender.num_received == 0
 
 
 def test_a_batch_that_finds_no_memory_ahead_is_left_to_the_trainer(toy):
-    objective = objective_of(toy)
+    engine = engine_of(toy)
     sender: Any = FullSender()
-    batch = BatchCut(60).of(ready_ahead(uncut_batch(toy), BatchCut(60), objective, sender))
-    expected = gradient_of(objective, BatchCut(60).of(uncut_batch(toy)))[1]
-    assert torch.equal(gradient_of(objective, batch)[1], expected)
+    batch = BatchCut(60).of(ready_ahead(uncut_batch(toy), BatchCut(60), engine, sender))
+    expected = gradient_of(engine, BatchCut(60).of(uncut_batch(toy)))[1]
+    assert torch.equal(gradient_of(engine, batch)[1], expected)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_sends_its_own_pairs(toy, rank):
-    objective = objective_of(toy, ranks=Ranks(rank, 2))
+    engine = engine_of(toy, ranks=Ranks(rank, 2))
     cut = BatchCut(60, 2)
     sender: Any = Sender()
-    batch = cut.of(ready_ahead(uncut_batch(toy), cut, objective, sender))
+    batch = cut.of(ready_ahead(uncut_batch(toy), cut, engine, sender))
     found = [each.target_output.tolist() for each in batch.sent.received()]
     assert found == [pairs.target.tokens.tolist() for pairs in batch.micro_batches[rank::2]]
 

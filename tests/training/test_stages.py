@@ -21,7 +21,7 @@ from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.run_directory import check_run_directory, describe_session
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.stages import least_steps, stage_that_begins_too_late
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.training import corpora_of as corpora_in
@@ -78,17 +78,17 @@ def mixed(tmp_path_factory):
 def used(monkeypatch):
     """Return a list that receives the number of each batch and the corpora of its pairs."""
     found: list[tuple[int, Counter[int]]] = []
-    launched = Objective.launched
+    launch = GradientEngine.launch
 
-    def noted(objective, batch):
+    def noted(engine, batch):
         firsts: Counter[int] = Counter()
         for source, *_ in batch.micro_batches:
             tokens, lengths = source
             firsts.update(tokens[np.cumsum(lengths) - lengths].tolist())
         found.append((batch.number, firsts))
-        return launched(objective, batch)
+        launch(engine, batch)
 
-    monkeypatch.setattr(Objective, "launched", noted)
+    monkeypatch.setattr(GradientEngine, "launch", noted)
     return found
 
 
@@ -347,14 +347,14 @@ def test_a_run_resumed_before_at_and_after_the_starts_of_stages_is_bit_equal(
 
 def test_a_batch_without_a_finite_gradient_is_no_step_of_a_stage(mixed, tmp_path, monkeypatch):
     last = first_epochs(mixed) + 2  # batch of the second stage, if none of it is skipped
-    accumulate = Objective._accumulate
+    accumulate = GradientEngine._accumulate
 
-    def spoiled(objective, batch):
-        accumulate(objective, batch)
+    def spoiled(engine, batch):
+        accumulate(engine, batch)
         if batch.number == last:
-            spoil_gradient(objective)
+            spoil_gradient(engine)
 
-    monkeypatch.setattr(Objective, "_accumulate", spoiled)
+    monkeypatch.setattr(GradientEngine, "_accumulate", spoiled)
     rarely = mixed.recipe("validation.every_steps=99", "checkpoints.every_steps=99")
     trainer = train(mixed, tmp_path / "run", recipe=rarely)
     progress = trainer.state.progress

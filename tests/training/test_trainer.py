@@ -15,7 +15,7 @@ from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import saving
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers
@@ -225,16 +225,16 @@ def spoil(monkeypatch):
 
     def of_batches(is_bad):
         used = []
-        accumulate = Objective._accumulate
+        accumulate = GradientEngine._accumulate
 
-        def spoiled(objective, batch):
-            weights = [parameter.flatten() for parameter in objective.model.parameters()]
+        def spoiled(engine, batch):
+            weights = [parameter.flatten() for parameter in engine.model.parameters()]
             used.append((batch.number, torch.cat(weights).detach()))
-            accumulate(objective, batch)
+            accumulate(engine, batch)
             if is_bad(batch.number):
-                spoil_gradient(objective)
+                spoil_gradient(engine)
 
-        monkeypatch.setattr(Objective, "_accumulate", spoiled)
+        monkeypatch.setattr(GradientEngine, "_accumulate", spoiled)
         return used
 
     return of_batches

@@ -19,8 +19,8 @@ from nmt_cli.model.compiled import kernels
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
-from nmt_cli.search import engine
-from nmt_cli.training.gradient import Objective
+from nmt_cli.search import engine as search_engine
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.fake_models import CopyModel
@@ -53,10 +53,10 @@ def test_a_perfect_translation_scores_100(tmp_path, monkeypatch, lines, tokenize
     recipe = read_recipe(str(path), [tokenizer]).recipe
     corpus = open_prepared(prepared, recipe, "toy")
     size = corpus.tokenizer.size
-    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
+    monkeypatch.setattr(search_engine, "step_model", lambda *_: CopyModel(size))
     model = Transformer(recipe.model, size)
-    objective = Objective.of(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
-    validation = Validator(recipe, corpus, objective).validate(200, StopRequest())
+    engine = GradientEngine.of(model, start_id(model.config, corpus.tokenizer), 0.1, 1, MACHINE)
+    validation = Validator(recipe, corpus, engine).validate(200, StopRequest())
     assert validation is not None
     assert validation.bleu == pytest.approx(100.0)
     assert f"|tok:{tokenize}|" in validation.as_record()["bleu_signature"]
@@ -67,13 +67,13 @@ def test_a_library_of_other_sources_is_refused_before_the_first_step(toy, monkey
         raise UserError("library.so was built from other sources")
 
     monkeypatch.setattr(kernels, "load_kernels", refuse)
-    objective = Objective.of(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
+    engine = GradientEngine.of(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
     with pytest.raises(UserError, match="built from other sources"):
-        Validator(toy.recipe, toy.corpus, objective)
+        Validator(toy.recipe, toy.corpus, engine)
     silent = toy.recipe.model_copy(
         update={"validation": toy.recipe.validation.model_copy(update={"bleu": "off"})}
     )
-    Validator(silent, toy.corpus, objective)  # which translates nothing
+    Validator(silent, toy.corpus, engine)  # which translates nothing
 
 
 SIZES = {"news": 11, "talks": 7, "web": 1}
@@ -120,7 +120,7 @@ def measured(experiment, run_dir, ranks=None):
     options = {} if ranks is None else {"ranks": ranks}
     trainer = new_trainer(experiment, run_dir, **options)
     training = trainer.training
-    found = Validator(experiment.recipe, experiment.corpus, training.objective).validate(
+    found = Validator(experiment.recipe, experiment.corpus, training.engine).validate(
         60, StopRequest()
     )
     assert found is not None
@@ -143,7 +143,7 @@ def test_each_set_is_prepared_as_if_it_were_the_only_one(alone, together):
 def copying(together, monkeypatch):
     """A model that repeats its input, whose BLEU is above 0."""
     size = together.corpus.tokenizer.size
-    monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(size))
+    monkeypatch.setattr(search_engine, "step_model", lambda *_: CopyModel(size))
 
 
 @pytest.mark.usefixtures("copying")

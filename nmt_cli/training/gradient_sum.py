@@ -1,6 +1,7 @@
 """The gradient of all weights as one tensor, which ranks exchange while it is computed."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -8,13 +9,59 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.hardware.device import Readback
+from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
+from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, Ranks
 from nmt_cli.training.loss import LossSums
 
 BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
 ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time
 NUM_SUMS = 4  # loss, nll, loss of a guided head, and ranks that failed
 NUM_FIGURES = 2 * NUM_SUMS  # behind the gradient: two parts of each sum
+
+
+class GradientFigures(NamedTuple):
+    """Figures of a batch and its gradient."""
+
+    loss: float  # label-smoothed, mean of a target token
+    nll: float  # mean of a target token
+    norm: float  # of the whole gradient, before clipping
+    num_tokens: int  # target tokens
+    alignment: float | None = None  # the loss of a guided head, as a mean of a target token
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the losses and the gradient are finite, so that the weights may be updated."""
+        return all(map(math.isfinite, (self.loss, self.norm, self.alignment or 0.0)))
+
+
+class SummedGradient(NamedTuple):
+    """The gradient of a batch, which the parameters hold; a GPU may still be computing it."""
+
+    norm: Tensor  # before clipping
+    is_infinite: Tensor  # 1 if the weights must stay as they are, else 0
+    num_tokens: int  # target tokens
+    is_guided: bool  # whether a head learns to align words
+    ranks: Ranks
+    figures: Readback
+
+    def has_arrived(self) -> bool:
+        """Return whether the figures are known, so that ``read`` need not wait for them."""
+        return self.figures.have_arrived()
+
+    def read(self, timeout: Callable[[], float] = lambda: TIMEOUT_SECONDS) -> GradientFigures:
+        """Wait until the figures are known; return them.
+
+        Raises FullMemoryError if the memory of a rank was full; then all ranks raise it. Raises
+        PeerLostError if the other ranks have not answered after ``timeout()`` seconds.
+        """
+        self.ranks.wait_for(self.figures.have_arrived, timeout)
+        ((loss, norm, alignment, nll, failed),) = (each.tolist() for each in self.figures.read())
+        if failed:
+            raise FullMemoryError(on_all_ranks=True)
+        loss, nll, alignment = (each / self.num_tokens for each in (loss, nll, alignment))
+        of_head = alignment if self.is_guided else None
+        return GradientFigures(loss, nll, norm, self.num_tokens, of_head)
 
 
 class _Bucket(NamedTuple):
@@ -24,10 +71,11 @@ class _Bucket(NamedTuple):
     place: slice  # in the flat tensor; that of the last bucket includes the figures
 
 
-class FlatGradient:
-    """The gradient of a batch and its losses; each weight's own gradient is a part of one tensor.
+class GradientSum:
+    """The sum of the gradients and the losses of a batch, over its micro-batches and the ranks.
 
-    Call ``begin``, then ``receive`` for each micro-batch, then ``finish``. During the last backward
+    The gradient of each weight is a part of one tensor. Call ``begin``, then ``receive`` for each
+    micro-batch, then ``over_ranks``. During the last backward
     pass a bucket is sent to the other ranks as soon as its gradients are there. The buckets are
     always the same and are sent in the same order, the last weights first, so that the order of
     summation is the same after a resume.
@@ -42,11 +90,11 @@ class FlatGradient:
         ranks: Ranks,
         *,
         is_exchanged_in_bf16: bool = False,
-        leaves: Mapping[nn.Parameter, Tensor] | None = None,
+        copies: Mapping[nn.Parameter, Tensor] | None = None,
     ) -> None:
-        """``leaves`` are the tensors by which the model computes in place of its parameters."""
+        """``copies`` are the tensors by which the model computes in place of its parameters."""
         self._parameters = list(parameters)[::-1]  # the backward pass begins with the last ones
-        self._leaves = [(leaves or {}).get(each, each) for each in self._parameters]
+        self._computed_with = [(copies or {}).get(each, each) for each in self._parameters]
         self._ranks = ranks
         sizes = [-(-each.numel() // ALIGNMENT) * ALIGNMENT for each in self._parameters]
         like = self._parameters[0]
@@ -58,17 +106,18 @@ class FlatGradient:
             part[: each.numel()].view_as(each)
             for part, each in zip(parts, self._parameters, strict=True)
         ]
-        self._rounded: Tensor | None = None
+        self._in_bf16: Tensor | None = None
         if is_exchanged_in_bf16 and ranks.size > 1:
-            self._rounded = torch.zeros_like(self._flat, dtype=torch.bfloat16)
+            self._in_bf16 = torch.zeros_like(self._flat, dtype=torch.bfloat16)
         self._buckets = list(_buckets(sizes, like.element_size()))
         self._bucket_of = [
             number for number, bucket in enumerate(self._buckets) for _ in bucket.members
         ]
-        for number, leaf in enumerate(self._leaves):
-            leaf.register_post_accumulate_grad_hook(partial(self._arrived, number))
+        for number, tensor in enumerate(self._computed_with):
+            tensor.register_post_accumulate_grad_hook(partial(self._arrived, number))
         self._is_receiving = False
         self._stream: torch.cuda.Stream | None = None  # to send from, while a graph is computed
+        self._summed: SummedGradient | None = None
         self.begin(1)
 
     def begin(self, num_target_tokens: int) -> None:
@@ -79,6 +128,7 @@ class FlatGradient:
         self.drop_unfinished()
         self._sums.zero_()
         self._share.fill_(1.0 / num_target_tokens)
+        self._num_tokens, self._summed = num_target_tokens, None
         self._num_received, self._num_sent = 0, 0
         self._is_last = False
         self._missing = [0 for _ in self._buckets]
@@ -86,7 +136,7 @@ class FlatGradient:
 
     def drop_unfinished(self) -> None:
         """Drop what a failed backward pass has left; what was received stays."""
-        for each in (*self._parameters, *self._leaves):
+        for each in (*self._parameters, *self._computed_with):
             each.grad = None
 
     def receive(self, losses: LossSums, *, is_last: bool) -> None:
@@ -148,26 +198,42 @@ class FlatGradient:
         self._sums.fill_(torch.inf)
         self._sums[-1] = 1.0
 
-    def finish(self) -> list[Tensor]:
-        """Send what was not sent; let the device wait until all is summed up, in the parameters.
+    def over_ranks(self, *, is_guided: bool = False) -> SummedGradient:
+        """Leave the sum of all ranks in the parameters, for which the device waits, not the CPU.
 
-        Returns the gradients of all parameters, in their order. Raises PeerLostError if a rank is
-        lost.
+        Further calls return the same. Raises FullMemoryError if the memory is full, and
+        PeerLostError if a rank is lost.
         """
+        if self._summed is None:
+            with noticing_full_memory():
+                self._exchange()
+                norm = torch.nn.utils.get_total_norm(self._views[::-1])  # in the model's order
+                loss, nll, alignment, failed = self._sums_of_ranks()
+                figures = torch.stack([loss, norm.to(loss.dtype), alignment, nll, failed])
+                # The nll is part of the loss.
+                is_infinite = figures[:3].isfinite().all().logical_not().float()
+                read = Readback()
+                read.add(figures)
+            self._summed = SummedGradient(
+                norm, is_infinite, self._num_tokens, is_guided, self._ranks, read
+            )
+        return self._summed
+
+    def _exchange(self) -> None:
+        """Send what was not sent; let the device wait until all is summed up, in the parameters."""
         if self.is_empty and not self._num_sent:  # this rank has no micro-batch
             self._flat.zero_()
         if self._ranks.size > 1:
             self._send_in_order(len(self._buckets))
             for pending in self._pending:
                 self._ranks.finish(pending)
-            if self._rounded is not None:
-                self._flat[:-NUM_FIGURES].copy_(self._rounded[:-NUM_FIGURES])
+            if self._in_bf16 is not None:
+                self._flat[:-NUM_FIGURES].copy_(self._in_bf16[:-NUM_FIGURES])
         self._pending = []
         for parameter, view in zip(self._parameters, self._views, strict=True):
             parameter.grad = view
-        return self._views[::-1]
 
-    def sums(self) -> Tensor:
+    def _sums_of_ranks(self) -> Tensor:
         """Return the sums of all ranks: loss, nll, loss of a guided head, number of failures."""
         if self._ranks.size == 1:
             return self._sums
@@ -193,11 +259,11 @@ class FlatGradient:
             self._send_in_order(next(incomplete, len(self._buckets)))
 
     def _collect(self, bucket: int) -> None:
-        """Move the gradients of the leaves of ``bucket`` to their places in the flat tensor."""
+        """Move the gradients of ``bucket`` to their places in the flat tensor."""
         of_types: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
         for number in self._buckets[bucket].members:
-            leaf, view = self._leaves[number], self._views[number]
-            gradient, leaf.grad = leaf.grad, None
+            tensor, view = self._computed_with[number], self._views[number]
+            gradient, tensor.grad = tensor.grad, None
             if gradient is not None:
                 totals, gradients = of_types.setdefault(gradient.dtype, ([], []))
                 totals.append(view)
@@ -220,11 +286,11 @@ class FlatGradient:
             is_last = self._num_sent == len(self._buckets)
             if is_last:
                 self._set_figures()
-            if self._rounded is not None:
+            if self._in_bf16 is not None:
                 place = slice(bucket.place.start, bucket.place.stop - NUM_FIGURES * is_last)
-                sent = self._rounded[place].copy_(self._flat[place])
+                sent = self._in_bf16[place].copy_(self._flat[place])
             self._pending.append(self._ranks.begin_sum(sent))
-            if self._rounded is not None and is_last:
+            if self._in_bf16 is not None and is_last:
                 self._pending.append(self._ranks.begin_sum(self._figures))
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a GPU trains; the rehearsals show how they are chosen, recorded and kept."""
+"""The backends that train on a GPU; the rehearsals show how they are chosen, recorded and kept."""
 
 import re
 
@@ -8,14 +8,14 @@ import torch
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training import ways
-from nmt_cli.training.gradient import Objective
+from nmt_cli.training import backend_choice
+from nmt_cli.training.backend_choice import PARTS, working_backends
+from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.starting import plan_batches
-from nmt_cli.training.ways import CHOICES, working_ways
 from tests import kernels_in_torch
 from tests.kernels_in_torch import add_dropout_norm
 
-(RESIDUALS,) = (each for each in CHOICES if each.name == "residuals")
+(RESIDUALS,) = (each for each in PARTS if each.name == "residuals")
 
 
 def wrong(*arguments):
@@ -43,10 +43,10 @@ def test_a_kernel_that_fails_or_computes_something_else_is_named(
     kernel, why, toy, monkeypatch, capsys
 ):
     kernels_in_torch.bring(monkeypatch, add_dropout_norm=kernel)
-    monkeypatch.setattr(ways, "has_triton", lambda device: True)
+    monkeypatch.setattr(backend_choice, "has_triton", lambda device: True)
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
-    objective = Objective.of(model, 1, 0.1, 1, Machine(torch.device("cpu"), "fp32"))
-    found = working_ways(objective, RESIDUALS, ["torch", "triton"])
+    engine = GradientEngine.of(model, 1, 0.1, 1, Machine(torch.device("cpu"), "fp32"))
+    found = working_backends(engine, RESIDUALS, ["torch", "triton"])
     assert found == (["torch", "triton"] if why is None else ["torch"])
     lines = capsys.readouterr().err
     sentence = "Residual sums and norms are computed by torch, not by our kernels in Triton: "
@@ -61,5 +61,5 @@ def test_the_batches_that_are_timed_are_of_one_epoch(toy):
     plan = plan_batches(toy.recipe, toy.corpus)
     end = plan.batches_of(0).stop
     for first, number in ((0, 3), (end - 3, 3), (end - 2, 2), (end - 1, 1), (end, 3)):
-        found = [batch.number for batch in ways._first_batches(toy.corpus, plan, first)]
+        found = [batch.number for batch in backend_choice._first_batches(toy.corpus, plan, first)]
         assert found == list(range(first, first + number))

@@ -11,10 +11,10 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.saved.checkpoints import list_checkpoints
-from nmt_cli.training import flat_gradient
+from nmt_cli.training import gradient_sum
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.flat_gradient import FlatGradient
-from nmt_cli.training.gradient import Objective, RoundedWeights, micro_batch_seed
+from nmt_cli.training.gradient import Bf16Weights, GradientEngine, micro_batch_seed
+from nmt_cli.training.gradient_sum import GradientSum
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, changed, new_trainer, read_at_once, weights_of
 
@@ -24,99 +24,91 @@ def trainer(toy, tmp_path):
     return new_trainer(toy, tmp_path / "run")
 
 
-def gradients(objective, batch):
-    objective.gradient(batch)
-    return [parameter.grad.clone() for parameter in objective.model.parameters()]
+def gradients(engine, batch):
+    engine.compute(batch)
+    return [parameter.grad.clone() for parameter in engine.model.parameters()]
 
 
-def by_autograd(objective, batch):
+def by_autograd(engine, batch):
     """Return the gradients that autograd adds up in the parameters."""
-    objective.model.zero_grad()
+    engine.model.zero_grad()
     for number, pairs in enumerate(batch.micro_batches):
-        torch.manual_seed(micro_batch_seed(objective.seed, batch.number, number))
-        (objective.loss_sums(pairs).loss / batch.num_target_tokens).backward()
-    return [parameter.grad.clone() for parameter in objective.model.parameters()]
+        torch.manual_seed(micro_batch_seed(engine.seed, batch.number, number))
+        (engine.loss_sums(pairs).loss / batch.num_target_tokens).backward()
+    return [parameter.grad.clone() for parameter in engine.model.parameters()]
 
 
 def small_buckets(monkeypatch, num_bytes=4_000):
-    monkeypatch.setattr(flat_gradient, "BUCKET_BYTES", num_bytes)
+    monkeypatch.setattr(gradient_sum, "BUCKET_BYTES", num_bytes)
 
 
 def test_it_is_what_autograd_adds_up(trainer, monkeypatch):
     small_buckets(monkeypatch)
-    objective, batches = trainer.training.objective, trainer._batches()
+    engine, batches = trainer.training.engine, trainer._batches()
     batch = next(batches).into_micro_batches(40, 1)
     assert len(batch.micro_batches) > 2
-    expected = by_autograd(objective, batch)
-    flat = FlatGradient(objective.model.parameters(), ALONE)
-    assert len(flat._buckets) > 3
+    expected = by_autograd(engine, batch)
+    total = GradientSum(engine.model.parameters(), ALONE)
+    assert len(total._buckets) > 3
     for _ in range(2):  # the second batch finds what the first left
-        found = gradients(objective._replace(flat=flat), batch)
+        found = gradients(engine._replace(total=total), batch)
         assert all(map(torch.equal, found, expected))
 
 
 def test_without_a_micro_batch_the_gradient_is_zero(trainer):
-    objective, batch = (
-        trainer.training.objective,
-        next(trainer._batches()).into_micro_batches(40, 1),
-    )
-    assert any(each.any() for each in gradients(objective, batch))
-    objective.flat.begin(1)
-    assert not any(each.any() for each in objective.flat.finish())
-    assert not objective.flat.sums().any()
+    engine, batch = trainer.training.engine, next(trainer._batches()).into_micro_batches(40, 1)
+    assert any(each.any() for each in gradients(engine, batch))
+    engine.total.begin(1)
+    figures = engine.sum_over_ranks().read()
+    assert not any(each.grad.any() for each in engine.model.parameters())
+    assert figures == (0.0, 0.0, 0.0, 1, None)
 
 
 def test_weights_in_bf16_give_the_gradient_of_autocast(trainer):
-    objective, batch = (
-        trainer.training.objective,
-        next(trainer._batches()).into_micro_batches(40, 1),
-    )
-    objective = objective._replace(machine=Machine(torch.device("cpu"), "bf16"))
-    expected = by_autograd(objective, batch)
-    rounded = RoundedWeights(objective.model)
-    flat = FlatGradient(objective.model.parameters(), ALONE, leaves=rounded.leaves)
+    engine, batch = trainer.training.engine, next(trainer._batches()).into_micro_batches(40, 1)
+    engine = engine._replace(machine=Machine(torch.device("cpu"), "bf16"))
+    expected = by_autograd(engine, batch)
+    in_bf16 = Bf16Weights(engine.model)
+    total = GradientSum(engine.model.parameters(), ALONE, copies=in_bf16.copies)
     with torch.no_grad():
-        for leaf in rounded.leaves.values():
+        for leaf in in_bf16.copies.values():
             leaf.zero_()  # what an earlier step left
-    found = gradients(objective._replace(flat=flat, rounded=rounded), batch)
+    found = gradients(engine._replace(total=total, bf16_weights=in_bf16), batch)
     for one, other in zip(found, expected, strict=True):
         assert one.dtype == torch.float32
         assert torch.nn.functional.cosine_similarity(one.flatten(), other.flatten(), 0) > 0.99
-    assert all(parameter.dtype == torch.float32 for parameter in objective.model.parameters())
+    assert all(parameter.dtype == torch.float32 for parameter in engine.model.parameters())
 
 
 def test_a_backward_pass_that_failed_adds_nothing_to_the_next_gradient(trainer, monkeypatch):
     small_buckets(monkeypatch, 100_000)
-    objective, batch = (
-        trainer.training.objective,
-        next(trainer._batches()).into_micro_batches(400, 1),
-    )
-    rounded = RoundedWeights(objective.model)
-    flat = FlatGradient(objective.model.parameters(), ALONE, leaves=rounded.leaves)
+    engine, batch = trainer.training.engine, next(trainer._batches()).into_micro_batches(400, 1)
+    in_bf16 = Bf16Weights(engine.model)
+    total = GradientSum(engine.model.parameters(), ALONE, copies=in_bf16.copies)
     machine = Machine(torch.device("cpu"), "bf16")
-    objective = objective._replace(machine=machine, flat=flat, rounded=rounded)
-    expected = gradients(objective, batch)
-    first = next(iter(rounded.leaves.values()))  # it gets its gradient late
+    engine = engine._replace(machine=machine, total=total, bf16_weights=in_bf16)
+    expected = gradients(engine, batch)
+    first = next(iter(in_bf16.copies.values()))  # it gets its gradient late
 
     def fail(_):
         raise RuntimeError("in the middle of a backward pass")
 
     hook = first.register_hook(fail)
     with pytest.raises(RuntimeError, match="in the middle"):
-        objective.gradient(batch)
+        engine.compute(batch)
     hook.remove()
-    assert any(leaf.grad is not None for leaf in rounded.leaves.values())
-    assert all(map(torch.equal, gradients(objective, batch), expected))
+    assert any(leaf.grad is not None for leaf in in_bf16.copies.values())
+    assert all(map(torch.equal, gradients(engine, batch), expected))
 
 
 def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, monkeypatch):
     small_buckets(monkeypatch)
-    objective, sent = trainer.training.objective, []
+    engine, sent = trainer.training.engine, []
     batch = next(trainer._batches()).into_micro_batches(40, 2)
     ranks = Ranks(0, 2)
     monkeypatch.setattr(Ranks, "begin_sum", lambda _, tensor: sent.append(tensor.data_ptr()))
     monkeypatch.setattr(Ranks, "finish", lambda _, pending: sent.append("waits"))
-    flat = FlatGradient(objective.model.parameters(), ranks)
+    total = GradientSum(engine.model.parameters(), ranks)
     backward, passes = torch.Tensor.backward, itertools.count(1)
 
     def noted(loss):
@@ -125,11 +117,11 @@ def test_buckets_are_sent_in_one_order_during_the_last_backward_pass(trainer, mo
 
     monkeypatch.setattr(torch.Tensor, "backward", noted)
     machine = CPU._replace(ranks=ranks)
-    objective = objective._replace(machine=machine, flat=flat)
-    objective.gradient(batch)
-    num_passes, num_buckets = next(passes) - 1, len(flat._buckets)
+    engine = engine._replace(machine=machine, total=total)
+    engine.compute(batch)
+    num_passes, num_buckets = next(passes) - 1, len(total._buckets)
     assert num_passes > 1
-    places = [flat._flat[bucket.place].data_ptr() for bucket in flat._buckets]
+    places = [total._flat[bucket.place].data_ptr() for bucket in total._buckets]
     before = [f"end of pass {number}" for number in range(1, num_passes)]
     assert sent == [*before, *places, f"end of pass {num_passes}", *["waits"] * num_buckets]
 
@@ -211,15 +203,15 @@ def test_an_exchange_in_bf16_changes_the_loss_little(toy, tmp_path):
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["enough memory", "full memory"])
 def test_ranks_that_read_late_train_as_those_that_do_not(toy, tmp_path, monkeypatch, is_full):
-    losses = Objective.losses
+    losses = GradientEngine.losses
 
-    def limited(objective, tensors):
+    def limited(engine, tensors):
         is_large = torch.is_grad_enabled() and len(tensors.target_output) > 30
         if is_full and is_large and torch.distributed.get_rank() == 1:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return losses(objective, tensors)
+        return losses(engine, tensors)
 
-    monkeypatch.setattr(Objective, "losses", limited)
+    monkeypatch.setattr(GradientEngine, "losses", limited)
 
     def work(ranks):
         at_once = train(toy, tmp_path / "at once", ranks, is_late=False)
