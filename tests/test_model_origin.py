@@ -111,7 +111,7 @@ def write_parent(folder, make_tokenizer=two_vocabularies):
     with directory_appearing_whole(folder) as written_to:
         written = recipe.model_copy(update={"model": config, "tokenizer": kind})
         save_as_model(written_to, written, tokenizer, parent)
-        written_to.facts.update(kind="average")
+        written_to.manifest.update(kind="average")
     return tokenizer, dict(parent.named_parameters())
 
 

@@ -17,7 +17,7 @@ from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
-from nmt_cli.recipe.wishes import NUM_FREQUENT, NUM_TARGETS
+from nmt_cli.recipe.translation_options import NUM_FREQUENT, NUM_TARGETS
 
 LEAST_PROBABILITY = 1e-4  # of a target piece; what is less probable is chance
 ITERATIONS = 5

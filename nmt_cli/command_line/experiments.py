@@ -8,14 +8,14 @@ import click
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import PATH
 from nmt_cli.command_line.usage import words_of_this_command
-from nmt_cli.commands.experiments.pipeline import STAGE_NAMES, STAGES_OF_DISTIL
+from nmt_cli.commands.experiments.pipeline import STAGES_OF_DISTIL, STAGES_OF_RUN
 from nmt_cli.messages.figures import parse_number_list
 
 
 @options.cli_command()
 @click.argument("recipe", shell_complete=completion.recipes)
 @options.overrides
-@options.stages(STAGE_NAMES)
+@options.stages(STAGES_OF_RUN)
 @click.option("--prepared", type=PATH, help="What preprocess writes.  [default: prepared/NAME]")
 @options.run_dir
 @options.needless_resume("run")

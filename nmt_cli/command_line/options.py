@@ -10,10 +10,10 @@ import click
 from nmt_cli.command_line import completion
 from nmt_cli.command_line.usage import HelpfulCommand, HelpfulGroup
 from nmt_cli.files.output_streams import STANDARD_INPUT, STANDARD_OUTPUT
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.figures import parse_duration
-from nmt_cli.recipe.wishes import CHOICES, NUMBERS, option_of
+from nmt_cli.recipe.translation_options import CHOICES, NUMBERS, option_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]  # of the function of a command
 
@@ -35,8 +35,8 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.2 has none
             self.fail(str(error), param, ctx)
 
 
-def wish(name: str, help: str, **own: Any) -> Decorator:
-    """Return the option for a wish that is a number or a choice; ``own`` is for click."""
+def translation_option(name: str, help: str, **own: Any) -> Decorator:
+    """Return the option of a translation that is a number or a choice; ``own`` is for click."""
     kind: click.ParamType  # type: ignore[type-arg]  # click 8.2 has none
     if name in CHOICES:
         kind = click.Choice(CHOICES[name])
@@ -150,7 +150,7 @@ allow_change = click.option(
     metavar="KEY",
     help="Resume although this key of the recipe changed, such as training.clip_norm.",
 )
-length_penalty = wish(
+length_penalty = translation_option(
     "length_penalty", "Exponent of the length penalty; 0 is none.  [default: the recipe's]"
 )
 translate_everything = flag(

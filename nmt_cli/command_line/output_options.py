@@ -12,12 +12,12 @@ from typing import Any
 
 import click
 
-from nmt_cli.command_line.options import PATH, TEXT, flag, repeated, together, wish
+from nmt_cli.command_line.options import PATH, TEXT, flag, repeated, together, translation_option
 from nmt_cli.documents.formats import ENDINGS, chosen_format
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.wishes import NUMBERS, option_of
+from nmt_cli.recipe.translation_options import NUMBERS, option_of
 from nmt_cli.translating.interface.record_keys import LINE
 
 output_options = together(
@@ -34,36 +34,38 @@ output_options = together(
         help="Draw translations from the model instead of searching for the best; --n-best N draws "
         "N for each line.",
     ),
-    wish(
+    translation_option(
         "choose",
         "What ranks the --n-best: mbr puts the one first that agrees most with the others in "
         "chrF (minimum Bayes risk). Only this one is printed as text.  [default: score]",
     ),
-    wish(
+    translation_option(
         "temperature",
         "With --sample: below 1, probable pieces are drawn more often than the model says; "
         "above 1, less often.  "
         f"[default: {NUMBERS['temperature'].default:g}]",
     ),
-    wish("top_k", "Draw only from the K most probable pieces.  [default: all]", metavar="K"),
-    wish(
+    translation_option(
+        "top_k", "Draw only from the K most probable pieces.  [default: all]", metavar="K"
+    ),
+    translation_option(
         "top_p",
         "Draw only from the fewest pieces whose probabilities sum to P (nucleus).  "
         f"[default: {NUMBERS['top_p'].default:g}]",
         metavar="P",
     ),
-    wish(
+    translation_option(
         "seed",
         "With --sample: equal seeds draw equal translations.  "
         f"[default: {NUMBERS['seed'].default}]",
     ),
-    wish("min_length", "Fewest pieces of an output.", metavar="N"),
-    wish(
+    translation_option("min_length", "Fewest pieces of an output.", metavar="N"),
+    translation_option(
         "max_length",
         "Most pieces of an output; the recipe's max_extra_length limits it too.",
         metavar="N",
     ),
-    wish("no_repeat_ngram", "Never repeat a sequence of N pieces.", metavar="N"),
+    translation_option("no_repeat_ngram", "Never repeat a sequence of N pieces.", metavar="N"),
     click.option(
         "--target-prefix",
         "prefix",
@@ -109,7 +111,7 @@ output_options = together(
         metavar="SOURCE TARGET",
         help="Languages of --memory.  [default: the model's]",
     ),
-    wish(
+    translation_option(
         "memory_similarity",
         "Least similarity of segments that --format jsonl shows.  "
         f"[default: {NUMBERS['memory_similarity'].default}]",

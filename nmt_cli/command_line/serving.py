@@ -18,7 +18,7 @@ from nmt_cli.command_line.options import POSITIVE, TEXT
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=5000, help="Port; 0 is any free one."
 )
-@options.wish(
+@options.translation_option(
     "beam_size",
     "Most hypotheses that a request may ask for, and the default.  [default: the recipe's]",
 )
@@ -51,7 +51,7 @@ from nmt_cli.command_line.options import POSITIVE, TEXT
     help="Translation memory (TMX, XLIFF, PO): segments that it has get its translation; "
     "FILE=en:de names the languages of models, by default those of the first",
 )
-@options.wish(
+@options.translation_option(
     "memory_similarity",
     "Least similarity of segments of a memory that answers of /v1/translate list.  "
     "[default: only equal ones]",

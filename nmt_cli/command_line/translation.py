@@ -12,7 +12,13 @@ from nmt_cli.command_line.output_options import grouped, output_options
 from nmt_cli.command_line.usage import words_of_this_command
 from nmt_cli.corpus.text.shard_text import parse_shard
 from nmt_cli.messages.figures import parse_number_list
-from nmt_cli.recipe.wishes import CHOICES, NUM_FREQUENT, NUM_TARGETS, NUMBERS, RESCORING_PENALTY
+from nmt_cli.recipe.translation_options import (
+    CHOICES,
+    NUM_FREQUENT,
+    NUM_TARGETS,
+    NUMBERS,
+    RESCORING_PENALTY,
+)
 
 
 @options.cli_command()
@@ -64,9 +70,11 @@ from nmt_cli.recipe.wishes import CHOICES, NUM_FREQUENT, NUM_TARGETS, NUMBERS, R
     help="Put TEXT in front of every line, such as >>deu<< for a model of several target "
     "languages.",
 )
-@options.wish("beam_size", "Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]")
+@options.translation_option(
+    "beam_size", "Hypotheses kept for a sentence; 1 is greedy.  [default: the recipe's]"
+)
 @options.length_penalty
-@options.wish(
+@options.translation_option(
     "n_best",
     "How many translations of each line; more than one need a --format other than text, or "
     "--choose mbr.",
@@ -84,19 +92,19 @@ from nmt_cli.recipe.wishes import CHOICES, NUM_FREQUENT, NUM_TARGETS, NUMBERS, R
     metavar="CODE",
     help="Language whose rules cut sentences, such as de.  [default: the model's]",
 )
-@options.wish(
+@options.translation_option(
     "markup",
     "Each line is a fragment of HTML or XML: translate its texts, keep the rest, and put "
     "inline tags around their words.",
 )
 @options.translate_everything
 @options.shortlist
-@options.wish(
+@options.translation_option(
     "too_long",
     "What to do with lines of more pieces than the recipe's max_length.",
     default=CHOICES["too_long"][0],
 )
-@options.wish(
+@options.translation_option(
     "tokenize",
     "Only for a model that parses: none takes words with spaces between them; penn cuts raw "
     "English text, a sentence a line, as the Penn Treebank does.",
@@ -157,7 +165,7 @@ def translate(model: Path, **given: Any) -> None:
     default="text",
     help="text is one number per line; the others hold pieces and the log-probability of each.",
 )
-@options.wish(
+@options.translation_option(
     "length_penalty",
     "Divide by the length penalty of a search, such as the recipe's 0.6.",
     default=RESCORING_PENALTY,

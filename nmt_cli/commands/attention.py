@@ -10,8 +10,8 @@ from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
 from nmt_cli.files.output_streams import STANDARD_OUTPUT
-from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.cpu import set_num_threads
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing

@@ -89,7 +89,7 @@ def _write_average(models: Sequence[Model], output: Path, precision: str, *, rep
     settings = newest.settings._replace(characters=characters)
     with directory_appearing_whole(output, replace=replace) as partial:
         save_model(partial, settings, recipe, newest.tokenizer, mean_weights(chosen), precision)
-        partial.facts.update(kind=AVERAGED, averaged=list(map(_facts, models)))
+        partial.manifest.update(kind=AVERAGED, averaged=list(map(_as_averaged, models)))
         keep_common_lexicon(models, partial)
     logs.info(f"Averaged {', '.join(path.name for path in chosen)} into {output}.")
 
@@ -163,7 +163,7 @@ def _refuse_unfit(models: Sequence[Model]) -> None:
             )
 
 
-def _facts(model: Model) -> dict[str, Any]:
+def _as_averaged(model: Model) -> dict[str, Any]:
     return {
         "name": model.path.name,
         "step": model.manifest.get("step"),

@@ -19,15 +19,14 @@ from typing import Any
 
 from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
-from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.pipeline import refuse_foreign
-from nmt_cli.commands.experiments.run_steps import replaced_by_run
+from nmt_cli.commands.experiments.run_stages import replaced_by_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.files.folders import not_a_run
-from nmt_cli.hardware.choices import device_name
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.machine import count_devices
+from nmt_cli.hardware.machine_options import device_name
 from nmt_cli.launch.python_process import NMT_CLI, environment_of_child, python_command
 from nmt_cli.launch.run_status import is_finished
 from nmt_cli.launch.stop_signals import handled
@@ -42,6 +41,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.run_directory import changes_since, is_trained_by, refuse_changes
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
 
@@ -76,7 +76,7 @@ def run(
     if done:
         histories = read_runs([training.run_dir for training in done])
         rows = as_rows([training.file.name for training in done], histories)
-        text = json.dumps(null_if_not_finite([row.facts() for row in rows]), indent=2)
+        text = json.dumps(null_if_not_finite([row.as_json() for row in rows]), indent=2)
         StandardOutput().write(f"{text if output_format == 'json' else as_table(rows)}\n".encode())
     if failed:
         names = ", ".join(str(training.run_dir) for training in failed)

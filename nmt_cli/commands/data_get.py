@@ -38,7 +38,7 @@ def run(
         else:
             with directory_appearing_whole(output, replace=output.exists()) as partial:
                 splits = write_splits(treebank, partial.path)
-                partial.facts.update(
+                partial.manifest.update(
                     kind=DATASET, name=TREEBANK, treebank=str(treebank), splits=splits
                 )
     logs.info(f"Wrote {output}.")
@@ -53,7 +53,7 @@ def _assemble_parallel(name: str, downloads: Path, output: Path) -> None:
     with directory_appearing_whole(output, replace=output.exists()) as partial:
         test_sets = write_evaluation_sets(dataset, sets, partial.path)
         train = write_train(dataset, archives, partial.path)
-        partial.facts.update(kind=DATASET, name=name, train=train, test_sets=test_sets)
+        partial.manifest.update(kind=DATASET, name=name, train=train, test_sets=test_sets)
     logs.info(f"Joined the archives in {downloads}; you may remove them.")
 
 

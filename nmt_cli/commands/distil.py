@@ -1,6 +1,6 @@
 """``nmt-cli distil``: a small student learns from what a large teacher translates.
 
-Its steps behind those of ``teaching``: the training's, and what ships.
+Its stages behind those of ``teaching``: the training's, and what ships.
 
 preprocess, train, average  as those of ``run``, by the student's recipe
 lexicon                     RUN/distillation/lexicon  if made from this prepared text
@@ -19,16 +19,16 @@ from typing import Any
 from nmt_cli.alignment.estimated_lexicon import make_lexicon, prepared_pairs
 from nmt_cli.commands.distilling.distillation import Distillation
 from nmt_cli.commands.distilling.measuring import TABLE, measure, measured_from, scores_on_cpu
-from nmt_cli.commands.distilling.teaching import steps_of_teaching
+from nmt_cli.commands.distilling.teaching import stages_of_teaching
 from nmt_cli.commands.experiments.pipeline import (
     STAGES_OF_DISTIL,
-    Step,
-    folder_step,
+    PipelineStage,
+    folder_stage,
     refuse_foreign,
     take_through,
     wanted_stages,
 )
-from nmt_cli.commands.experiments.run_steps import replaced_by_run, steps_of_run
+from nmt_cli.commands.experiments.run_stages import replaced_by_run, stages_of_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.run import refuse_other_origin, refuse_wrong_test
 from nmt_cli.corpus.prepared import open_prepared, trained_on
@@ -49,7 +49,7 @@ from nmt_cli.training.options import TrainOptions
 def candidates(each: Distillation) -> dict[str, Path]:
     """Return the trained models; the student that ships is the one that is best in int8."""
     found = {"average": each.run_dir / AVERAGE}
-    return {**found, "int8": each.rounded.run_dir / AVERAGE} if each.config.int8_steps else found
+    return {**found, "int8": each.int8_run.run_dir / AVERAGE} if each.config.int8_steps else found
 
 
 def _lexicon_from(each: Distillation) -> dict[str, Any]:
@@ -68,19 +68,20 @@ def _make_lexicon(each: Distillation, partial: Partial) -> None:
     (partial.path / LEXICON).write_bytes(lexicon.as_bytes())
 
 
-def _is_rounded(each: Distillation) -> bool:
+def _is_quantized(each: Distillation) -> bool:
     return _goes_on_from_average(each) and all(
-        step.is_made(step.subject) for step in _steps_in_int8(each)
+        stage.is_made(stage.subject) for stage in _int8_stages(each)
     )
 
 
-def _steps_in_int8(each: Distillation) -> list[Step]:
-    return [step for step in steps_of_run(each.rounded) if step.name in ("train", "average")]
+def _int8_stages(each: Distillation) -> list[PipelineStage]:
+    stages = stages_of_run(each.int8_run)
+    return [stage for stage in stages if stage.name in ("train", "average")]
 
 
 def _goes_on_from_average(each: Distillation) -> bool:
     """Return whether the training in int8 began from the present average, by its recipe."""
-    run_dir, recipe = each.rounded.run_dir, each.rounded.recipe
+    run_dir, recipe = each.int8_run.run_dir, each.int8_run.recipe
     if not list_checkpoints(run_dir):
         return False
     try:
@@ -90,10 +91,10 @@ def _goes_on_from_average(each: Distillation) -> bool:
     return all(change.kind is ChangeKind.FREE for change in changes_since(run_dir, recipe))
 
 
-def _round(each: Distillation, is_forced: bool) -> None:
-    is_other = each.rounded.run_dir.exists() and not _goes_on_from_average(each)
-    for step in _steps_in_int8(each):
-        step.make(step.subject, is_forced or is_other)
+def _quantize(each: Distillation, is_forced: bool) -> None:
+    is_other = each.int8_run.run_dir.exists() and not _goes_on_from_average(each)
+    for stage in _int8_stages(each):
+        stage.make(stage.subject, is_forced or is_other)
 
 
 def shipped_from(each: Distillation) -> dict[str, Any]:
@@ -121,9 +122,9 @@ def _ship(each: Distillation, partial: Partial) -> None:
     save_model(partial, model.settings, recipe, model.tokenizer, model.weights, "int8")
     if each.config.shortlist:
         shutil.copyfile(each.folder(LEXICON) / LEXICON, partial.path / LEXICON)
-        partial.facts[USES_SHORTLIST] = True
+        partial.manifest[USES_SHORTLIST] = True
     averaged = model.manifest["averaged"]
-    partial.facts.update(averaged=averaged, shipped=best, validation_bleu_in_int8=bleus)
+    partial.manifest.update(averaged=averaged, shipped=best, validation_bleu_in_int8=bleus)
 
 
 def _int8_bleu(each: Distillation, model: Path) -> float:
@@ -140,21 +141,21 @@ def _int8_bleu(each: Distillation, model: Path) -> float:
     return bleu
 
 
-def steps_of_distil(each: Distillation) -> list[Step]:
-    """Return the steps of ``distil``; those of the training are ``run``'s, by another recipe."""
-    of_run = {step.name: step for step in steps_of_run(each.student)}
+def stages_of_distil(each: Distillation) -> list[PipelineStage]:
+    """Return the stages of ``distil``; those of the training are ``run``'s, by another recipe."""
+    of_run = {stage.name: stage for stage in stages_of_run(each.student)}
     no_lexicon = None if each.config.shortlist else "distillation.shortlist is false."
     no_rounding = None if each.config.int8_steps else "distillation.int8_steps is 0."
     lexicon, table = each.folder(LEXICON), each.folder(STUDENT_TABLE)
     return [
-        *steps_of_teaching(each),
+        *stages_of_teaching(each),
         of_run["preprocess"],
-        folder_step(each, "lexicon", lexicon, DISTILLED, _lexicon_from, _make_lexicon, no_lexicon),
+        folder_stage(each, "lexicon", lexicon, DISTILLED, _lexicon_from, _make_lexicon, no_lexicon),
         of_run["train"],
         of_run["average"],
-        Step("round", each, _is_rounded, _round, no_rounding, is_optional=True),
-        folder_step(each, "ship", each.shipped, AVERAGED, shipped_from, _ship),
-        folder_step(each, "measure", table, DISTILLED, measured_from, measure),
+        PipelineStage("round", each, _is_quantized, _quantize, no_rounding, is_optional=True),
+        folder_stage(each, "ship", each.shipped, AVERAGED, shipped_from, _ship),
+        folder_stage(each, "measure", table, DISTILLED, measured_from, measure),
         of_run["report"],
     ]
 
@@ -193,8 +194,8 @@ def run(
         remedy = "--run-dir, or give --force-from train to train anew"
         refuse_changes(each.run_dir, each.student.recipe, [ChangeKind.FORBIDDEN], remedy)
     anew = "--force-from train makes it anew"
-    steps = [step for step in steps_of_distil(each) if step.name in wanted]
-    take_through(steps, force_from, anew)
+    stages = [stage for stage in stages_of_distil(each) if stage.name in wanted]
+    take_through(stages, force_from, anew)
     if "ship" in wanted:
         logs.info(f"The student is {each.shipped}.")
     if "measure" in wanted:

@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
                 verification = compared(loaded, engine, texts, is_exact=quantization == EXACT)
             card = model_card(exported, chosen.card(exported), quantization, verification)
             (folder / CARD).write_text(card, encoding="utf-8")
-            partial.facts.update(kind=EXPORT, format=output_format, quantization=quantization)
+            partial.manifest.update(kind=EXPORT, format=output_format, quantization=quantization)
     if verification is None:
         logs.warning("the export was not verified (--verify 0).")
     else:

@@ -13,10 +13,10 @@ from nmt_cli.commands.checking import text_warnings
 from nmt_cli.commands.checking.first_lines import on_languages, on_scripts, wrong_texts
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder, learnt_characters
-from nmt_cli.corpus.prepared import foreign_file, validation_facts, validation_text
+from nmt_cli.corpus.prepared import foreign_file, validation_reports, validation_text
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits
 from nmt_cli.corpus.text.looking_over import Cleaner
-from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, facts_of_files
+from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, files_as_manifest
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of
 from nmt_cli.corpus.tokenizers.normalization import SIDES
@@ -64,8 +64,8 @@ def run(
             directory, replace=force, threads=workers or usable_cores()
         ) as partial,
     ):
-        partial.facts.update(_prepare(for_new_text(recipe_file.recipe), partial.path, workers))
-        facts = partial.facts
+        partial.manifest.update(_prepare(for_new_text(recipe_file.recipe), partial.path, workers))
+        facts = partial.manifest
     _report(directory, facts)
     # A default is no wish; after a short training, train proposes the average that it allows.
     if "keep_for_average" in recipe_file.recipe.checkpoints.model_fields_set:
@@ -128,11 +128,11 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     hashes = sha256_of_each(
         (path for paths in files for path in paths.values()), workers or usable_cores()
     )
-    tests = [facts_of_files(paths, hashes) for paths in paths_of_tests]
+    tests = [files_as_manifest(paths, hashes) for paths in paths_of_tests]
     return {
         "kind": PREPARED,
         **recipe.model_dump(mode="json", include={"data", "tokenizer"}),
-        **text.facts(),
+        **text.manifest_entries(),
         "seed": recipe.training.seed,
         "vocabulary_size": tokenizer.size,
         **({"source_vocabulary_size": tokenizer.source_size} if tokenizer.source_size else {}),
@@ -140,9 +140,9 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "tokens": {part: count.tokens for part, count in counts.items()},
         "unknown": {part: count.unknown for part, count in counts.items()},
         "characters": characters,
-        "train": [report.facts(hashes) for report in training.reports],
+        "train": [report.as_manifest(hashes) for report in training.reports],
         "validation": _facts_of_sets(
-            data.validation_sets, [report.facts(hashes) for report in measured]
+            data.validation_sets, [report.as_manifest(hashes) for report in measured]
         ),
         **({"test": _facts_of_sets(data.test_sets, tests)} if tests else {}),
         "versions": _versions(data),
@@ -366,7 +366,7 @@ def _report(directory: Path, facts: Mapping[str, Any]) -> None:
     links = [report["links"] for report in reports if "links" in report]
     if links:
         logs.info(f"  links       {sum(links):,} between words")
-    for part, validation in validation_facts(facts).items():
+    for part, validation in validation_reports(facts).items():
         unknown = " and ".join(
             f"{text_warnings.share_unknown(facts, part, side):.2%} of {side}" for side in SIDES
         )

@@ -55,7 +55,7 @@ def run(run_dirs: Sequence[Path], *, output: Path | None = None, force: bool = F
         else:
             with directory_appearing_whole(output, replace=force) as partial:
                 labels = [run.label for run in runs]
-                partial.facts.update(kind=REPORT, runs=labels, made_from=made_from)
+                partial.manifest.update(kind=REPORT, runs=labels, made_from=made_from)
                 (partial.path / PAGE).write_bytes(page)
                 for chart, png in charts.items():
                     (partial.path / f"{chart.name}.png").write_bytes(png)

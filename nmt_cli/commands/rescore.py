@@ -13,8 +13,8 @@ from nmt_cli.commands.lines.pipes import name_of_input
 from nmt_cli.commands.lines.translation_formats import shown_pieces
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.lines import Line, one_line
-from nmt_cli.hardware.choices import AUTO, device_name
 from nmt_cli.hardware.cpu import set_num_threads
+from nmt_cli.hardware.machine_options import AUTO, device_name
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, UserError
 from nmt_cli.messages.figures import counted, perplexity_of, short_number

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.commands.experiments.pipeline import (
-    STAGE_NAMES,
+    STAGES_OF_RUN,
     refuse_foreign,
     take_through,
     wanted_stages,
 )
-from nmt_cli.commands.experiments.run_steps import replaced_by_run, result_lines, steps_of_run
+from nmt_cli.commands.experiments.run_stages import replaced_by_run, result_lines, stages_of_run
 from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
@@ -27,6 +26,7 @@ from nmt_cli.recipe.reading.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.sections.corpora import sets_by_key
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import find_model
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
 
@@ -43,7 +43,7 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     is_of_compare = PARENT in os.environ
     if is_of_compare:  # when compare is killed, this training is saved and ends
         end_with_parent(signal.SIGTERM)
-    wanted = wanted_stages(STAGE_NAMES, until, force_from)
+    wanted = wanted_stages(STAGES_OF_RUN, until, force_from)
     options = TrainOptions(**keywords)
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options.overrides), options)
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
@@ -57,8 +57,8 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     anew = "--force-from train makes it anew"
     if is_of_compare:
         anew = f"to make it anew: {_command(experiment)} --force-from=train"
-    steps = [step for step in steps_of_run(experiment) if step.name in wanted]
-    take_through(steps, force_from, anew)
+    stages = [stage for stage in stages_of_run(experiment) if stage.name in wanted]
+    take_through(stages, force_from, anew)
     if "score" in wanted:
         lines = result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())

@@ -20,7 +20,7 @@ from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import STANDARD_INPUT, is_stream
 from nmt_cli.files.text_files import standard_input
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import STATUS_SOME_LINES_FAILED, LinesFailedError, WrongUsageError
 from nmt_cli.translating.interface.options import TranslatorOptions

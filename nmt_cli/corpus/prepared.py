@@ -328,7 +328,7 @@ def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     ignored: a machine may have only the prepared text.
     """
     prepared_at = (directory / file_names.MANIFEST).stat().st_mtime_ns
-    corpora = [*manifest["train"], *validation_facts(manifest).values()]
+    corpora = [*manifest["train"], *validation_reports(manifest).values()]
     tests = manifest.get("test", [])
     corpora += tests if isinstance(tests, list) else [tests]
     changed = [path for corpus in corpora for path in _changed(corpus, prepared_at)]
@@ -336,7 +336,7 @@ def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     return list(dict.fromkeys(changed))
 
 
-def validation_facts(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def validation_reports(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return what the manifest holds about the text of each validation set, by its part."""
     facts = manifest["validation"]
     each = facts if isinstance(facts, list) else [facts]

@@ -8,7 +8,7 @@ from html.entities import html5
 from typing import NamedTuple
 
 from nmt_cli.documents.document import decoded
-from nmt_cli.recipe.wishes import Markup
+from nmt_cli.recipe.translation_options import Markup
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.segmentation.markup.blocks import blocks_of

@@ -35,10 +35,10 @@ NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class Partial(NamedTuple):
-    """A directory that is being written: its temporary path and the facts for its manifest."""
+    """A directory that is being written: its temporary path and what its manifest will hold."""
 
     path: Path
-    facts: dict[str, Any]
+    manifest: dict[str, Any]
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def directory_appearing_whole(
         partial.path.mkdir()
         try:
             yield partial
-            write_manifest(partial.path, partial.facts, threads)
+            write_manifest(partial.path, partial.manifest, threads)
             for path in (*partial.path.iterdir(), partial.path):
                 _sync(path)
             replaced = _set_aside(directory) if replace else None

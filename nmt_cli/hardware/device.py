@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt_cli.hardware.choices import AUTO, device_name
+from nmt_cli.hardware.machine_options import AUTO, device_name
 from nmt_cli.hardware.torch_private import cpu_has_amx, cpu_has_avx512_bf16, fp32_precision
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
@@ -186,7 +186,7 @@ def bf16_is_fast(device: torch.device) -> bool:
     return cpu_has_avx512_bf16() or cpu_has_amx()
 
 
-Step = Callable[[], None]
+Work = Callable[[], None]
 
 # Only one recording may be under way in a process.
 _RECORDING = threading.Lock()
@@ -210,7 +210,7 @@ class GraphRecorder:
         if self.device.type == "cuda":
             self._pool = torch.cuda.graph_pool_handle()
 
-    def compute(self, step: Step) -> None:
+    def compute(self, step: Work) -> None:
         """Call ``step`` before it is recorded.
 
         Libraries load kernels and allocate workspaces at their first use.
@@ -226,7 +226,7 @@ class GraphRecorder:
             finally:  # also before its tensors are freed
                 present.wait_stream(self._stream)
 
-    def recorded(self, step: Step) -> Step:
+    def recorded(self, step: Work) -> Work:
         """Return a function that computes what ``step`` launches, which does not run here.
 
         ``step`` must read and write tensors that live on, keep no others, and not wait for the GPU.

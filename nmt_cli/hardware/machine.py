@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.hardware.cpu import set_num_threads, threads_of_each, threads_of_variables
 from nmt_cli.hardware.device import (
     Precision,
@@ -22,6 +21,7 @@ from nmt_cli.hardware.device import (
     prefer_flash_attention,
 )
 from nmt_cli.hardware.fp32_products import Fp32Products, choose_fp32_products
+from nmt_cli.hardware.machine_options import MachineOptions
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.hardware.system_facts import version_of

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import bf16_is_fast, choose_precision
 from nmt_cli.hardware.flops import TERA, peak_flops
 from nmt_cli.hardware.fp32_products import choose_fp32_products
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.hardware.memory import allowed_memory
 from nmt_cli.hardware.torch_private import cpu_has_amx, cpu_has_avx512_bf16
 from nmt_cli.messages.figures import GIBIBYTE

@@ -82,7 +82,7 @@ def write_model(
                     "folder."
                 )
     save_model(partial, settings, NO_RECIPE, tokenizer, model.weights)
-    partial.facts.update({"kind": AVERAGED, IMPORTED: dict(facts)})
+    partial.manifest.update({"kind": AVERAGED, IMPORTED: dict(facts)})
 
 
 def _code(name: object) -> str:

@@ -63,7 +63,7 @@ class LearnedPositions(nn.Module):
 class Embedding(nn.Module):
     """Token vectors times a scale, plus positions, with dropout (sections 3.4 and 5.4)."""
 
-    rounded: Callable[[Tensor], Tensor] | None = None  # of learned vectors; None: not rounded
+    rounding: Callable[[Tensor], Tensor] | None = None  # of learned vectors; None: not rounded
 
     def __init__(
         self, weight: nn.Parameter, config: ModelShape, *, starts_with_zeros: bool = False
@@ -99,10 +99,10 @@ class Embedding(nn.Module):
         """Return the vectors of ``tokens`` at ``positions``, all below ``num_positions``."""
         vectors = F.embedding(tokens, self.weight)
         of_positions = F.embedding(positions, self.positions(num_positions))
-        if self.rounded is not None:
-            vectors = self.rounded(vectors)
+        if self.rounding is not None:
+            vectors = self.rounding(vectors)
             if isinstance(self.positions, LearnedPositions):
-                of_positions = self.rounded(of_positions)
+                of_positions = self.rounding(of_positions)
         if self.starts_with_zeros:
             vectors = vectors.masked_fill((positions == 0)[:, None], 0.0)
         return self.norm(torch.add(of_positions, vectors, alpha=self.scale))

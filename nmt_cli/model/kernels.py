@@ -52,7 +52,7 @@ def suits_kernels(model: Transformer, part: Part) -> bool:
     if part == "residuals":
         return config.d_model <= LARGEST_ROW
     is_plain = config.activation == "relu" and config.feed_forward_biases
-    return is_plain and model.rounded is None  # rounding changes the product
+    return is_plain and model.rounding is None  # rounding changes the product
 
 
 def use_kernels(model: Transformer, part: Part, *, used: bool) -> None:

@@ -168,11 +168,11 @@ def as_bytes(weights: Mapping[str, Array], *, in_int8: bool) -> bytes:
     if in_int8:
         for name, weight in weights.items():
             if weight.ndim == 2:
-                stored[f"{name}{SCALES}"], stored[name] = rounded_rows(weight)
+                stored[f"{name}{SCALES}"], stored[name] = quantized_rows(weight)
     return safetensors.numpy.save(stored)
 
 
-def rounded_rows(rows: Array) -> tuple[Array, Array]:
+def quantized_rows(rows: Array) -> tuple[Array, Array]:
     """Return the scale [R, 1] of each of ``rows`` [R, I] in fp32, and the rows over it as int8."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
     scales = np.maximum(largest, np.float32(SMALLEST_SCALE)) / np.float32(LARGEST)

@@ -42,7 +42,7 @@ class Transformer(nn.Module):
     ``vocabulary_size`` is that of the target, and of the source if they share a vocabulary.
     """
 
-    rounded: Callable[[Tensor], Tensor] | None = None  # of factors; see ``round_to_int8``
+    rounding: Callable[[Tensor], Tensor] | None = None  # of factors; see ``round_to_int8``
     kernel_seed: KernelSeed | None = None  # of dropout in kernels of Triton
 
     def __init__(self, config: ModelShape, vocabulary_size: int) -> None:
@@ -113,9 +113,9 @@ class Transformer(nn.Module):
 
     def factors(self, rows: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return the factors of a product of ``rows`` and a ``weight``, rounded if it rounds."""
-        if self.rounded is None:
+        if self.rounding is None:
             return rows, weight
-        return self.rounded(rows), self.rounded(weight)
+        return self.rounding(rows), self.rounding(weight)
 
 
 def build_transformer(
@@ -151,7 +151,7 @@ class _Rounding(torch.autograd.Function):
         return gradients[0]
 
 
-def rounded(rows: Tensor) -> Tensor:
+def rounded_to_int8(rows: Tensor) -> Tensor:
     """Return ``rows`` [.., I], each rounded to int8 with a scale of its own, in their type.
 
     The gradient is that of ``rows`` themselves.
@@ -161,13 +161,13 @@ def rounded(rows: Tensor) -> Tensor:
 
 def round_to_int8(model: Transformer) -> None:
     """Let ``model`` round from now on, in training and evaluation."""
-    model.rounded = rounded
+    model.rounding = rounded_to_int8
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.forward = functools.partial(_linear, module)  # type: ignore[method-assign]
         elif isinstance(module, Embedding):
-            module.rounded = rounded
+            module.rounding = rounded_to_int8
 
 
 def _linear(linear: nn.Linear, rows: Tensor) -> Tensor:
-    return F.linear(rounded(rows), rounded(linear.weight), linear.bias)
+    return F.linear(rounded_to_int8(rows), rounded_to_int8(linear.weight), linear.bias)

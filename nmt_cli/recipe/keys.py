@@ -60,7 +60,7 @@ def section_at(path: KeyPath) -> type[Section] | None:
     return Recipe if not path else key.section if key is not None else None
 
 
-def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def values_by_key(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each value with its dotted key; a list is one value unless it holds sections.
 
     Numbers by name, such as data.stages.0.shares, are one value too.
@@ -68,10 +68,10 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     key = key_at(prefix)
     if isinstance(value, dict) and (not prefix or (key is not None and key.section is not None)):
         for name, below in value.items():
-            yield from leaves(below, f"{prefix}.{name}" if prefix else name)
+            yield from values_by_key(below, f"{prefix}.{name}" if prefix else name)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         for index, below in enumerate(value):
-            yield from leaves(below, f"{prefix}.{index}")
+            yield from values_by_key(below, f"{prefix}.{index}")
     else:
         yield prefix, value
 
@@ -213,7 +213,7 @@ def keys_of_text(recipe: Recipe) -> dict[str, Any]:
     """Return the keys on which the files that preprocess writes depend, with their values."""
     wanted = Effect.TEXT | Effect.HELD_OUT if recipe.data.filters.needs_held_out else Effect.TEXT
     sections = recipe.model_dump(mode="json", include={"data", "tokenizer"})
-    return {key: value for key, value in leaves(sections) if effect_of(key) & wanted}
+    return {key: value for key, value in values_by_key(sections) if effect_of(key) & wanted}
 
 
 def values_beside_paths(recipe: Recipe) -> dict[str, str]:
@@ -221,7 +221,7 @@ def values_beside_paths(recipe: Recipe) -> dict[str, str]:
 
     Machines that train together may have these at different places.
     """
-    values = leaves(recipe.model_dump(mode="json"))
+    values = values_by_key(recipe.model_dump(mode="json"))
     return {key: as_written(value) for key, value in values if not _is_path(key)}
 
 
@@ -259,7 +259,7 @@ def needs_training(changes: Iterable[Change]) -> bool:
 
 def changed_keys(old: Recipe, new: Recipe) -> list[Change]:
     """Return every key whose value differs, in the order of the recipe."""
-    before, after = (dict(leaves(recipe.model_dump(mode="json"))) for recipe in (old, new))
+    before, after = (dict(values_by_key(recipe.model_dump(mode="json"))) for recipe in (old, new))
     # Not the user's choice but what preprocess decided. If the text was prepared again in another
     # way, training refuses it, because the files differ.
     if not (old.tokenizer.shared or new.tokenizer.shared):

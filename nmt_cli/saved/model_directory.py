@@ -277,7 +277,7 @@ def save_model(
     ``precision`` int8, matrices take a quarter of the bytes.
     """
     least = INT8 if precision == "int8" else PLAIN
-    partial.facts["format_version"] = max(least, settings.format_version)
+    partial.manifest["format_version"] = max(least, settings.format_version)
     (partial.path / CONFIG).write_bytes(as_json(settings).encode())
     (partial.path / RECIPE).write_bytes(recipe)
     tokenizer.save(partial.path)
@@ -290,7 +290,7 @@ def keep_common_lexicon(models: Sequence[Model], partial: Partial) -> None:
     newest = models[-1]
     if len({str(model.manifest["files"].get(LEXICON)) for model in models}) == 1 and newest.lexicon:
         (partial.path / LEXICON).write_bytes(newest.lexicon.as_bytes())
-        partial.facts[USES_SHORTLIST] = newest.uses_shortlist
+        partial.manifest[USES_SHORTLIST] = newest.uses_shortlist
 
 
 def save_lexicon(directory: Path, lexicon: Lexicon, *, uses_shortlist: bool) -> None:

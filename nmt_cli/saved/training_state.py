@@ -61,7 +61,7 @@ class Progress:
     stage_batch: int = 0
 
 
-class Saved(NamedTuple):
+class LastSaved(NamedTuple):
     """The checkpoint that was saved last."""
 
     step: int = 0
@@ -79,10 +79,10 @@ class TrainingState:
     average: MovingAverage | None = None  # its weights are then the checkpoint's model
     validation: Mapping[str, Any] | None = None  # figures of the current step, once it is measured
     origin: Mapping[str, Any] | None = None  # the model from which --init-from took the weights
-    saved: Saved = field(default_factory=Saved)  # last, or what training was resumed from
+    saved: LastSaved = field(default_factory=LastSaved)  # last, or what training was resumed from
 
 
-class Contents(NamedTuple):
+class CheckpointContents(NamedTuple):
     """What a checkpoint saves of a training."""
 
     progress: Progress
@@ -91,7 +91,7 @@ class Contents(NamedTuple):
     moments: Moments
 
     @classmethod
-    def of(cls, state: TrainingState, *, are_copied: bool = False) -> "Contents":
+    def of(cls, state: TrainingState, *, are_copied: bool = False) -> "CheckpointContents":
         """Return the contents of ``state``; if they ``are_copied`` to the CPU, it may change."""
 
         def kept(tensors: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
@@ -112,7 +112,7 @@ class Contents(NamedTuple):
 
 def save_checkpoint(
     run_dir: Path,
-    contents: Contents,
+    contents: CheckpointContents,
     recipe: Recipe,
     corpus: PreparedCorpus,
     facts: dict[str, Any],
@@ -143,7 +143,7 @@ def save_checkpoint(
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
             _write(saved, stream)
-        partial.facts.update(facts)
+        partial.manifest.update(facts)
 
 
 def _write(saved: dict[str, Any], stream: BinaryIO) -> None:

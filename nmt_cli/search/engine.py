@@ -11,7 +11,7 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
-from nmt_cli.hardware.choices import Computing
+from nmt_cli.hardware.machine_options import Computing
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.compiled_model import CompiledTransformer

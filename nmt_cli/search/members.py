@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision, device_name
+from nmt_cli.hardware.machine_options import (
+    DecodingPrecision,
+    choose_decoding_precision,
+    device_name,
+)
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
 from nmt_cli.model.compiled.kernels import Kernels, kernels_for

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.hardware.choices import DecodingPrecision, choose_decoding_precision
 from nmt_cli.hardware.cpu import keep_num_threads
 from nmt_cli.hardware.device import DTYPES, bf16_is_fast, prefer_flash_attention
+from nmt_cli.hardware.machine_options import DecodingPrecision, choose_decoding_precision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.compiled.kernels import Array, Kernels, kernels_for
 from nmt_cli.model.compiled.packed_model import PackedModel

@@ -25,7 +25,7 @@ from nmt_cli.training.gradient_sum import GradientSum, SummedGradient
 from nmt_cli.training.graphed_gradient import GraphedGradient
 from nmt_cli.training.guided_alignment import Guidance
 from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
-from nmt_cli.training.micro_batch import MicroBatch, in_room, packed
+from nmt_cli.training.micro_batch import MicroBatch, packed, padded_to_shape
 
 
 class Bf16Weights:
@@ -232,7 +232,7 @@ class GradientEngine(NamedTuple):
 
     def losses(self, tensors: MicroBatch) -> LossSums:
         """Return the summed loss of a micro-batch; products are in the machine's precision."""
-        is_bf16, is_int8 = self.machine.precision == "bf16", self.model.rounded is not None
+        is_bf16, is_int8 = self.machine.precision == "bf16", self.model.rounding is not None
         # Validation measures weights that were not rounded for a step.
         copies = self.bf16_weights if torch.is_grad_enabled() else None
         guidance, links, alignment = self.guidance, tensors.links, None

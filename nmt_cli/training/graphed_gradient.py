@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt_cli.hardware.device import GraphRecorder, Step, copied, tensors_in
+from nmt_cli.hardware.device import GraphRecorder, Work, copied, tensors_in
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.messages import logs
 from nmt_cli.model.packing import PaddedShape
@@ -32,7 +32,7 @@ class _Graph(NamedTuple):
     inputs: Sequence[Tensor]
     kept: Sequence[Tensor]  # which the model may replace
     arrivals: Sequence[torch.cuda.Event]  # of the buckets of the gradient, if ranks exchange it
-    replay: Step
+    replay: Work
 
 
 class GraphedGradient:
@@ -88,7 +88,7 @@ class GraphedGradient:
         replay = step if self.cannot_record else self._recorded(step)
         return _Graph(list(tensors_in(own)), list(self._model.buffers()), arrivals, replay)
 
-    def _recorded(self, step: Step) -> Step:
+    def _recorded(self, step: Work) -> Work:
         """Return the replay of ``step``; ``step`` itself if it cannot be recorded."""
         try:
             with noticing_full_memory():

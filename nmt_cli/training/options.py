@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from nmt_cli.hardware.choices import MachineOptions
+from nmt_cli.hardware.machine_options import MachineOptions
 
 NAMES = {"overrides": "--set", "allowed_changes": "--allow-change"}  # other flags are their fields'
 

@@ -21,7 +21,13 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reading.recipe_files import recipe_hash
-from nmt_cli.saved.training_state import CheckpointKind, Contents, Saved, prune, save_checkpoint
+from nmt_cli.saved.training_state import (
+    CheckpointContents,
+    CheckpointKind,
+    LastSaved,
+    prune,
+    save_checkpoint,
+)
 from nmt_cli.training.training import Training
 
 MAX_FAILED_SAVES = 3
@@ -31,7 +37,7 @@ SAMPLE_BYTES = 16 << 20  # that are written to estimate the time of a save
 class _Writing(NamedTuple):
     """A checkpoint that is being written."""
 
-    saved: Saved  # once it is written
+    saved: LastSaved  # once it is written
     forgiving: bool
     is_done: Callable[[], bool]
     result: Callable[[], float]  # waits for the end; the seconds it took, or its error
@@ -121,7 +127,7 @@ class Saver:
     def _save(self, kind: CheckpointKind, *, forgiving: bool) -> float:
         """Save a checkpoint when no thread is writing one; return its seconds."""
         progress = self._state.progress
-        new = Saved(progress.step, kind, is_measured=progress.validated_step == progress.step)
+        new = LastSaved(progress.step, kind, is_measured=progress.validated_step == progress.step)
         if new == self._state.saved:
             return 0.0
         write = self._writer(kind)
@@ -139,8 +145,8 @@ class Saver:
         """
         if not self._ranks.is_main:
             return lambda: 0.0
-        started, training, facts = time.monotonic(), self._training, self._facts(kind)
-        contents = Contents.of(self._state, are_copied=self._thread is not None)
+        started, training, facts = time.monotonic(), self._training, self._manifest(kind)
+        contents = CheckpointContents.of(self._state, are_copied=self._thread is not None)
 
         def write() -> float:
             step, recipe = contents.progress.step, training.recipe
@@ -222,7 +228,7 @@ class Saver:
         except FullMemoryError:
             logs.warning(f"memory was too full to save step {step:,}.")
 
-    def _facts(self, kind: CheckpointKind) -> dict[str, Any]:
+    def _manifest(self, kind: CheckpointKind) -> dict[str, Any]:
         """Return what the manifest of a checkpoint holds besides its files."""
         recipe, progress = self._training.recipe, self._state.progress
         epoch, first_batch = self._training.plan.epoch_of(progress.batch_index)

@@ -7,20 +7,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from nmt_cli.corpus.loader import refuse_longer
-from nmt_cli.corpus.prepared import (
-    PreparedCorpus,
-    changed_text,
-    files_in,
-    open_prepared,
-    validation_facts,
-)
 from nmt_cli.files.atomic_files import is_failed_write
-from nmt_cli.files.file_names import CHECKPOINT_GLOB, CHECKPOINTS
 from nmt_cli.files.locks import read_lock
 from nmt_cli.hardware.device import tf32_allowed
 from nmt_cli.hardware.fp32_products import use_fp32_products
@@ -38,15 +28,11 @@ from nmt_cli.messages.errors import (
     UserError,
     reporting_full_memory,
 )
-from nmt_cli.messages.proposals import as_argument, command
-from nmt_cli.recipe.keys import effect_of
-from nmt_cli.recipe.reading.reader import RecipeFile
-from nmt_cli.recipe.sections.values import HELD_OUT, TEXT
 from nmt_cli.saved import run_directory
 from nmt_cli.saved.checkpoints import average_command, list_checkpoints
 from nmt_cli.training.batch_cut import choose_cut
-from nmt_cli.training.options import TrainOptions
-from nmt_cli.training.stages import stage_that_begins_too_late
+from nmt_cli.training.expected_length import stage_that_begins_too_late
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.training.training import Training
@@ -137,87 +123,15 @@ def _write_status(
 SLOWEST_DISK = 50e6  # bytes a second
 
 
-class TrainingJob(NamedTuple):
-    """What to train, and where."""
-
-    recipe_name: str
-    file: RecipeFile
-    run_dir: Path
-    options: TrainOptions
-
-    def open_corpus(self, worker: Worker | None = None) -> PreparedCorpus:
-        """Return the prepared text after checking every file of it; warn if it is out of date.
-
-        The bytes of the training text are read once on each machine: by our launcher, or else by
-        the first of the workers that torchrun started there. Raises UserError if it is missing, is
-        damaged or was made with another recipe.
-        """
-        prepared = self.options.prepared or self.file.prepared
-        try:
-            corpus = open_prepared(
-                prepared,
-                self.file.recipe,
-                self._preprocess_command(),
-                is_checked_elsewhere=worker is not None
-                and (worker.outcome is not None or worker.local_rank > 0),
-            )
-        except UserError:
-            if self.options.resume and self.run_dir.is_dir():
-                self.check_run_directory()  # what cannot change within a run comes first
-            raise
-        if worker is None or (worker.rank == 0 and worker.outcome is None):
-            self._warn_of_changed_text(corpus)  # otherwise rank 0 or our launcher warns
-        return corpus
-
-    def _warn_of_changed_text(self, corpus: PreparedCorpus) -> None:
-        changed = changed_text(corpus.directory, corpus.manifest)
-        if not changed:
-            return
-        files = "file" if len(changed) == 2 else "files"
-        others = f" and {len(changed) - 1} more {files} have" if len(changed) > 1 else " has"
-        is_begun = any((self.run_dir / CHECKPOINTS).glob(CHECKPOINT_GLOB))
-        of_validation = map(files_in, validation_facts(corpus.manifest).values())
-        needs_new_run = is_begun and not set(changed) <= {*chain.from_iterable(of_validation)}
-        then = ", then train into another --run-dir" if needs_new_run else ""
-        logs.warning(
-            f"{changed[0]}{others} changed since {corpus.directory} was made, and training uses "
-            f"what was prepared. To use the new text: {self._preprocess_command()} --force{then}"
-        )
-
-    def _preprocess_command(self) -> str:
-        """Return the command that prepares this job's text, with the user's own options."""
-        overrides, prepared = self.options.overrides, self.options.prepared
-        words: list[str | Path] = []
-        # All of them or none: keys are checked together, so one left out could be an error.
-        if any(effect_of(each.partition("=")[0].strip()) & (TEXT | HELD_OUT) for each in overrides):
-            words += [part for override in overrides for part in ("--set", override)]
-        if prepared is not None:
-            words += ["--prepared", prepared]
-        return command("nmt-cli", "preprocess", as_argument(self.recipe_name), *words)
-
-    def check_run_directory(self, *, is_restart: bool = False, is_logged: bool = True) -> bool:
-        """Return whether there is something to resume.
-
-        Raises UserError if this job may not train in the directory as it is.
-        """
-        return run_directory.check_run_directory(
-            self.run_dir,
-            self.file.recipe,
-            resume=is_restart or self.options.resume,
-            allowed=self.options.allowed_changes,
-            is_logged=is_logged,
-        )
-
-
-def train(job: TrainingJob, worker: Worker | None = None) -> None:
+def train(experiment: Experiment, worker: Worker | None = None) -> None:
     """Train in this process, alone or as one of torchrun's workers.
 
     Raises UserError for input that cannot be trained on, InterruptedTrainingError after a signal.
     """
-    options = job.options
+    options = experiment.options
     device = choose_rank_device(options.device, worker)
-    corpus = job.open_corpus(worker)
-    recipe = corpus.completed(job.file.recipe)
+    corpus = experiment.open_corpus(worker)
+    recipe = corpus.completed(experiment.file.recipe)
     machine = choose_machine(device, worker, options)
     max_tokens = options.max_tokens_per_device
     cut = choose_cut(recipe, corpus.tokenizer.size, corpus.longest, machine, worker, max_tokens)
@@ -225,11 +139,11 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
     with ExitStack() as stack:
         stack.enter_context(read_lock(corpus.directory))
         if worker is None or worker.rank == 0:
-            stack.enter_context(run_directory.locked(job.run_dir))
+            stack.enter_context(run_directory.locked(experiment.run_dir))
             is_restart = worker is not None and (
-                worker.restarts > 0 or status_of_this_launch(worker, job.run_dir) is not None
+                worker.restarts > 0 or status_of_this_launch(worker, experiment.run_dir) is not None
             )
-            is_resumed = job.check_run_directory(is_restart=is_restart)
+            is_resumed = experiment.check_run_directory(is_restart=is_restart)
         # The other ranks may wait here while one of them checks the text.
         timeout = TIMEOUT_SECONDS + corpus.num_bytes / SLOWEST_DISK
         stack.enter_context(connected_ranks(worker, device, timeout))
@@ -237,7 +151,7 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
         training = prepare_training(
             recipe,
             corpus,
-            job.run_dir,
+            experiment.run_dir,
             machine,
             cut,
             is_resumed=is_resumed,
@@ -247,13 +161,13 @@ def train(job: TrainingJob, worker: Worker | None = None) -> None:
         if training.is_complete():
             if machine.ranks.is_main and options.in_run:
                 # Or the stage would never be up to date.
-                run_directory.record_changes(job.run_dir, recipe)
-            logs.info(f"{job.run_dir} is finished; nothing to do. {training.summary()}")
+                run_directory.record_changes(experiment.run_dir, recipe)
+            logs.info(f"{experiment.run_dir} is finished; nothing to do. {training.summary()}")
         else:
-            _train(job, worker, training)
+            _train(experiment, worker, training)
 
 
-def train_as_worker(job: TrainingJob, worker: Worker) -> int:
+def train_as_worker(experiment: Experiment, worker: Worker) -> int:
     """Train as one of torchrun's workers; return the exit status.
 
     A worker that was asked to stop returns 0, because torchrun would start it again otherwise.
@@ -261,11 +175,11 @@ def train_as_worker(job: TrainingJob, worker: Worker) -> int:
     end_with_parent()
     if worker.rank > 0:
         logs.silence()
-    if has_failed(job.run_dir, worker):
+    if has_failed(experiment.run_dir, worker):
         return 1  # restarts are for killed workers
     try:
         with reporting_full_memory():
-            train(job, worker)
+            train(experiment, worker)
     except PeerLostError as error:
         logs.warning(str(error))
         return 1
@@ -274,16 +188,16 @@ def train_as_worker(job: TrainingJob, worker: Worker) -> int:
             logs.warning(str(error))
         return 0
     except (UserError, OSError) as error:
-        reported = as_user_error(error, job.run_dir)
+        reported = as_user_error(error, experiment.run_dir)
     except Exception:
         reported = UserError(f"rank {worker.rank} failed: {traceback.format_exc()}")
     else:
         return 0
-    report_failure(job.run_dir, worker, reported)
+    report_failure(experiment.run_dir, worker, reported)
     return reported.exit_status
 
 
-def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
+def _train(experiment: Experiment, worker: Worker | None, training: Training) -> None:
     """Describe the session in the run directory, and train until the recipe's end."""
     corpus, machine = training.corpus, training.machine
     refuse_longer(training.cut.max_tokens, *(side.lengths for side in corpus.sides))
@@ -293,16 +207,16 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
         chosen = training.engine.backends.chosen()
         facts = {**from_step, **machine.describe(), **chosen, **training.cut.as_manifest()}
         if glossaries:
-            _warn_of_changed_glossaries(job.run_dir, glossaries)
+            _warn_of_changed_glossaries(experiment.run_dir, glossaries)
             facts["glossaries"] = glossaries
-        run_directory.describe_session(job.run_dir, training.recipe, facts)
+        run_directory.describe_session(experiment.run_dir, training.recipe, facts)
         _announce(training)
-    max_time = job.options.max_time
+    max_time = experiment.options.max_time
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
     with (
         handled(stop.handle),
-        status_kept(job.run_dir, worker, training.summary),
+        status_kept(experiment.run_dir, worker, training.summary),
         reporting_full_memory(),  # in the status too
     ):
         # This plans an epoch, so signals are handled.
@@ -310,8 +224,10 @@ def _train(job: TrainingJob, worker: Worker | None, training: Training) -> None:
             logs.warning(late)
         Trainer(training).train(stop)
     is_usable = training.divergence() is None
-    if machine.ranks.is_main and is_usable and not job.options.in_run:
-        logs.info(f"Next: {average_command(job.run_dir, list_checkpoints(job.run_dir))}")
+    if machine.ranks.is_main and is_usable and not experiment.options.in_run:
+        logs.info(
+            f"Next: {average_command(experiment.run_dir, list_checkpoints(experiment.run_dir))}"
+        )
 
 
 def _warn_of_changed_glossaries(run_dir: Path, glossaries: Mapping[str, str]) -> None:

@@ -33,12 +33,12 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.checkpoints import best_checkpoint, checkpoint_name, list_checkpoints
 from nmt_cli.saved.model_directory import find_model
-from nmt_cli.saved.training_state import Progress, Saved, TrainingState, load_newest
+from nmt_cli.saved.training_state import LastSaved, Progress, TrainingState, load_newest
 from nmt_cli.training.backend_choice import choose_backends
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
+from nmt_cli.training.expected_length import refuse_rate_of_zero
 from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.guided_alignment import guidance_of
-from nmt_cli.training.stages import refuse_rate_of_zero
 from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
 from nmt_cli.training.warm_start import start_from
 
@@ -171,7 +171,7 @@ def _resume(
     if "validation.tokenize" not in changes:
         changes += _changes_of_tokenizer(recipe, corpus, run_dir)
     _begin_anew_after(changes, progress, recipe)
-    state.saved = Saved(checkpoint.step, manifest["kind"], state.validation is not None)
+    state.saved = LastSaved(checkpoint.step, manifest["kind"], state.validation is not None)
     return manifest
 
 

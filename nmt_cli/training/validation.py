@@ -263,7 +263,7 @@ class Validator:
         model, machine = self._engine.model, self._engine.machine
         beam_size = 1 if search == "greedy" else None
         precision = machine.precision
-        if model.rounded is not None and kernels_for(machine.device.type) is not None:
+        if model.rounding is not None and kernels_for(machine.device.type) is not None:
             precision = "int8"  # without the library, the model itself rounds
         corpus = self._corpus
         translator = Translator(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, one_line, why_not_unicode
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.parsing.tree import words_of
 from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
-from nmt_cli.recipe.wishes import RESCORING_PENALTY, refuse_outside
+from nmt_cli.recipe.translation_options import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search import sentences
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.members import Member, load_models

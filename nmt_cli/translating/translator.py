@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt_cli.corpus.tokenizers.sentence_marks import source_end, start_id
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, tag_pieces
-from nmt_cli.hardware.choices import Computing
+from nmt_cli.hardware.machine_options import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
 from nmt_cli.search.engine import SearchEngine

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
-from nmt_cli.hardware.choices import AUTO
 from nmt_cli.hardware.device import choose_device
 from nmt_cli.hardware.fp32_products import choose_fp32_products
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.hardware.torch_private import onednn_computes_fp32
 from nmt_cli.messages import logs
 from tests.benchmarks import commands, memory_of_a_step, speed, waiting

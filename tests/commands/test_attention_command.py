@@ -37,7 +37,7 @@ def save(folder, recipe, tokenizer):
     model = Transformer(recipe.model, tokenizer.size)
     with directory_appearing_whole(folder) as partial:
         save_as_model(partial, recipe, tokenizer, model)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def removing_first(patch, target, run_dir, *, remove=True):
                     shutil.copy(newest.path / name, partial.path / name)
                 weights = load_file(partial.path / WEIGHTS)
                 save_file({name: -w for name, w in weights.items()}, partial.path / WEIGHTS)
-                partial.facts.update({**newest.manifest, "step": step})
+                partial.manifest.update({**newest.manifest, "step": step})
         return original(*arguments)
 
     patch.setattr(average_checkpoints, target, after_a_save)

@@ -25,12 +25,12 @@ from nmt_cli.commands.experiments.comparison_table import (
     as_table,
     row_of,
 )
-from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.launch.python_process import PARENT
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.reading.shipped import shipped_recipes
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 from tests.commands.test_run import write_experiment
 from tests.test_recipes import rows_of_table_3

@@ -106,7 +106,7 @@ def lines(*parts):
 
 def test_the_stages_have_the_names_of_the_help(folder):
     each = Distillation((TEACHER,), None, read_recipe("./student.yaml"), TrainOptions())
-    assert tuple(step.name for step in command.steps_of_distil(each)) == STAGES_OF_DISTIL
+    assert tuple(stage.name for stage in command.stages_of_distil(each)) == STAGES_OF_DISTIL
 
 
 def test_a_student_that_ships_and_a_table_are_made(folder, capfdbinary, caplog):
@@ -288,7 +288,7 @@ def recipes_of(folder, *overrides):
     write_experiment(folder)
     file = read_recipe("./student.yaml", ["distillation.tokenizer=own", *TEXTS, *overrides])
     each = Distillation((TEACHER,), None, file, TrainOptions())
-    return each.student.recipe, each.rounded.recipe
+    return each.student.recipe, each.int8_run.recipe
 
 
 @pytest.mark.parametrize(
@@ -308,19 +308,19 @@ def test_each_stage_has_the_monolingual_texts_and_the_originals(
 ):
     """The order is taught a and b, monolingual, original a and b. In int8 it is the last stage."""
     monkeypatch.chdir(tmp_path)
-    student, rounded = recipes_of(tmp_path, STAGES % (first, last))
+    student, in_int8 = recipes_of(tmp_path, STAGES % (first, last))
     sizes = [60] * 5
     for stage, weights in enumerate(expected):
         assert student.data.weights(sizes, stage) == pytest.approx(weights)
-    assert rounded.data.weights(sizes) == pytest.approx(expected[-1])
+    assert in_int8.data.weights(sizes) == pytest.approx(expected[-1])
 
 
 def test_originals_and_monolingual_texts_have_their_weight_beside_a_temperature(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    student, rounded = recipes_of(tmp_path, "data.mixing.temperature=1")
-    assert student.data.weights([60] * 5) == rounded.data.weights([60] * 5) == [1, 1, 3, 0.5, 0.5]
+    student, in_int8 = recipes_of(tmp_path, "data.mixing.temperature=1")
+    assert student.data.weights([60] * 5) == in_int8.data.weights([60] * 5) == [1, 1, 3, 0.5, 0.5]
 
 
 def test_without_further_texts_the_stages_are_as_they_were_given(tmp_path, monkeypatch):
@@ -393,7 +393,7 @@ def test_the_learning_rate_in_int8_rises_for_a_tenth_of_the_steps(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     settings = ["distillation.tokenizer=own", f"distillation.int8_steps={num_steps}"]
     file = read_recipe("student.yaml", [*settings, "distillation.int8_learning_rate=0.002"])
-    training = Distillation((TEACHER,), None, file, TrainOptions()).rounded.recipe.training
+    training = Distillation((TEACHER,), None, file, TrainOptions()).int8_run.recipe.training
     steps = range(1, num_steps + 1)
     rates = [learning_rate(step, training, d_model=10) for step in steps]
     tenth = max(1, num_steps // 10)

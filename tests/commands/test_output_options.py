@@ -31,7 +31,7 @@ def model(tmp_path_factory):
     torch.manual_seed(3)
     with directory_appearing_whole(folder) as partial:
         save_as_model(partial, recipe, tokenizer, Transformer(recipe.model, tokenizer.size))
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     return folder
 
 

@@ -12,7 +12,7 @@ import pytest
 from nmt_cli import cli
 from nmt_cli.commands import preprocess, report
 from nmt_cli.commands import run as command
-from nmt_cli.commands.experiments.pipeline import STAGE_NAMES
+from nmt_cli.commands.experiments.pipeline import STAGES_OF_RUN
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.files.folders import IMPORTED
 from nmt_cli.files.locks import claimed
@@ -73,7 +73,7 @@ def do(*, until="report", overrides=(), max_steps=6, **options):
 
 def skipped(caplog):
     """Return the stages that the last call skipped."""
-    return [name for name in STAGE_NAMES if f"{name}: unchanged, skipped." in caplog.messages]
+    return [name for name in STAGES_OF_RUN if f"{name}: unchanged, skipped." in caplog.messages]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_test_set_may_be_a_table(folder, capfdbinary, caplog):
     assert Path("runs/toy/scores/scores.json").read_text() == scores
     caplog.clear()
     do(overrides=as_table)
-    assert skipped(caplog) == list(STAGE_NAMES)
+    assert skipped(caplog) == list(STAGES_OF_RUN)
     table.write_text(table.read_text().replace("ein", "zwei"))
     do(overrides=as_table, until="score")
     assert capfdbinary.readouterr().out != line
@@ -125,7 +125,7 @@ def test_a_test_set_may_be_a_table(folder, capfdbinary, caplog):
 def test_nothing_is_made_twice(folder, caplog):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     do()
-    assert skipped(caplog) == list(STAGE_NAMES)
+    assert skipped(caplog) == list(STAGES_OF_RUN)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     assert after == before
 
@@ -133,8 +133,8 @@ def test_nothing_is_made_twice(folder, caplog):
 def test_what_will_be_done_is_listed_first(folder, caplog):
     """A decoding key needs no training; what follows the first stage to do may be the same."""
     do(overrides=["decoding.beam_size=3"])
-    listed = [text for text in caplog.messages if text.partition(":")[0] in STAGE_NAMES]
-    assert listed[: len(STAGE_NAMES)] == [
+    listed = [text for text in caplog.messages if text.partition(":")[0] in STAGES_OF_RUN]
+    assert listed[: len(STAGES_OF_RUN)] == [
         "preprocess: unchanged, skipped.",
         "train: unchanged, skipped.",
         "average: unchanged, skipped.",
@@ -146,7 +146,7 @@ def test_what_will_be_done_is_listed_first(folder, caplog):
     assert "beam_size: 3" in (folder / "runs/toy/recipe.yaml").read_text()
     caplog.clear()
     do(overrides=["decoding.beam_size=3"])
-    assert skipped(caplog) == list(STAGE_NAMES)
+    assert skipped(caplog) == list(STAGES_OF_RUN)
     do()
 
 
@@ -154,7 +154,7 @@ def test_nothing_to_do_needs_no_torch(folder):
     recipe = ["toy.yaml", "--set=training.max_steps=6", "--set=validation.bleu=off"]
     found = ended(["run", *recipe, "--threads=1", "--precision=fp32"], folder)
     assert found.status == 0, found.stderr
-    assert found.stderr.count(": unchanged, skipped.") == len(STAGE_NAMES)
+    assert found.stderr.count(": unchanged, skipped.") == len(STAGES_OF_RUN)
     assert "torch" not in found.modules
 
 
@@ -188,7 +188,7 @@ def remove_average(folder):
 def test_only_what_depends_on_a_change_is_made_again(folder, caplog, change, made):
     change(folder)
     do()
-    assert skipped(caplog) == [name for name in STAGE_NAMES if name not in made]
+    assert skipped(caplog) == [name for name in STAGES_OF_RUN if name not in made]
 
 
 def test_a_decoding_key_needs_no_training(folder, caplog, monkeypatch):
@@ -311,7 +311,7 @@ def test_text_that_another_recipe_prepared_anew_needs_no_training(folder, caplog
 @pytest.mark.parametrize("stage", ["preprocess", "average", "score"])
 def test_forced_stages_and_those_behind_them_are_made_again(folder, caplog, stage):
     do(force_from=stage)
-    assert skipped(caplog) == list(STAGE_NAMES[: STAGE_NAMES.index(stage)])
+    assert skipped(caplog) == list(STAGES_OF_RUN[: STAGES_OF_RUN.index(stage)])
 
 
 def test_until_ends_behind_a_stage(folder, caplog, capfdbinary):
@@ -414,7 +414,7 @@ def test_a_report_is_made_again_if_what_it_shows_has_changed(folder, caplog):
     metrics = folder / "runs/toy/metrics.jsonl"
     metrics.touch()
     do()
-    assert skipped(caplog) == list(STAGE_NAMES)
+    assert skipped(caplog) == list(STAGES_OF_RUN)
     times = metrics.stat().st_atime_ns, metrics.stat().st_mtime_ns - 10**12
     record = json.loads(metrics.read_text().splitlines()[0])
     with metrics.open("a") as stream:
@@ -427,7 +427,7 @@ def test_a_report_is_made_again_if_what_it_shows_has_changed(folder, caplog):
     report.run([folder / "runs/toy"], force=True)
     caplog.clear()
     do()
-    assert skipped(caplog) == list(STAGE_NAMES)
+    assert skipped(caplog) == list(STAGES_OF_RUN)
 
 
 @pytest.mark.parametrize(("stage", "name"), [("translate", "test"), ("score", "scores")])
@@ -499,7 +499,7 @@ def test_a_perfect_translation_of_the_test_text_scores_100(
     assert f"|tok:{tokenizer}|" in scores["bleu"]["signature"]
     caplog.clear()
     do(overrides=[*overrides, "validation.tokenize=intl"], until="score", **options)
-    assert skipped(caplog) == list(STAGE_NAMES[:4])  # only the scores are made again
+    assert skipped(caplog) == list(STAGES_OF_RUN[:4])  # only the scores are made again
 
 
 def test_packages_of_a_tokenizer_are_asked_for_before_training(folder, monkeypatch):
@@ -550,13 +550,13 @@ def test_a_stage_whose_file_was_deleted_or_cut_short_is_made_again(
     damage(folder / name)
     do()
     assert made not in skipped(caplog)
-    assert skipped(caplog)[: STAGE_NAMES.index(made)] == list(
-        STAGE_NAMES[: STAGE_NAMES.index(made)]
+    assert skipped(caplog)[: STAGES_OF_RUN.index(made)] == list(
+        STAGES_OF_RUN[: STAGES_OF_RUN.index(made)]
     )
     assert (folder / name).read_bytes() == before
     caplog.clear()
     do()
-    assert skipped(caplog) == list(STAGE_NAMES)
+    assert skipped(caplog) == list(STAGES_OF_RUN)
 
 
 def test_an_average_with_a_wrong_byte_is_made_again(folder):

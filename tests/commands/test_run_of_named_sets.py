@@ -152,7 +152,7 @@ def test_the_report_shows_each_set_by_its_name(folder):
 def test_compare_has_a_column_for_each_test_set(folder):
     rows = as_rows(["toy"], read_runs([folder / "runs/toy"]))
     expected = expected_scores(folder)
-    assert rows[0].facts()["test_sets"] == {
+    assert rows[0].as_json()["test_sets"] == {
         name: [bleu.score] for name, (bleu, _) in expected.items()
     }
     headings, figures, *_ = as_table([*rows, rows[0]._replace(name="other", test_sets={})]).split(

@@ -21,8 +21,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
-from nmt_cli.training.session import TrainingJob
 
 WHITESPACE = "tokenizer={type: whitespace}"
 ONE_CORPUS = "data.train=[{source: data/a.en, target: data/a.de}]"
@@ -324,7 +324,7 @@ def test_a_test_text_that_is_not_there_yet_does_not_stop_preprocess(corpus, warn
 def opened_by_train(capsys, **options: Any):
     """Open the prepared text as train does; return what it writes to stderr."""
     file = read_recipe("./small.yaml", options.get("overrides", ()))
-    TrainingJob("./small.yaml", file, Path("runs/small"), TrainOptions(**options)).open_corpus()
+    Experiment.of("./small.yaml", file, TrainOptions(**options)).open_corpus()
     return capsys.readouterr().err
 
 

@@ -607,7 +607,7 @@ def test_a_real_model_with_its_options(toy, tmp_path, capsys):
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
         save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     data = b"\n".join([*NASTY, b"cat dog " * 100, b"owl"])
     (tmp_path / "in").write_bytes(data)
     status = translate.run(

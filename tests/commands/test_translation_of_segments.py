@@ -37,7 +37,7 @@ def model(tmp_path_factory):
     torch.manual_seed(3)
     with directory_appearing_whole(folder / "model") as partial:
         save_as_model(partial, recipe, tokenizer, Transformer(recipe.model, tokenizer.size))
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     chance = random.Random(1)
     blanks = [" ", "  ", "\t", "\u00a0", " \u2028", "\r"]
     lines = [

@@ -44,7 +44,7 @@ def model(toy, tmp_path, monkeypatch):
     transformer = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
         save_as_model(partial, toy.recipe, toy.corpus.tokenizer, transformer)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     chance = random.Random(1)
     words = ["ant", "bee", "cat", "dog", "\u2028", ""]
     lines = [" ".join(chance.choices(words, k=chance.randint(0, 5))) for _ in range(300)]

@@ -64,7 +64,7 @@ def test_all_dropped_lines_are_counted_and_the_first_thousand_listed():
     broken[::2], broken[1] = RULES.index("too_long"), RULES.index("empty")
     for first in range(0, 2500, 100):
         dropped.add(broken[first : first + 100], chunk_of(first, 100))
-    facts = dropped.facts()
+    facts = dropped.as_manifest()
     assert facts["too_long"] == {"count": 1250, "first_lines": list(range(1, 2001, 2))}
     assert facts["empty"] == {"count": 1, "first_lines": [2]}
     assert facts["duplicate"] == {"count": 0, "first_lines": []}
@@ -77,7 +77,7 @@ def test_the_first_pairs_that_a_filter_dropped_are_shown():
     broken[7:90:10] = RULES.index("remove_copies")
     for first in range(0, 300, 100):
         dropped.add(broken[first : first + 100], chunk_of(first, 100))
-    facts = dropped.facts()
+    facts = dropped.as_manifest()
     assert facts["min_letters"]["count"] == 4
     assert facts["min_letters"]["examples"] == [
         {"line": n + 1, "source": f"s{n} {300 * 's'}"[:200], "target": f"t{n} {300 * 't'}"[:200]}

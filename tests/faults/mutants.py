@@ -46,7 +46,7 @@ def save_without_renaming() -> None:
             directory.mkdir(parents=True)
             partial = Partial(directory, {})
             yield partial
-            write_manifest(directory, partial.facts)
+            write_manifest(directory, partial.manifest)
 
         return appearing
 

@@ -36,7 +36,7 @@ def model(toy, tmp_path):
     recipe = toy.recipe.model_copy(update={"decoding": decoding})
     with directory_appearing_whole(tmp_path / "model") as partial:
         save_as_model(partial, recipe, toy.corpus.tokenizer, transformer)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     return tmp_path / "model"
 
 

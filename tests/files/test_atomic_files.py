@@ -32,7 +32,7 @@ def thing(tmp_path):
     with directory_appearing_whole(directory) as partial:
         (partial.path / "one").write_bytes(b"first file")
         (partial.path / "two").write_bytes(b"second")
-        partial.facts["kind"] = "example"
+        partial.manifest["kind"] = "example"
     return directory
 
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from nmt_cli.hardware import cpu, memory
-from nmt_cli.hardware.choices import MachineOptions
 from nmt_cli.hardware.cpu import THREAD_VARIABLES, Cores, set_num_threads
 from nmt_cli.hardware.machine import (
     Machine,
@@ -13,6 +12,7 @@ from nmt_cli.hardware.machine import (
     count_devices,
     log_changes,
 )
+from nmt_cli.hardware.machine_options import MachineOptions
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError

@@ -79,7 +79,7 @@ def make_model(tmp_path):
             record = (source / "recipe.yaml").read_bytes()
             weights = {name: each.detach().numpy() for name, each in model.named_parameters()}
             save_model(partial, settings, record, pieces, weights)
-            partial.facts.update(kind="average")
+            partial.manifest.update(kind="average")
         return tmp_path / "model"
 
     return make

@@ -9,8 +9,8 @@ import torch
 
 from nmt_cli.model.compiled.layers import CompiledLayers, Sentences
 from nmt_cli.model.packing import pack
-from nmt_cli.model.stored_weights import rounded_rows
-from nmt_cli.model.transformer import round_to_int8, rounded
+from nmt_cli.model.stored_weights import quantized_rows
+from nmt_cli.model.transformer import round_to_int8, rounded_to_int8
 from tests.architectures import OPTION_SETS, random_model
 from tests.fake_models import packed_model
 
@@ -22,21 +22,23 @@ def test_rows_become_what_a_file_in_int8_holds():
     torch.manual_seed(1)
     rows = torch.randn(7, 33) * torch.tensor([1e-40, 1e-20, 1e-3, 1, 7, 1e5, 1e30])[:, None]
     rows = torch.cat([rows, torch.zeros(1, 33)])
-    scales, integers = rounded_rows(rows.numpy())
-    assert np.array_equal(rounded(rows).numpy(), integers * scales)
-    assert torch.equal(rounded(rounded(rows[2:6])), rounded(rows[2:6]))
+    scales, integers = quantized_rows(rows.numpy())
+    assert np.array_equal(rounded_to_int8(rows).numpy(), integers * scales)
+    assert torch.equal(rounded_to_int8(rounded_to_int8(rows[2:6])), rounded_to_int8(rows[2:6]))
     rows[3, 2], rows[5, 4] = torch.nan, torch.inf
-    assert rounded(rows).isnan().all(dim=1).tolist() == [each in (3, 5) for each in range(8)]
+    assert rounded_to_int8(rows).isnan().all(dim=1).tolist() == [
+        each in (3, 5) for each in range(8)
+    ]
 
 
 def test_the_gradient_passes_the_rounding():
     rows = torch.randn(3, 5, requires_grad=True)
     factors = torch.randn(3, 5)
-    found = rounded(rows)
+    found = rounded_to_int8(rows)
     (found * factors).sum().backward()
     assert rows.grad is not None
     assert torch.equal(rows.grad, factors)
-    (wide,) = rounded(rows[None].bfloat16())
+    (wide,) = rounded_to_int8(rows[None].bfloat16())
     assert wide.dtype is torch.bfloat16
     assert torch.allclose(wide.float(), found, atol=0.02)
 
@@ -47,7 +49,7 @@ def test_a_model_that_rounds_scores_as_the_library_in_int8(kernels, options):
     stored = copy.deepcopy(model)  # as it is read from a file in int8
     for parameter in stored.parameters():
         if parameter.dim() == 2:
-            scales, integers = rounded_rows(parameter.detach().numpy())
+            scales, integers = quantized_rows(parameter.detach().numpy())
             parameter.data = torch.from_numpy(integers * scales)
     expected, exact = scores_of_library(stored, kernels), torch_scores(model)
     round_to_int8(model)

@@ -486,7 +486,7 @@ def share_a_text(
     model = Transformer(recipe.model, tokenizer.size)
     with directory_appearing_whole(run_dir / "model") as partial:
         save_as_model(partial, recipe, tokenizer, model)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     (run_dir / "in").write_text("".join(f"{line}\n" for line in lines))
     mode.invent = _ending_soon(mode, tokenizer.eos_id)
     all_have_one = multiprocessing.get_context("fork").Barrier(2)  # so that each gets lines

@@ -30,7 +30,7 @@ def write_model(toy, directory, *, kind="regular", step=None, quality=None, sinc
         validation = None if quality is None else {"quality": quality}
         if validation is not None and since is not None:
             validation["quality_since"] = since
-        partial.facts.update(kind=kind, step=step, validation=validation)
+        partial.manifest.update(kind=kind, step=step, validation=validation)
     return model
 
 
@@ -182,7 +182,7 @@ def test_weights_that_do_not_fit_the_recipe_are_refused(toy, tmp_path):
     model = Transformer(other.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
         save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     with pytest.raises(DamagedError, match=r"inner.weight is float32 \[12, 20\]"):
         load_model(tmp_path / "model")
 
@@ -196,7 +196,7 @@ def test_only_finite_weights_are_loaded(toy, tmp_path):
             model.output_weight[2:4] = value
         with directory_appearing_whole(tmp_path / name) as partial:
             save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
-            partial.facts["kind"] = "average"
+            partial.manifest["kind"] = "average"
         if name == "large":
             loaded = load_model(tmp_path / name).model
             assert torch.equal(loaded.output_weight, model.output_weight)
@@ -293,7 +293,7 @@ def test_the_sources_own_vocabulary_is_saved_and_its_size_is_checked(tmp_path):
         own = [*CONTROL, *pieces]
         tokenizer = WhitespaceTokenizer([*CONTROL, "bee"], Normalizer(recipe.data), None, own)
         with directory_appearing_whole(tmp_path / str(len(own))) as partial:
-            partial.facts.update(kind="average")
+            partial.manifest.update(kind="average")
             save_as_model(partial, recipe, tokenizer, Transformer(recipe.model, tokenizer.size))
     loaded = load_model(tmp_path / "5").tokenizer
     assert loaded.encode("ant bee cat") == [4, 0, 3]

@@ -9,7 +9,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.training_state import (
-    Contents,
+    CheckpointContents,
     TrainingState,
     load_newest,
     prune,
@@ -35,7 +35,7 @@ def take_a_step(state):
 def save(toy, run_dir, state, kind="regular", quality=None):
     validation = None if quality is None else {"quality": quality}
     facts = {"kind": kind, "step": state.progress.step, "validation": validation, "epoch": 0}
-    save_checkpoint(run_dir, Contents.of(state), toy.recipe, toy.corpus, facts)
+    save_checkpoint(run_dir, CheckpointContents.of(state), toy.recipe, toy.corpus, facts)
 
 
 def names(run_dir):

@@ -88,7 +88,7 @@ def saved(tmp_path):
         model = Transformer(recipe.model, tokenizer.size)
         with directory_appearing_whole(tmp_path / name) as partial:
             save_as_model(partial, recipe, tokenizer, model)
-            partial.facts["kind"] = "average"
+            partial.manifest["kind"] = "average"
         return tmp_path / name
 
     return save

@@ -26,7 +26,7 @@ def test_scores_of_the_search_are_those_of_training_also_after_saving(options, t
     model = random_model(options, tokenizer.size).eval()
     recipe = recipe.model_copy(update={"model": model.config})
     with directory_appearing_whole(tmp_path / "model") as partial:
-        partial.facts.update(kind="average")
+        partial.manifest.update(kind="average")
         save_as_model(partial, recipe, tokenizer, model)
     loaded = load_model(tmp_path / "model")
     assert loaded.settings.architecture == model.config.of_model()

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nmt_cli.hardware.choices import DecodingPrecision
+from nmt_cli.hardware.machine_options import DecodingPrecision
 from nmt_cli.messages.errors import UserError
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig

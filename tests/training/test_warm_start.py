@@ -35,7 +35,7 @@ def write_parent(directory, recipe, tokenizer):
     model = new_model(recipe, tokenizer, seed=1)
     with directory_appearing_whole(directory) as partial:
         save_as_model(partial, recipe, tokenizer, model)
-        partial.facts.update(kind="average")
+        partial.manifest.update(kind="average")
     return model
 
 
@@ -137,7 +137,7 @@ def test_the_output_bias_of_a_piece_is_found_by_its_name(toy, tmp_path):
         parent.output_bias.copy_(torch.arange(5))
     with directory_appearing_whole(tmp_path / "parent") as partial:
         save_as_model(partial, recipe, theirs, parent)
-        partial.facts.update(kind="average")
+        partial.manifest.update(kind="average")
     model = new_model(recipe, ours, seed=2)
     start_from(tmp_path / "parent", model, ours)
     assert model.output_bias.tolist() == [0, 1, 2, 0, 4, 3]

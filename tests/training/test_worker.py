@@ -12,8 +12,8 @@ from nmt_cli.launch.run_status import read_status
 from nmt_cli.launch.worker import OUTCOME, Worker
 from nmt_cli.messages.errors import DamagedError
 from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
-from nmt_cli.training.session import TrainingJob
 from tests.faults.zygote import be_the_command
 from tests.forked_ranks import free_port
 
@@ -107,10 +107,9 @@ def test_the_training_text_is_read_once_on_each_machine(
         return sha256(path, advance)
 
     monkeypatch.setattr(atomic_files, "sha256", noted)
-    job = TrainingJob(
-        "toy", read_recipe(str(toy.recipe_path)), tmp_path / "run", TrainOptions(prepared=prepared)
-    )
-    job.open_corpus(worker)
+    options = TrainOptions(prepared=prepared, run_dir=tmp_path / "run")
+    experiment = Experiment.of("toy", read_recipe(str(toy.recipe_path)), options)
+    experiment.open_corpus(worker)
     expected = {path.name for path in prepared.iterdir()} - {"manifest.json"}
     if not reads_training_text:
         expected -= {f"train.{side}.{what}" for side in SIDES for what in ("tokens", "lengths")}
@@ -118,4 +117,4 @@ def test_the_training_text_is_read_once_on_each_machine(
     with (prepared / "train.target.tokens").open("ab") as stream:
         stream.write(b"..")
     with pytest.raises(DamagedError, match=r"train\.target\.tokens has .* bytes, manifest\.json"):
-        job.open_corpus(worker)
+        experiment.open_corpus(worker)

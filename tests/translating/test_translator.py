@@ -442,7 +442,7 @@ def test_load_reads_a_model_directory(toy, tmp_path):
     model = Transformer(toy.recipe.model, toy.corpus.tokenizer.size)
     with directory_appearing_whole(tmp_path / "model") as partial:
         save_as_model(partial, toy.recipe, toy.corpus.tokenizer, model)
-        partial.facts["kind"] = "average"
+        partial.manifest["kind"] = "average"
     loaded = Translator.load(tmp_path / "model", device="cpu", precision="fp32", beam_size=3)
     made = translator_of(toy.recipe, toy.corpus.tokenizer, model, precision="fp32", beam_size=3)
     lines = ["cat dog", "fox", "owl newt mole"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.corpus.prepared import validation_facts
+from nmt_cli.corpus.prepared import validation_reports
 from nmt_cli.corpus.text import cleaning
 from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
@@ -144,7 +144,7 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning if most pairs were dropped."""
     validation = {
         f"{report['name']} validation" if "name" in report else "validation": [report]
-        for report in validation_facts(facts).values()
+        for report in validation_reports(facts).values()
     }
     for name, reports in {"training": facts["train"], **validation}.items():
         read = sum(report["pairs_read"] for report in reports)
@@ -191,7 +191,7 @@ def dropped_counts(report: Mapping[str, Any]) -> dict[str, int]:
 
 def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning for each side of a validation set with many unknown pieces."""
-    for part, report in validation_facts(facts).items():
+    for part, report in validation_reports(facts).items():
         for side in SIDES:
             trained, measured = (share_unknown(facts, of, side) for of in ("train", part))
             if measured > LEAST_UNKNOWN and measured > 2 * trained:

@@ -21,7 +21,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.commands.experiments.experiment import Experiment
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
 from nmt_cli.files.file_names import (
     AVERAGE,
@@ -44,12 +43,13 @@ from nmt_cli.recipe.sections.mixing import Stage
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from nmt_cli.recipe.sections.training import DistillationConfig
 from nmt_cli.saved.model_directory import Model, find_model
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
 SHARED = ("texts", "teacher", "teacher-begun")  # in the folder of --taught, if that is given
 
 
-class TaughtText(NamedTuple):
+class TeacherText(NamedTuple):
     """A text that the teacher translates."""
 
     number: int  # in data.train or distillation.monolingual
@@ -113,7 +113,7 @@ class Distillation:
 
     @property
     def replaced(self) -> dict[Path, str]:
-        """The kind of each folder that a step replaces."""
+        """The kind of each folder that a stage replaces."""
         names = ("texts", "teacher", "chosen", "filtered", "links", LEXICON, STUDENT_TABLE)
         return {**{self.folder(name): DISTILLED for name in names}, self.shipped: AVERAGED}
 
@@ -134,14 +134,14 @@ class Distillation:
         return [find_model(path) for path in self.teachers]
 
     @property
-    def texts(self) -> list[TaughtText]:
+    def texts(self) -> list[TeacherText]:
         """The texts that the teacher translates, in the order of the student's corpora."""
         corpora = [
-            TaughtText(number, each, next(iter(each.paths.values())), each.tag, each.weight)
+            TeacherText(number, each, next(iter(each.paths.values())), each.tag, each.weight)
             for number, each in enumerate(self.recipe.data.train)
         ]
         monolingual = [
-            TaughtText(number, None, each.source, each.tag, each.weight)
+            TeacherText(number, None, each.source, each.tag, each.weight)
             for number, each in enumerate(self.config.monolingual)
         ]
         return corpora + monolingual
@@ -160,7 +160,7 @@ class Distillation:
         return self._experiment("", given, keys, run_dir=self.run_dir)
 
     @cached_property
-    def rounded(self) -> Experiment:
+    def int8_run(self) -> Experiment:
         """The training of the student with its weights and activations in int8."""
         num_steps = self.config.int8_steps
         warmup_steps = max(1, num_steps // 10)
@@ -205,7 +205,7 @@ class Distillation:
                 corpus["weight"] = 1.0
         return {"train": corpora, "stages": list(map(self._with_all_texts, stages))}
 
-    def _as_corpus(self, text: TaughtText) -> dict[str, Any]:
+    def _as_corpus(self, text: TeacherText) -> dict[str, Any]:
         """Return the entry of data.train for what the teacher made of ``text``."""
         is_named = any(stage.by_name for stage in self.recipe.data.stages)
         of_corpus: dict[str, Any] = {"name": text.name if is_named else None}

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from nmt_cli.commands import translate
 from nmt_cli.commands.distilling.distillation import Distillation
-from nmt_cli.commands.experiments.experiment import name_of
 from nmt_cli.commands.lines.translation_processes import Processes, opened_engine
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
@@ -28,6 +27,7 @@ from nmt_cli.model.stored_weights import as_bytes
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.report.run_history import student_table
 from nmt_cli.saved.model_directory import find_model, save_lexicon
+from nmt_cli.training.experiment import name_of
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.translator import Translator
 
@@ -62,7 +62,7 @@ def systems(each: Distillation, folder: Path | None = None) -> list[System]:
     With a ``folder``, the fp32 student of the shortlist is a copy in it that has the lexicon.
     """
     shipped = read_manifest(each.shipped)["shipped"]
-    student = (each.run_dir if shipped == "average" else each.rounded.run_dir) / file_names.AVERAGE
+    student = (each.run_dir if shipped == "average" else each.int8_run.run_dir) / file_names.AVERAGE
     teachers = [model.path for model in each.models]
     found = [
         System("teacher", teachers, "fp32"),

@@ -1,4 +1,4 @@
-"""The steps of a distillation before the training: from the texts to pairs with links.
+"""The stages of a distillation before the training: from the texts to pairs with links.
 
 texts      distillation/texts     each different line once, and what augmentation made of it
 teach      distillation/teacher   the n best translations of each
@@ -20,14 +20,19 @@ import numpy.typing as npt
 
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
-from nmt_cli.commands.distilling.distillation import Distillation, TaughtText
-from nmt_cli.commands.distilling.distilled_texts import (
+from nmt_cli.commands.distilling.distillation import Distillation, TeacherText
+from nmt_cli.commands.distilling.teacher_texts import (
     lines_in,
     pair_writer,
     texts_from,
     write_texts,
 )
-from nmt_cli.commands.experiments.pipeline import Step, folder_step, replacing, was_made_from
+from nmt_cli.commands.experiments.pipeline import (
+    PipelineStage,
+    folder_stage,
+    replacing,
+    was_made_from,
+)
 from nmt_cli.commands.lines.translation_processes import num_gpus
 from nmt_cli.files.atomic_files import (
     Partial,
@@ -39,7 +44,7 @@ from nmt_cli.files.atomic_files import (
 from nmt_cli.files.folders import DISTILLED
 from nmt_cli.files.lines import is_blank
 from nmt_cli.files.locks import claimed
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
@@ -68,7 +73,7 @@ def _checksums(folder: Path) -> dict[str, str]:
     return {name: facts["sha256"] for name, facts in verify(folder)["files"].items()}
 
 
-def taught_from(each: Distillation) -> dict[str, Any]:
+def translated_from(each: Distillation) -> dict[str, Any]:
     """Return what the translations depend on."""
     return {
         "texts": _checksums(each.folder("texts")),
@@ -80,7 +85,7 @@ def taught_from(each: Distillation) -> dict[str, Any]:
 
 def _teach(each: Distillation, is_forced: bool) -> None:
     """Translate all texts; what was translated before the command was killed is not done again."""
-    made_from, begun = taught_from(each), each.folder("teacher-begun")
+    made_from, begun = translated_from(each), each.folder("teacher-begun")
     with claimed(begun, "--run-dir"):
         if is_forced or not was_made_from(begun, made_from):
             remove_directory(begun)
@@ -90,11 +95,11 @@ def _teach(each: Distillation, is_forced: bool) -> None:
         with replacing(each.folder("teacher")) as partial:
             for output in outputs:
                 shutil.copyfile(output, partial.path / output.name)
-            partial.facts.update(kind=DISTILLED, made_from=made_from)
+            partial.manifest.update(kind=DISTILLED, made_from=made_from)
         remove_directory(begun)
 
 
-def _translated(each: Distillation, text: TaughtText, folder: Path) -> Path:
+def _translated(each: Distillation, text: TeacherText, folder: Path) -> Path:
     """Translate a text into a file in ``folder``; return its path."""
     options, output = each.options, folder / f"{text.name}.tsv.gz"
     on_gpus = num_gpus(options.device) if options.device in {AUTO, "cuda"} else 0
@@ -143,11 +148,11 @@ def _choose(each: Distillation, partial: Partial) -> None:
     logs.info(f"Chose {counted(num_pairs, 'pair')}.")
 
 
-def _pairs_in(folder: Path, text: TaughtText) -> Iterator[tuple[str, str]]:
+def _pairs_in(folder: Path, text: TeacherText) -> Iterator[tuple[str, str]]:
     return zip(lines_in(folder / text.source), lines_in(folder / text.target), strict=True)
 
 
-def _candidates(each: Distillation, text: TaughtText) -> Iterator[tuple[str, str, list[str]]]:
+def _candidates(each: Distillation, text: TeacherText) -> Iterator[tuple[str, str, list[str]]]:
     """Yield each line with its reference, which may be empty, and its translations."""
     rows = (row.split("\t") for row in lines_in(each.folder("teacher") / f"{text.name}.tsv.gz"))
     of_lines = groupby(rows, key=lambda row: row[0])
@@ -246,21 +251,21 @@ def _align(each: Distillation, partial: Partial) -> None:
                     part.writelines(whole.readline() for _ in lines)
 
 
-def _is_taught(each: Distillation) -> bool:
-    return was_made_from(each.folder("teacher"), taught_from(each))
+def _is_translated(each: Distillation) -> bool:
+    return was_made_from(each.folder("teacher"), translated_from(each))
 
 
-def steps_of_teaching(each: Distillation) -> list[Step]:
-    """Return the steps before the training."""
+def stages_of_teaching(each: Distillation) -> list[PipelineStage]:
+    """Return the stages before the training."""
     texts, chosen, filtered, links = (
         (each.folder(name), DISTILLED) for name in ("texts", "chosen", "filtered", "links")
     )
     no_filter = "no --reverse-model is given." if each.reverse_model is None else None
     no_links = None if each.is_aligned else "distillation.guided_alignment is null."
     return [
-        folder_step(each, "texts", *texts, texts_from, write_texts),
-        Step("teach", each, _is_taught, _teach),
-        folder_step(each, "choose", *chosen, chosen_from, _choose),
-        folder_step(each, "filter", *filtered, filtered_from, _filter, no_filter),
-        folder_step(each, "align", *links, aligned_from, _align, no_links),
+        folder_stage(each, "texts", *texts, texts_from, write_texts),
+        PipelineStage("teach", each, _is_translated, _teach),
+        folder_stage(each, "choose", *chosen, chosen_from, _choose),
+        folder_stage(each, "filter", *filtered, filtered_from, _filter, no_filter),
+        folder_stage(each, "align", *links, aligned_from, _align, no_links),
     ]

@@ -76,7 +76,7 @@ class ComparedRow(NamedTuple):
     test_sets: Mapping[str, list[float]] = {}  # such BLEU or F1 of each set that has a name
     signatures: tuple[str, ...] = ()  # the different ones of these BLEU
 
-    def facts(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the row for JSON."""
         facts = {**self._asdict(), "paper": self.paper._asdict() if self.paper else None}
         if not self.test_sets:

@@ -1,6 +1,6 @@
-"""One pipeline for ``run`` and ``distil``: a list of steps, which users know as stages.
+"""One pipeline for ``run`` and ``distil``: a list of stages.
 
-A step is skipped if what it makes is whole and was made from the present inputs and settings; the
+A stage is skipped if what it makes is whole and was made from the present inputs and settings; the
 others are made, or go on where they were interrupted.
 """
 
@@ -15,8 +15,8 @@ from nmt_cli.files.folders import DISTILLED, may_become
 from nmt_cli.files.locks import OutputInUseError, UnwritableOutputError, claimed
 from nmt_cli.messages import errors, logs
 
-# The steps of ``run`` and ``distil`` in their order, for --help: what makes them imports torch.
-STAGE_NAMES = ("preprocess", "train", "average", "translate", "score", "report")
+# The stages of ``run`` and ``distil`` in their order, for --help: what makes them imports torch.
+STAGES_OF_RUN = ("preprocess", "train", "average", "translate", "score", "report")
 STAGES_OF_DISTIL = (
     *("texts", "teach", "choose", "filter", "align"),
     *("preprocess", "lexicon", "train", "average", "round", "ship", "measure", "report"),
@@ -24,10 +24,10 @@ STAGES_OF_DISTIL = (
 
 
 @dataclass(frozen=True)
-class Step:
-    """One step of a pipeline.
+class PipelineStage:
+    """One stage of a pipeline.
 
-    ``make`` gets whether it was asked for by --force-from. A step that ``is_optional`` may be left
+    ``make`` gets whether it was asked for by --force-from. A stage that ``is_optional`` may be left
     out without a warning.
     """
 
@@ -39,7 +39,7 @@ class Step:
     is_optional: bool = False
 
 
-def folder_step(
+def folder_stage(
     subject: Any,
     name: str,
     folder: Path,
@@ -47,8 +47,8 @@ def folder_step(
     made_from: Callable[[Any], Any],
     fill: Callable[[Any, Partial], None],
     why_left_out: str | None = None,
-) -> Step:
-    """Return a step that makes ``folder``, which stays as long as ``made_from`` is equal.
+) -> PipelineStage:
+    """Return a stage that makes ``folder``, which stays as long as ``made_from`` is equal.
 
     ``fill`` writes its files, and may add facts to its manifest.
     """
@@ -56,13 +56,13 @@ def folder_step(
     def make(subject: Any, _: bool) -> None:
         facts = made_from(subject)
         with replacing(folder) as partial:
-            partial.facts.update(kind=kind, made_from=facts)
+            partial.manifest.update(kind=kind, made_from=facts)
             fill(subject, partial)
 
     def is_made(subject: Any) -> bool:
         return was_made_from(folder, made_from(subject))
 
-    return Step(name, subject, is_made, make, why_left_out, is_optional=kind == DISTILLED)
+    return PipelineStage(name, subject, is_made, make, why_left_out, is_optional=kind == DISTILLED)
 
 
 def was_made_from(
@@ -110,51 +110,51 @@ def wanted_stages(names: Sequence[str], until: str, force_from: str | None) -> S
     return names[: names.index(until) + 1]
 
 
-def take_through(steps: Sequence[Step], force_from: str | None, anew: str) -> None:
-    """Make the ``steps`` that are not made yet, and all from ``force_from`` on.
+def take_through(stages: Sequence[PipelineStage], force_from: str | None, anew: str) -> None:
+    """Make the ``stages`` that are not made yet, and all from ``force_from`` on.
 
-    What will be done is logged before, a line for each step. ``anew`` is how to train anew. Raises
-    UserError, which names the step that failed.
+    What will be done is logged before, a line for each stage. ``anew`` is how to train anew. Raises
+    UserError, which names the stage that failed.
     """
-    to_do: list[Step] = []
-    for step in steps:
-        with naming(step.name, anew):
-            if step.why_left_out is not None:
-                log = logs.info if step.is_optional else logs.warning
-                log(f"{step.name} is left out: {step.why_left_out}")
+    to_do: list[PipelineStage] = []
+    for stage in stages:
+        with naming(stage.name, anew):
+            if stage.why_left_out is not None:
+                log = logs.info if stage.is_optional else logs.warning
+                log(f"{stage.name} is left out: {stage.why_left_out}")
                 continue
-            if step.name == force_from:
+            if stage.name == force_from:
                 why = "anew, because of --force-from"
             elif to_do:
                 why = f"after {to_do[0].name}"
-            elif step.is_made(step.subject):
-                logs.info(f"{step.name}: unchanged, skipped.")
+            elif stage.is_made(stage.subject):
+                logs.info(f"{stage.name}: unchanged, skipped.")
                 continue
             else:
                 why = "to do"
-        to_do.append(step)
-        logs.info(f"{step.name}: {why}.")
+        to_do.append(stage)
+        logs.info(f"{stage.name}: {why}.")
     is_forced = False
-    for step in steps:
-        is_forced = is_forced or step.name == force_from
-        if step in to_do:
-            with naming(step.name, anew):
-                if not is_forced and step.is_made(step.subject):
-                    logs.info(f"{step.name}: unchanged, skipped.")
+    for stage in stages:
+        is_forced = is_forced or stage.name == force_from
+        if stage in to_do:
+            with naming(stage.name, anew):
+                if not is_forced and stage.is_made(stage.subject):
+                    logs.info(f"{stage.name}: unchanged, skipped.")
                     continue
-                logs.info(f"{step.name}:")
-                step.make(step.subject, is_forced)
+                logs.info(f"{stage.name}:")
+                stage.make(stage.subject, is_forced)
 
 
 @contextmanager
 def naming(name: str, anew: str) -> Iterator[None]:
-    """Name the step in its errors, and how to go on; ``anew`` is how to train anew."""
+    """Name the stage in its errors, and how to go on; ``anew`` is how to train anew."""
     try:
         yield
     except errors.InterruptedTrainingError:
         raise
     except errors.UserError as error:
-        # Only train refuses to replace what is there; all other steps are made anew in any case.
+        # Only train refuses to replace what is there; all other stages are made anew in any case.
         problem = str(error)
         if isinstance(error, OutputInUseError | UnwritableOutputError):
             problem = problem.replace("another --output.", "another --run-dir.")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nmt_cli.commands.inspecting.subject import Subject
+from nmt_cli.commands.inspecting.subject import InspectedModel
 from nmt_cli.costs import flops as costs
 from nmt_cli.costs.parameters import Parameters, TrainingMemory, count_parameters, training_memory
 from nmt_cli.messages.figures import with_prefix
@@ -12,7 +12,7 @@ from nmt_cli.recipe.sections.training import TrainingConfig
 THIS_MACHINE = "this machine"
 
 
-class Time(NamedTuple):
+class TrainingTime(NamedTuple):
     """The time of a training on a machine, and what it is based on."""
 
     machine: str
@@ -23,13 +23,13 @@ class Time(NamedTuple):
 class ModelFigures(NamedTuple):
     """All figures of a subject."""
 
-    subject: Subject
+    subject: InspectedModel
     parameters: Parameters
     flops: costs.ForwardFlops  # of all sentence pairs of the subject's lengths
     max_tokens: int | None = None  # of a side in a micro-batch; None if no training is known
     memory: TrainingMemory | None = None  # None if no training is known
     work: costs.PlannedWork | None = None  # None also if the number of steps is not known
-    times: Sequence[Time] = ()  # of that work; the first is on the paper's GPUs
+    times: Sequence[TrainingTime] = ()  # of that work; the first is on the paper's GPUs
 
     @property
     def papers_estimate(self) -> float:
@@ -42,7 +42,9 @@ class ModelFigures(NamedTuple):
 
 
 def figures_of(
-    subject: Subject, max_tokens_per_device: int | None, target_tokens_per_second: float | None
+    subject: InspectedModel,
+    max_tokens_per_device: int | None,
+    target_tokens_per_second: float | None,
 ) -> ModelFigures:
     """Return the figures of ``subject``.
 
@@ -72,20 +74,20 @@ def figures_of(
     if target_tokens_per_second is not None:
         seconds = work.target_tokens / target_tokens_per_second
         basis = f"at the {target_tokens_per_second:,.0f} target tokens/s that you gave"
-        times.append(Time(THIS_MACHINE, seconds, basis))
+        times.append(TrainingTime(THIS_MACHINE, seconds, basis))
     return figures._replace(work=work, times=times)
 
 
 def _time_on(
     machine: costs.MeasuredMachine,
-    subject: Subject,
+    subject: InspectedModel,
     config: TrainingConfig,
     work: costs.PlannedWork,
-) -> Time:
+) -> TrainingTime:
     step_seconds = machine.step_seconds(subject.architecture, config.tokens_per_step)
     if step_seconds is not None:
         basis = f"{step_seconds:.2f} s a step, {machine.origin}"
-        return Time(machine.name, work.steps * step_seconds, basis)
+        return TrainingTime(machine.name, work.steps * step_seconds, basis)
     rate = machine.flops_per_second
     basis = f"estimated: base trains at {with_prefix(rate, 'FLOP/s')}, {machine.origin}"
-    return Time(machine.name, work.flops / rate, basis)
+    return TrainingTime(machine.name, work.flops / rate, basis)

@@ -24,7 +24,7 @@ from nmt_cli.saved.model_directory import Model, find_model, use_model
 Lengths = tuple[int, int]  # tokens of a source and of a target sentence
 
 
-class Subject(NamedTuple):
+class InspectedModel(NamedTuple):
     """An architecture, and what is known of its training and its text."""
 
     name: str
@@ -41,7 +41,7 @@ def find_subject(
     overrides: Sequence[str],
     vocabulary_size: int | None,
     lengths: Lengths | None,
-) -> Subject:
+) -> InspectedModel:
     """Return what ``name_or_path`` means: a recipe, a model directory, a checkpoint or a run.
 
     Raises UserError if there is no such thing, if the size of a recipe's vocabulary is not known,
@@ -74,7 +74,7 @@ def _refuse_missing(name_or_path: str) -> None:
     )
 
 
-def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
+def _of_folder(path: Path, lengths: Lengths | None) -> InspectedModel:
     """Return the model of ``path``, or the recipe of a run that has no model yet."""
     preprocess = command("nmt-cli", "preprocess", path / RECIPE)
     models = ((path / CHECKPOINTS).glob(CHECKPOINT_GLOB), [path / AVERAGE])
@@ -85,7 +85,7 @@ def _of_folder(path: Path, lengths: Lengths | None) -> Subject:
     with suppress(RecipeError):  # a record of another version; using the model does not need it
         file = read_recipe(str(path / RECIPE))
         text = _prepared_text(file, preprocess)
-    return Subject(
+    return InspectedModel(
         name=str(path),
         architecture=settings.architecture,
         vocabulary_size=settings.vocabulary_size,
@@ -105,7 +105,7 @@ def _lexicon_facts(model: Model) -> dict[str, Any] | None:
 
 def _of_recipe(
     file: RecipeFile, preprocess: str, vocabulary_size: int | None, lengths: Lengths | None
-) -> Subject:
+) -> InspectedModel:
     recipe, text = file.recipe, _prepared_text(file, preprocess)
     size = vocabulary_size
     if size is None and text is not None:
@@ -124,7 +124,7 @@ def _of_recipe(
     if not recipe.tokenizer.shared and architecture.source_vocabulary_size is None:
         own = size if text is None else text.source_vocabulary_size
         architecture = architecture.model_copy(update={"source_vocabulary_size": own})
-    return Subject(file.name, architecture, size, recipe.training, chosen)
+    return InspectedModel(file.name, architecture, size, recipe.training, chosen)
 
 
 class _PreparedText(NamedTuple):

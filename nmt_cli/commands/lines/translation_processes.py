@@ -18,7 +18,7 @@ from nmt_cli.commands.lines.document_text import DocumentText
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.text_files import SUFFIXES
 from nmt_cli.hardware import cpu
-from nmt_cli.hardware.choices import AUTO, device_name, visible_gpus
+from nmt_cli.hardware.machine_options import AUTO, device_name, visible_gpus
 from nmt_cli.hardware.memory import keep_freed_memory
 from nmt_cli.hardware.system_facts import free_memory
 from nmt_cli.launch.python_process import without_collections, without_threads_of_numpy

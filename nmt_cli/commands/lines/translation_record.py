@@ -15,7 +15,7 @@ from nmt_cli.files.atomic_files import file_appearing_whole, seal_of
 from nmt_cli.files.lines import BYTE_ORDER_MARK, Line
 from nmt_cli.files.output_streams import STANDARD_INPUT
 from nmt_cli.files.temporary_names import shortened
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages import errors, logs
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command

@@ -79,7 +79,7 @@ class ListedPairs:
                 cut = {side: text[:LONGEST_EXAMPLE] for side, text in sides.items()}
                 self._examples.append({"line": first_line + place, **cut})
 
-    def facts(self, *, has_examples: bool = True) -> dict[str, Any]:
+    def as_manifest(self, *, has_examples: bool = True) -> dict[str, Any]:
         """Return the manifest's entry; without examples if there are none."""
         examples = {"examples": self._examples} if has_examples and self._examples else {}
         return {"count": self.count, "first_lines": self._lines, **examples}
@@ -101,14 +101,14 @@ class DroppedLines:
         for number in np.unique(broken[broken >= 0]).tolist():
             self._listed[RULES[number]].add(np.flatnonzero(broken == number), chunk)
 
-    def facts(self) -> dict[str, Any]:
+    def as_manifest(self) -> dict[str, Any]:
         """Return the manifest's entry: for each rule the count, line numbers and examples.
 
         Rules about text that dropped nothing are left out. Pairs that are empty or too long are no
         examples.
         """
         return {
-            rule: listed.facts(has_examples=rule not in {EMPTY, TOO_LONG})
+            rule: listed.as_manifest(has_examples=rule not in {EMPTY, TOO_LONG})
             for rule, listed in self._listed.items()
             if listed.count or rule in ALWAYS_COUNTED
         }

@@ -92,20 +92,20 @@ class CorpusReport:
         """The files of the corpus."""
         return {**self.files.paths, **self.files.of_pairs}
 
-    def facts(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
+    def as_manifest(self, hashes: Mapping[Path, str]) -> dict[str, Any]:
         """Return the manifest's entry for this corpus; ``hashes`` are those of its files."""
         facts: dict[str, Any] = {
-            **facts_of_files(self.paths, hashes),
+            **files_as_manifest(self.paths, hashes),
             "pairs_read": self.pairs_read,
             "pairs_kept": self.pairs_kept,
-            "dropped": self.dropped.facts(),
+            "dropped": self.dropped.as_manifest(),
             "found": {
                 "duplicates": self.duplicates,
                 "equal_sides": self.equal_sides,
                 **{f"also_in_{name}": self.also_in[name] for name in HELD_OUT_TEXTS},
                 "in_pieces": self.in_pieces,
                 "lines_with_invalid_utf8": self.invalid_utf8,
-                **{f"like_{name}": of.facts() for name, of in self.like.items() if of.count},
+                **{f"like_{name}": of.as_manifest() for name, of in self.like.items() if of.count},
             },
         }
         if "alignments" in self.paths:
@@ -114,7 +114,7 @@ class CorpusReport:
         return facts
 
 
-def facts_of_files(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dict[str, Any]:
+def files_as_manifest(paths: Mapping[str, Path], hashes: Mapping[Path, str]) -> dict[str, Any]:
     """Return path, hash and size of each file for the manifest."""
     return {
         **{name: str(path) for name, path in paths.items()},

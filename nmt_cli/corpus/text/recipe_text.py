@@ -141,7 +141,7 @@ class RecipeText:
         """Return the texts that shall be one piece each."""
         return ()
 
-    def facts(self) -> dict[str, Any]:
+    def manifest_entries(self) -> dict[str, Any]:
         """Return what the manifest of the prepared corpus holds about the text."""
         return {}
 
@@ -203,7 +203,7 @@ class LinearizedText(RecipeText):
                 )
         return pieces
 
-    def facts(self) -> dict[str, Any]:
+    def manifest_entries(self) -> dict[str, Any]:
         """Return the labels for the manifest."""
         return {TREEBANK: labels_as_json(self._labels)}
 

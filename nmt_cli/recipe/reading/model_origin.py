@@ -14,7 +14,7 @@ from nmt_cli.recipe.keys import effect_of
 from nmt_cli.recipe.model_settings import ModelSettings, read_settings
 from nmt_cli.recipe.model_values import Architecture
 from nmt_cli.recipe.reading.problem_messages import dotted, place_of, shown
-from nmt_cli.recipe.reading.yaml_tree import Finding, KeyPath, Place, Tree, error_of, shortened
+from nmt_cli.recipe.reading.yaml_tree import Finding, KeyPath, Place, YamlTree, error_of, shortened
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from nmt_cli.recipe.sections.values import TEXT
@@ -26,7 +26,7 @@ TREEBANK: KeyPath = ("data", "treebank")
 class Adopted(NamedTuple):
     """A tree with what the model decides, and the keys of it that the recipe gives as well."""
 
-    tree: Tree
+    tree: YamlTree
     decided: Mapping[KeyPath, Any]  # JSON values
     also_given: list[KeyPath]
 
@@ -57,7 +57,7 @@ def first_model(recipe: Recipe, init_from: Path | None) -> Path | None:
     return init_from or recipe.origin
 
 
-def adopt_model(tree: Tree) -> Adopted:
+def adopt_model(tree: YamlTree) -> Adopted:
     """Return ``tree`` with all keys that the model of ``model.from`` decides, if it has that key.
 
     A resolved recipe has all of these keys already; its model is not read and may be missing.

@@ -19,7 +19,7 @@ from nmt_cli.recipe.reading.yaml_tree import (
     Finding,
     KeyPath,
     Place,
-    Tree,
+    YamlTree,
     error_of,
     parse_yaml,
     scalar,
@@ -30,7 +30,7 @@ ON_COMMAND_LINE = Place("--set", None)
 WRITTEN_AS_YAML = re.compile(r"([\w.-]+)(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)
 
 
-def merge(parent: Tree, child: Tree) -> Tree:
+def merge(parent: YamlTree, child: YamlTree) -> YamlTree:
     """Return the parent with the values of the child; a list is replaced as a whole."""
     replaced: dict[KeyPath, Any] = {}  # the parent's values that the child replaces
     value = _merge_values(parent.value, child.value, (), replaced)
@@ -44,17 +44,19 @@ def merge(parent: Tree, child: Tree) -> Tree:
         for path, place in parent.places.items()
         if not any(path[:length] in replaced for length in range(1, len(path) + 1))
     }
-    return Tree(value, {**inherited, **child.places}, [*parent.findings, *hidden, *child.findings])
+    return YamlTree(
+        value, {**inherited, **child.places}, [*parent.findings, *hidden, *child.findings]
+    )
 
 
-def parse_overrides(overrides: Sequence[str], below: Any = None) -> Tree:
+def parse_overrides(overrides: Sequence[str], below: Any = None) -> YamlTree:
     """Return ``overrides``, each ``section.key=value``, as a tree like that of a recipe file.
 
     ``below`` is the value of the recipe that they change. Where it holds a list, a number in a key
     is the index of an entry; the result then holds a dictionary with integer keys, such as
     ``{0: ...}``, which a YAML file cannot give.
     """
-    tree = Tree({}, {}, [])
+    tree = YamlTree({}, {}, [])
     for override in overrides:
         key, equals, text = override.partition("=")
         key = key.strip()
@@ -166,15 +168,15 @@ def _key_meant(text: str) -> str:
     return meant[0] if len(meant) == 1 else text
 
 
-def parse_value(text: str) -> Tree:
+def parse_value(text: str) -> YamlTree:
     """Return the value that the text after ``key=`` gives; its type is checked later."""
     # Lists, sections and quotes are YAML; all else is one scalar, which may begin with @ or %.
     if text[:1] in ("[", "{", '"', "'"):
         return parse_yaml(text, ON_COMMAND_LINE.file)
-    return Tree(scalar(text), {(): ON_COMMAND_LINE}, [])
+    return YamlTree(scalar(text), {(): ON_COMMAND_LINE}, [])
 
 
-def _put(tree: Tree, path: KeyPath, parsed: Tree) -> None:
+def _put(tree: YamlTree, path: KeyPath, parsed: YamlTree) -> None:
     """Set the value at ``path``; it replaces what an earlier override set there or above."""
     section = tree.value
     for length, step in enumerate(path[:-1], 1):
@@ -228,7 +230,7 @@ class _Layer(NamedTuple):
     """One file of the chain of ``extends``; ``tree`` is without that key."""
 
     path: Path
-    tree: Tree
+    tree: YamlTree
     name: str
 
 
@@ -333,7 +335,7 @@ def _path_of(name_or_path: str, folder: Path) -> Path:
     raise RecipeError(meant_by(name_or_path))
 
 
-def _owner_of_prepared(names: list[str], resolved: list[Tree], recipe: Recipe) -> str:
+def _owner_of_prepared(names: list[str], resolved: list[YamlTree], recipe: Recipe) -> str:
     """Return the furthest ancestor whose text is prepared in the same way as the recipe's."""
     owner, wanted = names[0], keys_of_text(recipe)
     for name, tree in zip(names[1:], resolved[1:], strict=True):

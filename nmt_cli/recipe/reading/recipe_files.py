@@ -12,7 +12,7 @@ from nmt_cli.recipe.reading.problem_messages import findings_of, place_of, shown
 from nmt_cli.recipe.reading.yaml_tree import (
     MAX_BYTES,
     Finding,
-    Tree,
+    YamlTree,
     error_of,
     parse_yaml,
     shortened,
@@ -66,20 +66,20 @@ def read_text(path: Path) -> str:
         ) from None
 
 
-def checked_tree(text: str, path: Path) -> Tree:
+def checked_tree(text: str, path: Path) -> YamlTree:
     """Return the values in ``text``, that of ``path``. Raises RecipeError if it is no recipe."""
     tree = parse_yaml(text, shortened(str(path), 1000))
     if tree.readable and not isinstance(tree.value, dict):
         sections = ", ".join(Recipe.model_fields)
         found = "empty" if tree.value is None else shown(tree.value)
         text = f"a recipe has the keys {sections}, but this is {found}"
-        tree = Tree(None, {}, [Finding(place_of((), tree.places), "", text)], readable=False)
+        tree = YamlTree(None, {}, [Finding(place_of((), tree.places), "", text)], readable=False)
     if not tree.readable:
         raise error_of(tree.findings)
     return tree
 
 
-def validated(tree: Tree) -> Recipe:
+def validated(tree: YamlTree) -> Recipe:
     """Return the recipe with these values. Raises RecipeError, which lists all problems."""
     try:
         recipe = Recipe.model_validate(tree.value)

@@ -46,7 +46,7 @@ class Finding(NamedTuple):
         return f"{named}: {self.text}"
 
 
-class Tree(NamedTuple):
+class YamlTree(NamedTuple):
     """Nested dicts, lists, text and None, and where each of them was written."""
 
     value: Any
@@ -55,7 +55,7 @@ class Tree(NamedTuple):
     readable: bool = True  # False: the findings say why there is no value
 
 
-def parse_yaml(text: str, file: str) -> Tree:
+def parse_yaml(text: str, file: str) -> YamlTree:
     """Return the values in ``text``, or a finding with the reason why it cannot be read."""
     try:
         root = _composed(text)
@@ -65,9 +65,9 @@ def parse_yaml(text: str, file: str) -> Tree:
         finding = _syntax_finding(error, text, file)
     else:
         place = Place(file, 1) if root is None else _place(root, file)
-        tree = Tree(None, {(): place}, [])
+        tree = YamlTree(None, {(): place}, [])
         return tree if root is None else tree._replace(value=_value(root, (), file, tree))
-    return Tree(None, {}, [finding], readable=False)
+    return YamlTree(None, {}, [finding], readable=False)
 
 
 def write_yaml(value: object) -> str:
@@ -164,7 +164,7 @@ def _composed(text: str) -> yaml.Node | None:
         raise _RefusedError(loader.get_mark(), "not YAML: an escape names no character") from None
 
 
-def _value(node: yaml.Node, path: KeyPath, file: str, tree: Tree) -> Any:
+def _value(node: yaml.Node, path: KeyPath, file: str, tree: YamlTree) -> Any:
     """Return the value of a node; add the places and repeated keys in it to ``tree``."""
     if isinstance(node, yaml.ScalarNode):
         return scalar(node.value) if node.style is None else node.value

@@ -7,7 +7,7 @@ from pydantic import Field
 from nmt_cli.recipe.model_values import Architecture, Decoding, ModelShape, TextNormalization, table
 from nmt_cli.recipe.sections.model_options import ModelOptions
 from nmt_cli.recipe.sections.values import Count, Flag, Number, Section
-from nmt_cli.recipe.wishes import NUMBERS
+from nmt_cli.recipe.translation_options import NUMBERS
 
 BEAM_SIZE, LENGTH_PENALTY = NUMBERS["beam_size"], NUMBERS["length_penalty"]
 

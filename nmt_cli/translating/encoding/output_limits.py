@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt_cli.messages.proposals import any_of
-from nmt_cli.recipe.wishes import CHOICES, MOST_SAMPLES, NUMBERS
+from nmt_cli.recipe.translation_options import CHOICES, MOST_SAMPLES, NUMBERS
 from nmt_cli.translating.interface.request import LineError, Request
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from nmt_cli.hardware.choices import AUTO
+from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.wishes import CHOICES, NUMBERS, Choose, Markup, TooLong, refuse_outside
+from nmt_cli.recipe.translation_options import CHOICES, NUMBERS, Choose, Markup, TooLong, refuse_outside
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 

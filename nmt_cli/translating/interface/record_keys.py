@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.proposals import any_of, nearest
-from nmt_cli.recipe.wishes import CHOICES, NUMBERS
+from nmt_cli.recipe.translation_options import CHOICES, NUMBERS
 from nmt_cli.translating.interface.request import AnyOf, Request
 from nmt_cli.translating.interface.translation import Alternative, Translation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from nmt_cli.recipe.wishes import Choose
+from nmt_cli.recipe.translation_options import Choose
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.text.glossary import Glossary

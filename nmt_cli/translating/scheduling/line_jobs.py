@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.lines import is_blank, why_not_unicode
-from nmt_cli.recipe.wishes import TooLong
+from nmt_cli.recipe.translation_options import TooLong
 from nmt_cli.search.sentences import Cause, Failure, Outcome, Sentence, failure_of, gathered
 from nmt_cli.translating.encoding.copies import (
     CollapsedText,

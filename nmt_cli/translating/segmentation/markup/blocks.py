@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from nmt_cli.files.lines import is_blank
-from nmt_cli.recipe.wishes import Markup
+from nmt_cli.recipe.translation_options import Markup
 from nmt_cli.translating.interface.request import NO_TAG_RULES, LineError, TagRules
 from nmt_cli.translating.segmentation.markup.tokens import (
     RAW_TEXT,

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from nmt_cli.recipe.wishes import Markup
+from nmt_cli.recipe.translation_options import Markup
 from nmt_cli.translating.interface.request import NO_TAG_RULES, TagRules
 from nmt_cli.translating.interface.translation import in_groups
 from nmt_cli.translating.segmentation.markup.blocks import Block, Inline, blocks_of

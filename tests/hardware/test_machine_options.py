@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from nmt_cli.hardware.choices import choose_decoding_precision, may_have_gpu
+from nmt_cli.hardware.machine_options import choose_decoding_precision, may_have_gpu
 from nmt_cli.messages.errors import UserError
 
 
@@ -45,7 +45,7 @@ def test_what_a_device_cannot_do_is_refused(name, device, message):
 
 WITHOUT_A_DRIVER = """
 import sys
-from nmt_cli.hardware import choices
+from nmt_cli.hardware import machine_options
 choices.may_have_gpu = lambda: False
 print(choices.device_name("auto"), choices.device_name("cpu"), choices.visible_gpus())
 try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt_cli.commands.distilling.distillation import Distillation, TaughtText
+from nmt_cli.commands.distilling.distillation import Distillation, TeacherText
 from nmt_cli.corpus.augmenter import drawn_changes, read_glossaries
 from nmt_cli.corpus.text import cleaning
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
@@ -84,7 +84,7 @@ def _repeated_lines(each: Distillation) -> cleaning.BitSet:
 
 
 @contextmanager
-def pair_writer(folder: Path, text: TaughtText) -> Iterator[Callable[[str, str], None]]:
+def pair_writer(folder: Path, text: TeacherText) -> Iterator[Callable[[str, str], None]]:
     """Yield what writes a source line and its target to the files of ``text`` in ``folder``."""
     with (folder / text.source).open("wb") as sources, (folder / text.target).open("wb") as targets:
 
@@ -106,7 +106,7 @@ def _in_chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-def _lines_of(text: TaughtText, each: Distillation) -> Iterator[Pair]:
+def _lines_of(text: TeacherText, each: Distillation) -> Iterator[Pair]:
     """Yield the lines that are not blank, each followed by its changed copies."""
     if text.corpus is None:
         yield from ((one_line(line), "") for line in lines_in(text.path) if not is_blank(line))

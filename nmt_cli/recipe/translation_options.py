@@ -1,6 +1,6 @@
-"""What may be asked of a translation: the numbers and choices that are possible, and defaults.
+"""The options of a translation: the numbers and choices that are possible, and defaults.
 
-Options of commands, keys of lines and requests, and refusals derive from it by the names of wishes.
+Options of commands, keys of lines and requests, and refusals derive from it by their names.
 Those that are also keys of a recipe have their defaults in its schema. This module imports neither
 torch nor pydantic, because the command line needs it for ``--help``.
 """
@@ -64,12 +64,12 @@ NUM_FREQUENT, NUM_TARGETS = 100, 50  # pieces of a lexicon: of all sources, and 
 
 
 def option_of(name: str) -> str:
-    """Return the option of ``translate`` for the wish ``name``."""
+    """Return the option of ``translate`` with this ``name`` here."""
     return OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def refuse_outside(**given: float | None) -> None:
-    """Raise UserError if the number that is given for a wish is not possible."""
+    """Raise UserError if the number that is given for an option is not possible."""
     for name, value in given.items():
         if value is not None and not NUMBERS[name].holds(value):
             raise WrongUsageError(f"{option_of(name)} must be {NUMBERS[name]}, but is {value}.")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.commands.distilling.distillation import Distillation
-from nmt_cli.commands.distilling.teaching import steps_of_teaching
+from nmt_cli.commands.distilling.teaching import stages_of_teaching
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training.options import TrainOptions
@@ -17,7 +17,7 @@ def written(*overrides):
     """Return the texts to translate, each as pairs of a line and its reference."""
     file = read_recipe("./small.yaml", overrides)
     each = Distillation([], None, file, TrainOptions(run_dir=Path("run")))
-    steps_of_teaching(each)[0].make(each, False)
+    stages_of_teaching(each)[0].make(each, False)
     return {
         path.stem: list(
             zip(

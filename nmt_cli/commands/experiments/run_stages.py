@@ -1,4 +1,4 @@
-"""The steps of an experiment: when a result is up to date, and how it is made.
+"""The stages of an experiment: when a result is up to date, and how it is made.
 
 preprocess  prepared/NAME        up to date if made from the recipe's text with its settings
 train       runs/NAME            if the recipe's last step is reached
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.commands import preprocess, report, train, translate
-from nmt_cli.commands.experiments.experiment import Experiment, name_of
-from nmt_cli.commands.experiments.pipeline import Step, folder_step, was_made_from
+from nmt_cli.commands.experiments.pipeline import PipelineStage, folder_stage, was_made_from
 from nmt_cli.corpus.prepared import changed_text, refuse_stale, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
@@ -43,6 +42,7 @@ from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.checkpoints import Checkpoint, list_checkpoints
 from nmt_cli.saved.run_directory import is_trained_by, record_changes, remove_run
+from nmt_cli.training.experiment import Experiment, name_of
 
 ANY_FILE = ""  # what the name of each file begins with
 
@@ -215,7 +215,7 @@ def _score(experiment: Experiment, partial: Partial) -> None:
     figures = experiment.of_tests(lambda test: _figures_of(experiment, test))
     (partial.path / SCORES_FILE).write_text(json.dumps(figures, indent=2), encoding="utf-8")
     averaged = read_manifest(experiment.run_dir / AVERAGE)["averaged"]
-    partial.facts["step"] = max(checkpoint["step"] for checkpoint in averaged)
+    partial.manifest["step"] = max(checkpoint["step"] for checkpoint in averaged)
 
 
 def _is_reported(experiment: Experiment) -> bool:
@@ -227,24 +227,24 @@ def _report(experiment: Experiment, _: bool) -> None:
     report.run([experiment.run_dir], force=True)
 
 
-def steps_of_run(run: Experiment) -> list[Step]:
-    """Return the steps of ``run``."""
+def stages_of_run(run: Experiment) -> list[PipelineStage]:
+    """Return the stages of ``run``."""
     no_test = None if run.recipe.data.test is not None else "the recipe has no data.test."
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     no_report = None if has_matplotlib else f"report draws with {not_installed('matplotlib')}"
     test, scores = (run.translations, TRANSLATION), (run.scores, SCORED)
     return [
-        Step("preprocess", run, _is_prepared, _preprocess),
-        Step("train", run, _is_trained, _train),
-        Step("average", run, _is_averaged, _average),
-        folder_step(run, "translate", *test, _translated_from, _translate, no_test),
-        folder_step(run, "score", *scores, _scored_from, _score, no_test),
-        Step("report", run, _is_reported, _report, no_report),
+        PipelineStage("preprocess", run, _is_prepared, _preprocess),
+        PipelineStage("train", run, _is_trained, _train),
+        PipelineStage("average", run, _is_averaged, _average),
+        folder_stage(run, "translate", *test, _translated_from, _translate, no_test),
+        folder_stage(run, "score", *scores, _scored_from, _score, no_test),
+        PipelineStage("report", run, _is_reported, _report, no_report),
     ]
 
 
 def replaced_by_run(run_dir: Path) -> dict[Path, str]:
-    """Return the kind of each folder that a step of ``run`` replaces."""
+    """Return the kind of each folder that a stage of ``run`` replaces."""
     kinds = {AVERAGE: AVERAGED, TEST: TRANSLATION, SCORES: SCORED, REPORT: REPORT}
     return {run_dir / name: kind for name, kind in kinds.items()}
 
