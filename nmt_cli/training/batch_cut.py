@@ -2,7 +2,7 @@
 
 Before the model is made, the size is estimated (``choose_cut``). Before the first step,
 ``fit_to_memory`` probes a GPU, and takes the size of the checkpoint if that is about the same. If
-memory is full later, ``compute_within_memory`` lowers the size.
+memory is full later, ``gradient_within_memory`` lowers the size.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -310,7 +310,7 @@ def computed_within_memory(
         cut = cut._replace(max_tokens=max_tokens, limited_by="full memory")
 
 
-def compute_within_memory(
+def gradient_within_memory(
     batch: Batch, cut: BatchCut, compute: Callable[[Batch], object], longest: int, num_ranks: int
 ) -> BatchCut:
     """Compute the gradient of ``batch`` by ``compute``; return the cut for the batches to come.

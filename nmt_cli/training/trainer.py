@@ -23,7 +23,7 @@ from nmt_cli.optimization import learning_rate
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.metrics_log import MetricsLog
 from nmt_cli.saved.training_state import CheckpointKind, TrainingState
-from nmt_cli.training.batch_cut import compute_within_memory, own_pairs, ready_ahead
+from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, ready_ahead
 from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.gradient_sum import SummedGradient
 from nmt_cli.training.saving import Saver
@@ -243,7 +243,7 @@ class Trainer:
         compute = engine.compute if is_again else engine.launch
         with self._saving_before_failure(f"in {batch}, even with one sentence pair at a time"):
             try:
-                training.cut = compute_within_memory(
+                training.cut = gradient_within_memory(
                     batch, training.cut, compute, training.corpus.longest, ranks.size
                 )
             except FullMemoryError:
