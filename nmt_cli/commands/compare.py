@@ -29,7 +29,7 @@ from nmt_cli.hardware.machine import count_devices
 from nmt_cli.hardware.machine_options import device_name
 from nmt_cli.launch.python_process import NMT_CLI, environment_of_child, python_command
 from nmt_cli.launch.run_status import is_finished
-from nmt_cli.launch.stop_signals import handled
+from nmt_cli.launch.stop_signals import handling_stop_signals
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, null_if_not_finite
@@ -189,7 +189,7 @@ def _train_all(
         finally:
             free.put(device)
 
-    with handled(children.handle), ThreadPoolExecutor(len(devices)) as pool:
+    with handling_stop_signals(children.handle), ThreadPoolExecutor(len(devices)) as pool:
         statuses = list(pool.map(train, trainings))
     if children.is_stopping:
         raise InterruptedTrainingError(

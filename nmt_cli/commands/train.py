@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from nmt_cli.hardware.cpu import limit_spins
+from nmt_cli.hardware.cpu import limit_spinning
 from nmt_cli.launch.node_workers import Rendezvous, refuse_variables_of_others, run_workers
 from nmt_cli.launch.python_process import without_collections
 from nmt_cli.launch.worker import this_worker
@@ -35,7 +35,7 @@ def run(recipe_name: str, **keywords: Any) -> None:
     options = TrainOptions(**keywords)
     file = read_recipe(recipe_name, options.overrides)
     first_model(file.recipe, options.init_from)  # refuses two of them
-    limit_spins()
+    limit_spinning()
     # They import torch, which takes seconds; errors of the recipe come before.
     with without_collections():
         from nmt_cli.hardware.machine import count_devices

@@ -76,7 +76,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         text = records.TextSoFar(document.sha256 if document else "")
         others = {"format": output_format, "input_format": form, "retranslate": retranslate}
         hashed = records.hash_of(options, {**others, "shard": shard})
-        made = records.Made("", hashed, device.partition(":")[0], options.precision)
+        made = records.MadeWith("", hashed, device.partition(":")[0], options.precision)
         if resume and not force and output_path is not None and records.is_finished(output_path):
             with suppress(UnwritableOutputError), claimed(output_path, "--output"):
                 pass  # removes the lock of a process that was killed after it had finished

@@ -175,7 +175,7 @@ SPINS = {"GOMP_SPINCOUNT": "8000"}
 CHOSEN_BY_USERS = ("OMP_WAIT_POLICY", *SPINS)
 
 
-def limit_spins(environment: MutableMapping[str, str] = os.environ) -> None:
+def limit_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
     """Let threads of torch that wait for work sleep after SPINS, also those of child processes.
 
     Changes nothing if the user has chosen how they wait, or if torch is imported already: it has

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from nmt_cli.files.file_names import CHECKPOINTS
 from nmt_cli.launch import python_process
 from nmt_cli.launch.run_status import RunStatus, State, read_status, write_status
-from nmt_cli.launch.stop_signals import STOPPING, handled
+from nmt_cli.launch.stop_signals import STOPPING, handling_stop_signals
 from nmt_cli.launch.worker import LAUNCH_ID, OUTCOME, PLACE_VARIABLES, Worker, this_worker
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 
@@ -196,7 +196,7 @@ def _ends_by_itself(
     In no case is the agent or a worker left running.
     """
     try:
-        with handled(received.handle):
+        with handling_stop_signals(received.handle):
             _wait(agent, received, outcome)
     except KeyboardInterrupt:
         return False

@@ -12,7 +12,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 @contextmanager
-def handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def handling_stop_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handle the stopping signals by ``handler`` while the block runs, except ignored ones."""
     previous = {
         number: signal.signal(number, handler)

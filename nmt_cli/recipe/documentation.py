@@ -23,7 +23,7 @@ NAMES = {"integer": "whole number", "number": "number", "boolean": "true or fals
 JsonSchema: TypeAlias = dict[str, Any]
 
 
-class RecipeKey(NamedTuple):
+class DescribedKey(NamedTuple):
     """One key of a recipe; the keys of a list's entries are named once, as those of entry 0."""
 
     name: str
@@ -32,17 +32,17 @@ class RecipeKey(NamedTuple):
     default: str | None  # as YAML; None if the key has no default
 
 
-def described_keys() -> Iterator[RecipeKey]:
+def described_keys() -> Iterator[DescribedKey]:
     """Yield every key in the order of a recipe, each section before the keys in it."""
     schema = recipe_schema()
-    yield RecipeKey("extends", EXTENDS["description"], _allowed(EXTENDS, schema), None)
+    yield DescribedKey("extends", EXTENDS["description"], _allowed(EXTENDS, schema), None)
     prefixes = {"": ""}  # of the keys in each section, with the number of the entry of a list
     for key in recipe_keys().values():
         section, _, last = key.name.rpartition(".")
         prop, name = _properties(key.owner, schema)[last], prefixes[section] + last
         prefixes[key.name] = f"{name}.0." if "items" in prop else f"{name}."
         default = as_written(prop["default"]) if "default" in prop else None
-        yield RecipeKey(name, key.description, _allowed(prop, schema), default)
+        yield DescribedKey(name, key.description, _allowed(prop, schema), default)
 
 
 def with_comments(recipe: Recipe) -> str:
@@ -67,7 +67,7 @@ def with_comments(recipe: Recipe) -> str:
     return "\n".join(lines)
 
 
-def _comment(key: RecipeKey, keys_below: list[str], written: str) -> list[str]:
+def _comment(key: DescribedKey, keys_below: list[str], written: str) -> list[str]:
     """Return the comment above the line ``written``, which holds ``key``."""
     text = key.description
     if not keys_below:
@@ -85,7 +85,7 @@ def _comment(key: RecipeKey, keys_below: list[str], written: str) -> list[str]:
     )
 
 
-def limits_of(key: RecipeKey) -> str:
+def limits_of(key: DescribedKey) -> str:
     """Return what a key may hold and its default: ``number, at least 0; default 0.6``."""
     default = None if key.default is None else f"default {key.default}"
     return "; ".join(text for text in (key.allowed, default) if text)

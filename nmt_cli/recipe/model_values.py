@@ -107,7 +107,7 @@ class Values:
     section: ClassVar[str]
 
     def __init__(self, /, **values: Any) -> None:
-        rules = table()[self.section]
+        rules = value_rules()[self.section]
         if unknown := ", ".join(sorted(values.keys() - rules.keys())):
             raise ValueError(f"{self.section} has no {unknown}")
         for name, rule in rules.items():
@@ -157,7 +157,7 @@ class Architecture(ModelShape, Values):
     @property
     def options(self) -> dict[str, Any]:
         """The options beyond the paper that are not at their default, as JSON values."""
-        rules = table()[self.section]
+        rules = value_rules()[self.section]
         return {
             name: value
             for name, value in vars(self).items()
@@ -167,7 +167,7 @@ class Architecture(ModelShape, Values):
     @property
     def of_the_paper(self) -> dict[str, Any]:
         """The values of what the paper varies."""
-        rules = table()[self.section]
+        rules = value_rules()[self.section]
         return {name: vars(self)[name] for name in rules if rules[name]["is_of_the_paper"]}
 
 
@@ -204,7 +204,7 @@ class TreeNotation(Values):
 
 
 @cache
-def table() -> dict[str, dict[str, dict[str, Any]]]:
+def value_rules() -> dict[str, dict[str, dict[str, Any]]]:
     """Return what each key of each section may be, as in a JSON schema."""
     content: dict[str, dict[str, dict[str, Any]]] = json.loads(TABLE.read_bytes())
     return content

@@ -205,11 +205,11 @@ def try_micro_batch(pairs: SentencePairs, state: TrainingState, engine: Gradient
     if engine.guidance is not None:  # the weights of the head need memory, too
         pairs = pairs.with_some_links()
     state.model.train()
-    room = room_to_leave(state, engine.machine)
+    reserved = memory_to_reserve(state, engine.machine)
     engine.try_gradient(engine.on_device(pairs))
     state.model.zero_grad(set_to_none=True)
     engine.forget_graphs()  # steps have other rooms
-    del room
+    del reserved
 
 
 def largest_micro_batches(
@@ -244,7 +244,7 @@ def largest_pairs(sides: tuple[Lengths, Lengths], key: np.ufunc, number: int) ->
     return largest[np.argsort(values, kind="stable")[::-1]]
 
 
-def room_to_leave(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
+def memory_to_reserve(state: TrainingState, machine: Machine) -> list[torch.Tensor]:
     """Return tensors as large as what a probe must leave free.
 
     That is what steps allocate later (the optimizer's moments, the trained weights while their

@@ -34,7 +34,7 @@ def stage_that_begins_too_late(training: Training) -> str | None:
     for place, stage in enumerate(stages[now:-1], start=now):
         assert stage.until is not None  # only the last stage has no end
         batches = max(1, round(num_batches * tokens[place] / tokens[now]))
-        left = about_steps_left(stage.until, recipe.validation, progress, epoch, used, batches)
+        left = estimated_steps_left(stage.until, recipe.validation, progress, epoch, used, batches)
         step, epoch, used = progress.step + left, epoch - -(used + left) // batches, 0
         progress.step = progress.stage_step = step
         progress.stage_epoch, progress.validations_without_improvement = epoch, 0
@@ -59,7 +59,7 @@ def _why_ended(training: TrainingConfig, step: int, epoch: int) -> str | None:
     return None
 
 
-def about_steps_left(
+def estimated_steps_left(
     until: Until,
     validation: ValidationConfig,
     progress: Progress,

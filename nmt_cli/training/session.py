@@ -19,7 +19,7 @@ from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, PeerLostError, RanksDifferEr
 from nmt_cli.launch.node_workers import started_at, status_of_this_launch
 from nmt_cli.launch.python_process import end_with_parent
 from nmt_cli.launch.run_status import RunStatus, State, write_status
-from nmt_cli.launch.stop_signals import StopRequest, handled
+from nmt_cli.launch.stop_signals import StopRequest, handling_stop_signals
 from nmt_cli.launch.worker import Worker
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import (
@@ -215,7 +215,7 @@ def _train(experiment: Experiment, worker: Worker | None, training: Training) ->
     deadline = started_at() + max_time if max_time is not None else None
     stop = StopRequest(deadline, max_time=max_time, second_interrupt_ends=worker is None)
     with (
-        handled(stop.handle),
+        handling_stop_signals(stop.handle),
         status_kept(experiment.run_dir, worker, training.summary),
         reporting_full_memory(),  # in the status too
     ):

@@ -39,7 +39,7 @@ from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.expected_length import refuse_rate_of_zero
 from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.guided_alignment import guidance_of
-from nmt_cli.training.training import FIGURES, Training, corpora_of, enter_stage
+from nmt_cli.training.training import FIGURES, Training, enter_stage, sizes_and_weights
 from nmt_cli.training.warm_start import start_from
 
 
@@ -319,7 +319,7 @@ def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:
     Raises UserError if a pair does not fit into a step, or if a stage has wrong weights.
     """
     for stage in range(len(recipe.data.stages)):
-        refuse_wrong_weights(corpora_of(recipe, corpus, stage), f"data.stages.{stage}")
+        refuse_wrong_weights(sizes_and_weights(recipe, corpus, stage), f"data.stages.{stage}")
     tokens_per_step, seed, corpora = _plan_settings(recipe, corpus)
     return BatchPlan(corpus.source.lengths, corpus.target.lengths, tokens_per_step, seed, corpora)
 
@@ -328,7 +328,11 @@ def _plan_settings(
     recipe: Recipe, corpus: PreparedCorpus, stage: int = 0
 ) -> tuple[int, int, list[tuple[int, float]]]:
     """Return all that decides which batches the text gives in a stage."""
-    return recipe.training.tokens_per_step, recipe.training.seed, corpora_of(recipe, corpus, stage)
+    return (
+        recipe.training.tokens_per_step,
+        recipe.training.seed,
+        sizes_and_weights(recipe, corpus, stage),
+    )
 
 
 def move_to_plan(progress: Progress, old: BatchPlan, new: BatchPlan) -> None:

@@ -244,11 +244,13 @@ def enter_stage(
     plan: BatchPlan, recipe: Recipe, corpus: PreparedCorpus, progress: Progress
 ) -> None:
     """Make ``plan`` that of the stage of ``progress``, from the stage's first batch on."""
-    corpora = corpora_of(recipe, corpus, progress.stage)
+    corpora = sizes_and_weights(recipe, corpus, progress.stage)
     plan.begin_stage(progress.stage, corpora, progress.stage_epoch, progress.stage_batch)
 
 
-def corpora_of(recipe: Recipe, corpus: PreparedCorpus, stage: int = 0) -> list[tuple[int, float]]:
+def sizes_and_weights(
+    recipe: Recipe, corpus: PreparedCorpus, stage: int = 0
+) -> list[tuple[int, float]]:
     """Return the pairs and the weight of each corpus in a stage."""
     weights = recipe.data.weights(corpus.corpus_sizes, stage)
     return list(zip(corpus.corpus_sizes, weights, strict=True))
@@ -256,7 +258,7 @@ def corpora_of(recipe: Recipe, corpus: PreparedCorpus, stage: int = 0) -> list[t
 
 def mixture_in_words(recipe: Recipe, corpus: PreparedCorpus, stage: int) -> str:
     """Return the share of each corpus in the pairs of a stage: ``60.0% original, 40.0% back``."""
-    pairs = [size * weight for size, weight in corpora_of(recipe, corpus, stage)]
+    pairs = [size * weight for size, weight in sizes_and_weights(recipe, corpus, stage)]
     names = [each.name or f"data.train.{n}" for n, each in enumerate(recipe.data.train)]
     shares = zip(names, pairs, strict=True)
     return ", ".join(f"{num / sum(pairs):.1%} {name}" for name, num in shares if num)

@@ -14,7 +14,7 @@ from nmt_cli.hardware.cpu import (
     Cpu,
     cores,
     cpu_limit,
-    limit_spins,
+    limit_spinning,
     memory_limit,
     read_cpu,
     threads_of_each,
@@ -193,7 +193,7 @@ def test_a_path_out_of_the_groups_namespace_is_no_error(machine):
 def test_threads_spin_for_a_while_before_they_sleep(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     environment = {"OMP_NUM_THREADS": "2", "HOME": "/root"}
-    limit_spins(environment)
+    limit_spinning(environment)
     assert environment == {"OMP_NUM_THREADS": "2", "HOME": "/root"} | SPINS
 
 
@@ -201,19 +201,19 @@ def test_threads_spin_for_a_while_before_they_sleep(monkeypatch):
 def test_how_threads_wait_stays_as_a_user_chose(monkeypatch, name):
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     environment = {name: "active"}
-    limit_spins(environment)
+    limit_spinning(environment)
     assert environment == {name: "active"}
 
 
 def test_after_torch_the_spins_are_not_set(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", sys)
     environment: dict[str, str] = {}
-    limit_spins(environment)
+    limit_spinning(environment)
     assert environment == {}
 
 
 def test_openmp_reads_how_its_threads_are_to_wait():
-    program = "from nmt_cli.hardware.cpu import limit_spins; limit_spins(); import torch"
+    program = "from nmt_cli.hardware.cpu import limit_spinning; limit_spinning(); import torch"
     environment = {name: os.environ[name] for name in os.environ.keys() - set(CHOSEN_BY_USERS)}
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True,

@@ -8,14 +8,14 @@ from nmt_cli.launch.stop_signals import (
     MAX_TIME,
     REASONS,
     StopRequest,
-    handled,
+    handling_stop_signals,
 )
 
 
 def test_signals_set_the_request_while_the_block_runs():
     before = signal.getsignal(signal.SIGUSR1)
     stop = StopRequest()
-    with handled(stop.handle):
+    with handling_stop_signals(stop.handle):
         assert not stop
         os.kill(os.getpid(), signal.SIGUSR1)
         assert stop.reason == "SIGUSR1"
@@ -26,7 +26,7 @@ def test_a_signal_that_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         stop = StopRequest()
-        with handled(stop.handle):
+        with handling_stop_signals(stop.handle):
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stop
     finally:

@@ -22,7 +22,7 @@ from nmt_cli.training.batch_cut import (
     BatchCut,
     fit_to_memory,
     largest_micro_batches,
-    room_to_leave,
+    memory_to_reserve,
     try_micro_batch,
 )
 from nmt_cli.training.gradient import GradientEngine
@@ -500,11 +500,11 @@ def test_a_probe_leaves_headroom_and_room_for_what_steps_allocate(toy, tmp_path,
     size = sum(parameter.numel() for parameter in state.model.parameters())
 
     def room(machine):
-        return sum(t.numel() for t in room_to_leave(state, machine))
+        return sum(t.numel() for t in memory_to_reserve(state, machine))
 
     assert room(CPU) == 3 * size  # two moments, and the trained weights beside the average
     of_muon = new_trainer(toy, tmp_path / "muon", recipe_of(toy, optimizer="muon")).state
-    assert size < sum(t.numel() for t in room_to_leave(of_muon, CPU)) < 2 * size
+    assert size < sum(t.numel() for t in memory_to_reserve(of_muon, CPU)) < 2 * size
     state.optimizer.make_moments()
     assert room(CPU) == size
     empty = torch.empty

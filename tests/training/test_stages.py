@@ -24,7 +24,7 @@ from nmt_cli.saved.run_directory import check_run_directory, describe_session
 from nmt_cli.training.expected_length import least_steps, stage_that_begins_too_late
 from nmt_cli.training.gradient import GradientEngine
 from nmt_cli.training.starting import plan_batches
-from nmt_cli.training.training import corpora_of as corpora_in
+from nmt_cli.training.training import sizes_and_weights
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.forked_ranks import run_ranks
@@ -140,7 +140,7 @@ def test_no_epoch_of_a_mixture_is_planned_after_its_stage(mixed, tmp_path, monke
     recipe, planned, plan_epoch = mixed.recipe(), [], BatchPlan._plan_epoch
     corpus = mixed.toy(recipe).corpus
     plan = plan_batches(recipe, corpus)
-    plan.begin_stage(1, corpora_in(recipe, corpus, 1), 2, 0)
+    plan.begin_stage(1, sizes_and_weights(recipe, corpus, 1), 2, 0)
     of_epoch = len(plan.batches_of(2))
 
     def noted(plan, number, *new_order):
@@ -220,7 +220,7 @@ def test_the_epochs_of_later_stages_are_estimated_and_those_that_began_are_not(m
     recipe = mixed.recipe(stages=stages)
     corpus = mixed.toy(recipe).corpus
     plan = plan_batches(recipe, corpus)
-    plan.begin_stage(1, corpora_in(recipe, corpus, 1), 2, 0)
+    plan.begin_stage(1, sizes_and_weights(recipe, corpus, 1), 2, 0)
     second = plan.batches_of(3).stop  # batches of its two epochs
     assert second < first_epochs(mixed) - 4  # its corpus is smaller
     begin = first_epochs(mixed) + second
@@ -275,7 +275,7 @@ def test_the_steps_of_epochs_are_at_least_what_their_tokens_show(mixed, tmp_path
     training = mixed.trainer(tmp_path / "run", recipe).training
     corpus, plan, end = mixed.toy(recipe).corpus, plan_batches(recipe, mixed.toy(recipe).corpus), 0
     for epoch, stage in enumerate(counted):
-        plan.begin_stage(stage, corpora_in(recipe, corpus, stage), epoch, end)
+        plan.begin_stage(stage, sizes_and_weights(recipe, corpus, stage), epoch, end)
         end = plan.batches_of(epoch).stop
     assert 0.85 * end <= least_steps(training) <= end
 

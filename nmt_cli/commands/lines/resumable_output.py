@@ -49,7 +49,7 @@ class ResumableOutput:
         self._text = records.TextSoFar()
         self._saved_at = 0.0
 
-    def begin(self, made: records.Made, text: records.TextSoFar) -> None:
+    def begin(self, made: records.MadeWith, text: records.TextSoFar) -> None:
         """Open the file of what is ``made`` so; ``text`` takes the lines that are finished.
 
         Raises UserError if the unfinished output was made with anything else.

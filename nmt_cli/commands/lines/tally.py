@@ -25,16 +25,16 @@ class Tally:
         """
         self._num_before, self.num_failed, self._unit = num_before, num_failed, unit
         self.num_lines = 0
-        self._in_parts = Numbers()
-        self._truncated = Numbers()
-        self._lacking = Numbers()
-        self._with_invisible = Numbers()
-        self._of_unseen = Numbers()
-        self._with_bad_bytes = Numbers()
+        self._in_parts = LineNumbers()
+        self._truncated = LineNumbers()
+        self._lacking = LineNumbers()
+        self._with_invisible = LineNumbers()
+        self._of_unseen = LineNumbers()
+        self._with_bad_bytes = LineNumbers()
         self._num_replaced = 0  # byte sequences
-        self._not_copied = Numbers()
-        self._from_memory = Numbers()
-        self._repaired_trees = Numbers()
+        self._not_copied = LineNumbers()
+        self._from_memory = LineNumbers()
+        self._repaired_trees = LineNumbers()
         self._num_trees, self._repairs = 0, Counter[str]()
         self._started = time.monotonic()
 
@@ -75,7 +75,7 @@ class Tally:
     def report(self) -> None:
         """Log how many lines were translated, and warn about those in parts, cut or repaired."""
 
-        def at(numbers: Numbers) -> str:
+        def at(numbers: LineNumbers) -> str:
             return numbers.shown(self._unit)
 
         for numbers, log, message in (
@@ -107,7 +107,7 @@ class Tally:
         logs.info(f"Translated {counted(self.num_lines, self._unit)} in {seconds:.1f} s.")
 
 
-class Numbers:
+class LineNumbers:
     """The count of some lines, and the line numbers of the first ones."""
 
     def __init__(self) -> None:

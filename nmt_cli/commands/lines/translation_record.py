@@ -26,7 +26,7 @@ VERSION = 3
 OF_ROUNDING = {"max_tokens_per_device", "no_cuda_graphs"}
 
 
-class Made(NamedTuple):
+class MadeWith(NamedTuple):
     """What decides a translation beside its text."""
 
     model: str = ""  # its fingerprint, or those of an ensemble
@@ -34,13 +34,13 @@ class Made(NamedTuple):
     device: str = AUTO  # without its number
     precision: str = AUTO
 
-    def meant_by(self, before: "Made") -> "Made":
+    def meant_by(self, before: "MadeWith") -> "MadeWith":
         """Return these with what "auto" meant in ``before``."""
         device = before.device if self.device == AUTO else self.device
         precision = before.precision if self.precision == AUTO else self.precision
         return self._replace(device=device, precision=precision)
 
-    def unlike(self, before: "Made") -> str:
+    def unlike(self, before: "MadeWith") -> str:
         """Return what differs from ``before``, for a message; "" if nothing does."""
         has_other_options = self[1:] != before[1:]
         parts = ["another model"] * (self.model != before.model)
@@ -50,7 +50,7 @@ class Made(NamedTuple):
 class Record(NamedTuple):
     """The content of the file of a record: what was finished."""
 
-    made: Made = Made()
+    made: MadeWith = MadeWith()
     text: str = ""  # a hash of the first lines of the text, which are finished
     num_lines: int = 0
     num_bytes: int = 0  # of the output file
@@ -99,7 +99,7 @@ def read_record(path: Path) -> Record | None:
             raise ValueError("another version of nmt-cli wrote it, which can go on")
         if fields.pop("sha256") != seal_of(fields):
             raise ValueError("it has changed since it was written")
-        return Record(**{**fields, "made": Made(**fields["made"])})
+        return Record(**{**fields, "made": MadeWith(**fields["made"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -158,7 +158,7 @@ def fingerprints(models: Sequence[Path]) -> str:
 
 
 def num_failed_of(
-    path: Path, made: Made, models: Sequence[Path], text: TextSoFar, lines: Iterable[Line]
+    path: Path, made: MadeWith, models: Sequence[Path], text: TextSoFar, lines: Iterable[Line]
 ) -> int:
     """Return how many lines failed in the complete output ``path``.
 

@@ -4,7 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from nmt_cli.recipe.model_values import Architecture, Decoding, ModelShape, TextNormalization, table
+from nmt_cli.recipe.model_values import (
+    Architecture,
+    Decoding,
+    ModelShape,
+    TextNormalization,
+    value_rules,
+)
 from nmt_cli.recipe.sections.model_options import ModelOptions
 from nmt_cli.recipe.sections.values import Count, Flag, Number, Section
 from nmt_cli.recipe.translation_options import NUMBERS
@@ -17,7 +23,7 @@ class ModelConfig(ModelShape, ModelOptions):
 
     def of_model(self) -> Architecture:
         """Return these options as a model has them, without dropout."""
-        return Architecture(**self.model_dump(include=set(table()["architecture"])))
+        return Architecture(**self.model_dump(include=set(value_rules()["architecture"])))
 
     def as_json(self) -> dict[str, Any]:
         """Return all options as JSON values."""
