@@ -17,10 +17,10 @@ from nmt_cli.hardware.memory import largest_that_runs
 from nmt_cli.messages import logs
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.kernels import Part, has_triton, suits_kernels, use_kernels
-from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.kernel_trials import pairs_to_try, wrong_result
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.kernel_trials import pairs_to_try, wrong_result
 
 NUM_BATCHES = 3  # that are timed, a micro-batch of each
 TRITON, BY_TRITON = "triton", "by our kernels in Triton"

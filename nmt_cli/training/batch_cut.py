@@ -28,7 +28,7 @@ from nmt_cli.messages.figures import GIBIBYTE, counted
 from nmt_cli.model.cpu_attention import MAX_KEYS
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.training_state import TrainingState
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 
 MAX_TOKENS_ON_CPU = 8_192  # larger products are not faster
 SHARE_OF_CPU_MEMORY = 1 / 3  # of what the weights leave

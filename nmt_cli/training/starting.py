@@ -37,8 +37,8 @@ from nmt_cli.saved.training_state import LastSaved, Progress, TrainingState, loa
 from nmt_cli.training.backend_choice import choose_backends
 from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.expected_length import refuse_rate_of_zero
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.guided_alignment import guidance_of
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.guided_alignment import guidance_of
 from nmt_cli.training.training import FIGURES, Training, enter_stage, sizes_and_weights
 from nmt_cli.training.warm_start import start_from
 

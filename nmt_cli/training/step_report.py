@@ -10,8 +10,8 @@ from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import training_products
 from nmt_cli.hardware.flops import peak_flops
 from nmt_cli.messages.figures import perplexity_of, short_number
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.gradient_sum import GradientFigures, SummedGradient
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.gradient_sum import GradientFigures, SummedGradient
 
 
 class LaunchedStep(NamedTuple):

@@ -24,8 +24,8 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.saved.metrics_log import MetricsLog
 from nmt_cli.saved.training_state import CheckpointKind, TrainingState
 from nmt_cli.training.batch_cut import gradient_within_memory, own_pairs, ready_ahead
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.gradient_sum import SummedGradient
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.gradient_sum import SummedGradient
 from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
 from nmt_cli.training.training import Training

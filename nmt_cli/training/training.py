@@ -19,8 +19,8 @@ from nmt_cli.recipe.sections.mixing import Until
 from nmt_cli.recipe.sections.training import CheckpointsConfig, TrainingConfig, ValidationConfig
 from nmt_cli.saved.training_state import Progress, TrainingState
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.gradient_sum import GradientFigures
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.gradient_sum import GradientFigures
 
 FIGURES = {"loss": "the loss", "bleu": "BLEU", "parseval": "F1"}  # of validation.best_by
 MAX_SKIPPED_IN_A_ROW = 10

@@ -33,7 +33,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.corpora import Augmentation
 from nmt_cli.recipe.sections.training import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.translating.translator import Translator
 
 

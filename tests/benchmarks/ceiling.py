@@ -12,7 +12,7 @@ from torch import Tensor
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.packing import Packed
 from nmt_cli.recipe.sections.model import ModelConfig
-from nmt_cli.training.loss import CHUNK_ROWS
+from nmt_cli.training.gradient.loss import CHUNK_ROWS
 
 
 class Product(NamedTuple):

@@ -28,8 +28,8 @@ from nmt_cli.optimization import Adam, learning_rate
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.recipe.sections.training import TrainingConfig
 from nmt_cli.training.backend_choice import LAUNCHES, with_backend
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.gradient_sum import SummedGradient
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.gradient_sum import SummedGradient
 from tests.benchmarks.ceiling import BareProducts, forward_products
 from tests.benchmarks.padded import BOS_ID
 from tests.benchmarks.shapes import DROPOUT, PRECISIONS, SEED, Setup, Shape

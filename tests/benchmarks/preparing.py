@@ -20,9 +20,9 @@ from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut, own_pairs
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.starting import plan_batches
 
 WARM_UP, COUNTED = 3, 50

@@ -4,7 +4,7 @@ import torch
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.model.packing import pack
 from nmt_cli.recipe.sections.model import ModelConfig
-from nmt_cli.training.loss import CHUNK_ROWS
+from nmt_cli.training.gradient.loss import CHUNK_ROWS
 from tests.benchmarks.ceiling import BareProducts, Product, forward_products
 
 CONFIG = ModelConfig(num_layers=3, d_model=20, d_ff=28, num_heads=5, d_k=3, d_v=7)

@@ -24,7 +24,7 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import Model, find_model
 from nmt_cli.training import training as training_module
-from nmt_cli.training.gradient_sum import GradientFigures
+from nmt_cli.training.gradient.gradient_sum import GradientFigures
 from nmt_cli.training.validation import Validator
 from tests.folders_in_memory import tmp_path as tmp_path
 from tests.saved_weights import read_weights

@@ -95,7 +95,7 @@ def prune_the_last_but_one() -> None:
 def seed_ignores_the_batch() -> None:
     """Every batch draws the same dropout."""
     replace(
-        "nmt_cli.training.gradient:micro_batch_seed",
+        "nmt_cli.training.gradient.engine:micro_batch_seed",
         lambda original: lambda seed, batch_index, micro_batch: original(seed, 0, micro_batch),
     )
 
@@ -103,7 +103,7 @@ def seed_ignores_the_batch() -> None:
 def seed_ignores_the_micro_batch() -> None:
     """Every micro-batch of a step draws the same dropout."""
     replace(
-        "nmt_cli.training.gradient:micro_batch_seed",
+        "nmt_cli.training.gradient.engine:micro_batch_seed",
         lambda original: lambda seed, batch_index, micro_batch: original(seed, batch_index, 0),
     )
 
@@ -111,7 +111,7 @@ def seed_ignores_the_micro_batch() -> None:
 def randomness_goes_on() -> None:
     """Dropout depends on what the process drew before."""
     replace(
-        "nmt_cli.training.gradient:micro_batch_seed",
+        "nmt_cli.training.gradient.engine:micro_batch_seed",
         lambda _: lambda *_: int.from_bytes(os.urandom(7), "big"),
     )
 
@@ -172,7 +172,7 @@ def forget_the_best() -> None:
 def no_finite_guard() -> None:
     """Gradients that are not finite update the weights too."""
     replace(
-        "nmt_cli.training.gradient_sum:GradientFigures.is_finite",
+        "nmt_cli.training.gradient.gradient_sum:GradientFigures.is_finite",
         lambda _: property(lambda figures: True),
     )
 

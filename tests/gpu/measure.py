@@ -33,7 +33,7 @@ from nmt_cli.training.backend_choice import (
     with_backend,
     working_backends,
 )
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.translating.translator import Translator
 from tests import conftest
 from tests.benchmarks.cpu_time import with_children

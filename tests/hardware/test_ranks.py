@@ -21,7 +21,7 @@ from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.trainer import update_weights
 from tests.forked_ranks import free_port, run_ranks
 from tests.trainers import changed, new_trainer, weights_of

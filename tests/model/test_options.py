@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt_cli.model.packing import pack
-from nmt_cli.training.loss import label_smoothed_cross_entropy
+from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 from tests.architectures import CHOICES, OPTION_SETS, VALUES, Formula, random_model
 
 SIZE = 37

@@ -4,7 +4,7 @@ import torch
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
-from nmt_cli.training.loss import label_smoothed_cross_entropy
+from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 
 SOURCE_LENGTHS, TARGET_LENGTHS = [7, 3, 11, 1, 3, 8, 2], [4, 9, 2, 6, 6, 1, 5]
 VARIATIONS = {

@@ -20,16 +20,16 @@ class Fault(NamedTuple):
     finding: str  # a part of it
 
 
-LOSS = "nmt_cli.training.loss:_FusedCrossEntropy.forward"
+LOSS = "nmt_cli.training.gradient.loss:_FusedCrossEntropy.forward"
 BEAMS = "nmt_cli.search.graphed.device_beams:DeviceBeams"
 CACHES = "nmt_cli.search.attention_cache"
 FAULTS = {
     "targets stay on the CPU": Fault(
         "train",
-        "nmt_cli.training.gradient:GradientEngine.losses",
+        "nmt_cli.training.gradient.engine:GradientEngine.losses",
         "tensors.target_output,",
         "torch.zeros(tensors.target_output.shape, dtype=torch.int64),",
-        "copy in a step: to the device, training/loss.py: _by_torch",
+        "copy in a step: to the device, training/gradient/loss.py: _by_torch",
     ),
     "positions stay on the CPU": Fault(
         "train",
@@ -120,7 +120,7 @@ FAULTS = {
     ),
     "a sum in another type": Fault(
         "train",
-        "nmt_cli.training.loss:_add_product",
+        "nmt_cli.training.gradient.loss:_add_product",
         "left.dtype == total.dtype",
         "True",
         "types of aten.addmm_",
@@ -134,24 +134,24 @@ FAULTS = {
     ),
     "a look at the device's numbers": Fault(
         "train",
-        "nmt_cli.training.loss:_nll",
+        "nmt_cli.training.gradient.loss:_nll",
         'logits.device.type == "cpu"',
         "True",
-        "wait in a step: item, training/loss.py: _nll",
+        "wait in a step: item, training/gradient/loss.py: _nll",
     ),
     "a copy within the loss": Fault(
         "train",
-        "nmt_cli.training.loss:_by_torch",
+        "nmt_cli.training.gradient.loss:_by_torch",
         "torch.arange(num_targets, device=logits.device)",
         "torch.arange(num_targets).to(logits.device)",
-        "copy in a step: to the device, training/loss.py: _by_torch",
+        "copy in a step: to the device, training/gradient/loss.py: _by_torch",
     ),
     "a boolean index": Fault(
         "train",
-        "nmt_cli.training.loss:_by_torch",
+        "nmt_cli.training.gradient.loss:_by_torch",
         "if num_targets < len(softmax):",
         "if len(softmax[torch.arange(len(softmax), device=softmax.device) >= num_targets]):",
-        "wait in a step: boolean index, training/loss.py: _by_torch",
+        "wait in a step: boolean index, training/gradient/loss.py: _by_torch",
     ),
     "a wait behind the update": Fault(
         "train",

@@ -41,17 +41,12 @@ from nmt_cli.saved.model_directory import load_model
 from nmt_cli.search.members import Member
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.training import (
-    backend_choice,
-    gradient,
-    gradient_sum,
-    kernel_trials,
-    starting,
-    trainer,
-)
-from nmt_cli.training.backends import Backends
+from nmt_cli.training import backend_choice, starting, trainer
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient import engine as gradient_engine
+from nmt_cli.training.gradient import gradient_sum, kernel_trials
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 from nmt_cli.translating.interface.options import Constraints
@@ -410,14 +405,14 @@ def _stub_collectives(mode: FakeCuda, ranks: int, dies_in_step: int | None = Non
 
 def _fill_memory_once() -> None:
     """Let the first micro-batch of a step find no memory."""
-    accumulate, calls = gradient.GradientEngine._accumulate, itertools.count()
+    accumulate, calls = gradient_engine.GradientEngine._accumulate, itertools.count()
 
     def full_at_first(engine: Any, batch: Any) -> Any:
         if next(calls) == 0:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
         return accumulate(engine, batch)
 
-    gradient.GradientEngine._accumulate = full_at_first  # type: ignore[method-assign, assignment]
+    gradient_engine.GradientEngine._accumulate = full_at_first  # type: ignore[method-assign, assignment]
 
 
 def translate(

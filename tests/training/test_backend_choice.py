@@ -10,7 +10,7 @@ from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.training import backend_choice
 from nmt_cli.training.backend_choice import PARTS, working_backends
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.starting import plan_batches
 from tests import kernels_in_torch
 from tests.kernels_in_torch import add_dropout_norm

@@ -25,8 +25,8 @@ from nmt_cli.training.batch_cut import (
     memory_to_reserve,
     try_micro_batch,
 )
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.gradient_sum import GradientSum
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.gradient_sum import GradientSum
 from nmt_cli.training.trainer import Trainer
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, ONE_PIECE, changed, new_trainer, weights_of

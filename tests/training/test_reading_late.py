@@ -10,7 +10,7 @@ from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from tests import trainers
 from tests.trainers import changed, read_at_once, spoil_gradient, weights_of
 

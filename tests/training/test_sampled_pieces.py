@@ -27,7 +27,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs

@@ -18,7 +18,7 @@ from nmt_cli.messages.errors import (
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import saving
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.trainer import Trainer
 from tests.trainers import changed, new_trainer
 

@@ -12,9 +12,9 @@ from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut, ready_ahead
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.engine import GradientEngine
 
 
 class Sender:

@@ -22,7 +22,7 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.run_directory import check_run_directory, describe_session
 from nmt_cli.training.expected_length import least_steps, stage_that_begins_too_late
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.starting import plan_batches
 from nmt_cli.training.training import sizes_and_weights
 from nmt_cli.training.validation import Validator

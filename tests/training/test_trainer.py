@@ -15,7 +15,7 @@ from nmt_cli.saved.training_state import save_checkpoint
 from nmt_cli.training import saving
 from nmt_cli.training import trainer as trainer_module
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.trainer import update_weights
 from nmt_cli.training.validation import Validator
 from tests import trainers

@@ -20,7 +20,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.search import engine as search_engine
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.validation import Validator
 from tests.conftest import RECIPE, ToyExperiment, write_pairs
 from tests.fake_models import CopyModel

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.training.loss import label_smoothed_cross_entropy
+from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 from tests.kernels_in_triton import DEVICE, MARKS
 from tests.units_in_the_last_place import errors
 

@@ -16,8 +16,8 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.model import attention, recurrence
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.packing import PaddedShape, pack_to_shape
-from nmt_cli.training.backends import Backends
-from nmt_cli.training.gradient import GradientEngine
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.engine import GradientEngine
 from tests.benchmarks.data import CAPTIONS, NEWS, random_lengths
 from tests.benchmarks.padding import measure_shapes
 from tests.training.test_gradient import MACHINE, batch_of, model_of

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nmt_cli.hardware.device import Readback
 from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.hardware.ranks import TIMEOUT_SECONDS, Ranks
-from nmt_cli.training.loss import LossSums
+from nmt_cli.training.gradient.loss import LossSums
 
 BUCKET_BYTES = 25 << 20  # enough for a fast exchange, and few enough to begin the first one early
 ALIGNMENT = 4  # numbers; kernels read 16 bytes at a time

@@ -25,10 +25,10 @@ from nmt_cli.recipe.model_settings import AlignmentHead, text_settings
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.search.sentences import SentencePair
 from nmt_cli.search.torch_models import TorchForcing
-from nmt_cli.training.backends import Backends
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.guided_alignment import guidance_of, linked_pieces
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.guided_alignment import guidance_of, linked_pieces
 from nmt_cli.training.starting import plan_batches
 from tests.architectures import OPTION_SETS, random_model
 from tests.conftest import RECIPE, ToyExperiment, write_pairs

@@ -11,10 +11,10 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE, Ranks
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.saved.checkpoints import list_checkpoints
-from nmt_cli.training import gradient_sum
 from nmt_cli.training.batch_cut import BatchCut
-from nmt_cli.training.gradient import Bf16Weights, GradientEngine, micro_batch_seed
-from nmt_cli.training.gradient_sum import GradientSum
+from nmt_cli.training.gradient import gradient_sum
+from nmt_cli.training.gradient.engine import Bf16Weights, GradientEngine, micro_batch_seed
+from nmt_cli.training.gradient.gradient_sum import GradientSum
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU, changed, new_trainer, read_at_once, weights_of
 

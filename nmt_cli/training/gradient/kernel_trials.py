@@ -28,8 +28,8 @@ from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import Window, distances
 from nmt_cli.model.kernels import KernelError, error_of_kernel
 from nmt_cli.model.layers import FeedForward, Residual
-from nmt_cli.training.gradient import GradientEngine
-from nmt_cli.training.loss import label_smoothed_cross_entropy
+from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 
 # Of sentences: one for each size of the tiles of attention, and several tiles.
 LENGTHS = (20, 50, 120, 300)

@@ -17,9 +17,9 @@ from nmt_cli.hardware.memory import FullMemoryError, noticing_full_memory
 from nmt_cli.messages import logs
 from nmt_cli.model.packing import PaddedShape
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient_sum import GradientSum
-from nmt_cli.training.loss import LossSums
-from nmt_cli.training.micro_batch import MicroBatch
+from nmt_cli.training.gradient.gradient_sum import GradientSum
+from nmt_cli.training.gradient.loss import LossSums
+from nmt_cli.training.gradient.micro_batch import MicroBatch
 
 MOST_GRAPHS = 128
 

@@ -9,8 +9,8 @@ from nmt_cli.corpus.loader import Batch, SentencePairs
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.training.gradient import GradientEngine, micro_batch_seed
-from nmt_cli.training.loss import LossSums
+from nmt_cli.training.gradient.engine import GradientEngine, micro_batch_seed
+from nmt_cli.training.gradient.loss import LossSums
 from tests.architectures import OPTION_SETS, Formula, random_model
 from tests.forked_ranks import run_ranks
 

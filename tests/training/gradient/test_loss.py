@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.training import loss as loss_module
-from nmt_cli.training.loss import label_smoothed_cross_entropy
+from nmt_cli.training.gradient import loss as loss_module
+from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 
 ROWS, D_MODEL, VOCABULARY = 53, 7, 31
 

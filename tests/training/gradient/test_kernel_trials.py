@@ -15,9 +15,9 @@ from nmt_cli.model.attention_window import THE_PAST, Window
 from nmt_cli.model.kernels import use_kernels
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
-from nmt_cli.training import kernel_trials
-from nmt_cli.training.gradient import Bf16Weights, GradientEngine
-from nmt_cli.training.kernel_trials import wrong_result
+from nmt_cli.training.gradient import kernel_trials
+from nmt_cli.training.gradient.engine import Bf16Weights, GradientEngine
+from nmt_cli.training.gradient.kernel_trials import wrong_result
 from tests import kernels_in_torch as right
 
 TOY = {"num_layers": 1, "d_model": 20, "d_ff": 28, "num_heads": 5, "dropout": 0.1}

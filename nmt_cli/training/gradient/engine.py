@@ -20,12 +20,12 @@ from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of, noticing
 from nmt_cli.model.attention_layout import padded_groups
 from nmt_cli.model.layers import Residual
 from nmt_cli.model.transformer import PaddedPairs, Transformer
-from nmt_cli.training.backends import Backends
-from nmt_cli.training.gradient_sum import GradientSum, SummedGradient
-from nmt_cli.training.graphed_gradient import GraphedGradient
-from nmt_cli.training.guided_alignment import Guidance
-from nmt_cli.training.loss import LossSums, label_smoothed_cross_entropy
-from nmt_cli.training.micro_batch import MicroBatch, packed, padded_to_shape
+from nmt_cli.training.gradient.backends import Backends
+from nmt_cli.training.gradient.gradient_sum import GradientSum, SummedGradient
+from nmt_cli.training.gradient.graphed_gradient import GraphedGradient
+from nmt_cli.training.gradient.guided_alignment import Guidance
+from nmt_cli.training.gradient.loss import LossSums, label_smoothed_cross_entropy
+from nmt_cli.training.gradient.micro_batch import MicroBatch, padded_to_shape, packed
 
 
 class Bf16Weights:

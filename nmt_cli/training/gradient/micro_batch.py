@@ -13,7 +13,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.packing import Packed, PaddedShape, pack_to_shape, pack_on_cpu
 from nmt_cli.model.transformer import PaddedPairs
 from nmt_cli.recipe.model_values import ModelShape
-from nmt_cli.training.guided_alignment import PieceLinks
+from nmt_cli.training.gradient.guided_alignment import PieceLinks
 
 
 class MicroBatch(NamedTuple):
