@@ -45,12 +45,12 @@ def test_what_a_device_cannot_do_is_refused(name, device, message):
 
 WITHOUT_A_DRIVER = """
 import sys
-from nmt_cli.hardware import machine_options
-choices.may_have_gpu = lambda: False
-print(choices.device_name("auto"), choices.device_name("cpu"), choices.visible_gpus())
+from nmt_cli.hardware import machine_options as options
+options.may_have_gpu = lambda: False
+print(options.device_name("auto"), options.device_name("cpu"), options.visible_gpus())
 try:
-    choices.device_name("cuda:1")
-except choices.UserError as error:
+    options.device_name("cuda:1")
+except options.UserError as error:
     print(error)
 print("torch" in sys.modules)
 """

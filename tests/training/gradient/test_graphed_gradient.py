@@ -20,7 +20,7 @@ from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine
 from tests.benchmarks.data import CAPTIONS, NEWS, random_lengths
 from tests.benchmarks.padding import measure_shapes
-from tests.training.test_gradient import MACHINE, batch_of, model_of
+from tests.training.gradient.test_gradient import MACHINE, batch_of, model_of
 
 KINDS = [
     {},
