@@ -61,9 +61,9 @@ def run(
             program = program_of(path)
         model = IMPORTERS[program](path, files)
         settings = model.settings(source_language, target_language)
-        facts = {"program": program, "path": str(path)}
+        origin = {"program": program, "path": str(path)}
         with directory_appearing_whole(output, replace=force) as partial:
-            write_model(partial, model, settings, facts)
+            write_model(partial, model, settings, origin)
     reads = "plain text" if model.sentencepiece else "pieces, with spaces between them"
     joins = f", and joins those that end in {model.joiner}" if model.joiner else ""
     logs.info(f"Imported {path} into {output}. It reads {reads}{joins}.")

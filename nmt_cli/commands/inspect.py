@@ -44,7 +44,7 @@ def as_json(figures: ModelFigures) -> str:
         "training_flops_per_target_token": BACKWARD_AND_FORWARD
         * figures.per_token(figures.flops.total),
         "memory_bytes": memory and {"max_tokens_per_device": figures.max_tokens, **memory},
-        "training": _training_facts(figures),
+        "training": _training_as_json(figures),
     }
     return json.dumps(content, indent=2, ensure_ascii=False)
 
@@ -66,7 +66,7 @@ def _scaled(counts: dict[str, Any], factor: float) -> dict[str, Any]:
     }
 
 
-def _training_facts(figures: ModelFigures) -> dict[str, Any] | None:
+def _training_as_json(figures: ModelFigures) -> dict[str, Any] | None:
     work = figures.work
     if work is None:
         return None

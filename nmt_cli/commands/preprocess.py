@@ -65,15 +65,15 @@ def run(
         ) as partial,
     ):
         partial.manifest.update(_prepare(for_new_text(recipe_file.recipe), partial.path, workers))
-        facts = partial.manifest
-    _report(directory, facts)
+        manifest = partial.manifest
+    _report(directory, manifest)
     # A default is no wish; after a short training, train proposes the average that it allows.
     if "keep_for_average" in recipe_file.recipe.checkpoints.model_fields_set:
         warn_of_few_checkpoints(recipe_file)
 
 
 def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, Any]:
-    """Write every file but the manifest into ``directory``; return the facts for the manifest."""
+    """Write every file but the manifest into ``directory``; return the content of the manifest."""
     data = recipe.data
     if wrong := dict.fromkeys(text for _, text in wrong_texts(data)):
         raise UserError("\n".join(wrong))
@@ -141,10 +141,10 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         "unknown": {part: count.unknown for part, count in counts.items()},
         "characters": characters,
         "train": [report.as_manifest(hashes) for report in training.reports],
-        "validation": _facts_of_sets(
+        "validation": _entries_of_sets(
             data.validation_sets, [report.as_manifest(hashes) for report in measured]
         ),
-        **({"test": _facts_of_sets(data.test_sets, tests)} if tests else {}),
+        **({"test": _entries_of_sets(data.test_sets, tests)} if tests else {}),
         "versions": _versions(data),
     }
 
@@ -194,11 +194,11 @@ class _Reading:
         self._counter.advance(num_pairs)
 
 
-def _facts_of_sets(sets: Sequence[HeldOutFiles], facts: Sequence[dict[str, Any]]) -> Any:
+def _entries_of_sets(sets: Sequence[HeldOutFiles], entries: Sequence[dict[str, Any]]) -> Any:
     """Return the manifest's entry for validation or test sets: a list if they have names."""
     if sets[0].name is None:
-        return facts[0]
-    return [{"name": files.name, **each} for files, each in zip(sets, facts, strict=True)]
+        return entries[0]
+    return [{"name": files.name, **each} for files, each in zip(sets, entries, strict=True)]
 
 
 def _write_validation_text(
@@ -350,34 +350,36 @@ def _versions(data: DataConfig) -> dict[str, str]:
     return {**versions, "unicode": unicodedata.unidata_version}
 
 
-def _report(directory: Path, facts: Mapping[str, Any]) -> None:
-    reports = facts["train"]
+def _report(directory: Path, manifest: Mapping[str, Any]) -> None:
+    reports = manifest["train"]
     pairs_read = sum(report["pairs_read"] for report in reports)
     dropped = text_warnings.dropped_in_words(map(text_warnings.dropped_counts, reports))
-    logs.info(f"{directory} holds {sum(facts['corpus_sizes']):,} of {pairs_read:,} training pairs.")
+    logs.info(
+        f"{directory} holds {sum(manifest['corpus_sizes']):,} of {pairs_read:,} training pairs."
+    )
     if dropped:
         logs.info(f"  dropped     {dropped} (lines in {MANIFEST})")
     for side in SIDES:
-        unknown = f"{text_warnings.share_unknown(facts, 'train', side):.2%} unknown"
-        logs.info(f"  {side:11s} {facts['tokens']['train'][side]:,} tokens, {unknown}")
-    own = facts.get("source_vocabulary_size")
+        unknown = f"{text_warnings.share_unknown(manifest, 'train', side):.2%} unknown"
+        logs.info(f"  {side:11s} {manifest['tokens']['train'][side]:,} tokens, {unknown}")
+    own = manifest.get("source_vocabulary_size")
     of_sides = "" if own is None else f" of the target, {own:,} of the source"
-    logs.info(f"  vocabulary  {facts['vocabulary_size']:,} pieces{of_sides}")
+    logs.info(f"  vocabulary  {manifest['vocabulary_size']:,} pieces{of_sides}")
     links = [report["links"] for report in reports if "links" in report]
     if links:
         logs.info(f"  links       {sum(links):,} between words")
-    for part, validation in validation_reports(facts).items():
+    for part, validation in validation_reports(manifest).items():
         unknown = " and ".join(
-            f"{text_warnings.share_unknown(facts, part, side):.2%} of {side}" for side in SIDES
+            f"{text_warnings.share_unknown(manifest, part, side):.2%} of {side}" for side in SIDES
         )
         name = f"{validation['name']}: " if "name" in validation else ""
         logs.info(
             f"  validation  {name}{counted(validation['pairs_read'], 'pair')}, "
             f"{validation['pairs_kept']:,} of them for the loss, {unknown} unknown"
         )
-    _warn(text_warnings.on_dropped(facts))
-    _warn(text_warnings.on_links(facts))
-    _warn(text_warnings.on_unknown(facts))
+    _warn(text_warnings.on_dropped(manifest))
+    _warn(text_warnings.on_links(manifest))
+    _warn(text_warnings.on_unknown(manifest))
 
 
 def _warn(sentences: Iterable[str]) -> None:

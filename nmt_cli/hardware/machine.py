@@ -157,7 +157,7 @@ def choose_machine(device: torch.device, worker: Worker | None, options: Machine
 def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Machine:
     """Return ``machine`` with the fp32 products of all ranks: oneDNN's if all of them chose it.
 
-    A training that resumes from a checkpoint with the facts ``before`` keeps its MKL.
+    A training that resumes from a checkpoint with the manifest ``before`` keeps its MKL.
     """
     choices = machine.ranks.gather(machine.fp32_products)
     if before is not None:
@@ -167,7 +167,7 @@ def agree_on_products(machine: Machine, before: Mapping[str, Any] | None) -> Mac
 
 
 def log_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Log which facts of the machine ``now`` differ from those of a checkpoint, ``before``."""
+    """Log which values of the machine ``now`` differ from those of a checkpoint, ``before``."""
     changes = [f"{k} (was {before[k]}, is {v})" for k, v in now.items() if before.get(k, v) != v]
     if changes:
         logs.info(

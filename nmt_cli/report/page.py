@@ -26,9 +26,9 @@ def as_html(runs: Sequence[RunHistory], charts: Mapping[Chart, bytes]) -> str:
     """Return the page: a table of the runs, the charts and the differences of their recipes."""
     names = ", ".join(run.label for run in runs) if len(runs) < MANY else f"{len(runs)} runs"
     sets, tests = sets_to_show(runs), dict.fromkeys(name for run in runs for name in run.test_sets)
-    facts = [_facts(run, sets, tests) for run in runs]
+    cells = [_cells(run, sets, tests) for run in runs]
     parts = [
-        _table(runs, {name: [of_run[name] for of_run in facts] for name in facts[0]}),
+        _table(runs, {name: [of_run[name] for of_run in cells] for name in cells[0]}),
         *[part for run in runs if run.student_table for part in _student_table(run)],
         *[_image(chart, png) for chart, png in charts.items()],
         *_differences(runs),
@@ -115,8 +115,8 @@ def _recipe(run: RunHistory) -> str:
     return f"<details><summary>Recipe of {escape(run.label)}</summary><pre>{text}</pre></details>"
 
 
-def _facts(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) -> dict[str, str]:
-    """Return the facts of a run by their names; empty if it does not have one.
+def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) -> dict[str, str]:
+    """Return the cells of a run by the names of their rows; empty if it does not have one.
 
     ``sets`` are the validation sets to show, ``tests`` the test sets that have names.
     """
@@ -126,7 +126,7 @@ def _facts(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
     )
     utilization = run.training.column("flop_utilization")
     stages = [f"stage {number} at step {step:,.0f}" for number, step in run.stage_starts().items()]
-    facts = {
+    cells = {
         "steps": _steps(run),
         "target tokens": f"{tokens:,.0f}",
         "stages begin": ", ".join(stages),
@@ -139,21 +139,21 @@ def _facts(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
     }
     for name in sets:
         on, figures = f" of {name}" if name is not None else "", run.validated(name)
-        facts[f"best validation loss{on}"] = _best(figures, "loss", 4)
-        facts[f"best validation perplexity{on}"] = _best(figures, "perplexity", 3)
-        facts[f"best validation BLEU{on}"] = _best(figures, "bleu", 2, np.nanargmax)
-        facts[f"best validation F1{on}"] = _best(figures, "parseval", 2, np.nanargmax)
+        cells[f"best validation loss{on}"] = _best(figures, "loss", 4)
+        cells[f"best validation perplexity{on}"] = _best(figures, "perplexity", 3)
+        cells[f"best validation BLEU{on}"] = _best(figures, "bleu", 2, np.nanargmax)
+        cells[f"best validation F1{on}"] = _best(figures, "parseval", 2, np.nanargmax)
     for text, scores in [
         ("the test text", run.scores),
         *((f"the test set {name}", run.test_sets.get(name, {})) for name in tests),
     ]:
-        facts[f"BLEU of {text}"] = _score(scores, "bleu")
-        facts[f"chrF2 of {text}"] = _score(scores, "chrf")
-        facts[f"F1 of {text}"] = _score(scores, "parseval", "f1")
-    facts["parameters"] = "" if run.num_parameters is None else f"{run.num_parameters:,}"
-    facts["device"] = "; ".join(dict.fromkeys(map(_machine, run.sessions)))
-    facts["starts"] = f"{len(run.sessions):,}" if len(run.sessions) > 1 else ""
-    return facts
+        cells[f"BLEU of {text}"] = _score(scores, "bleu")
+        cells[f"chrF2 of {text}"] = _score(scores, "chrf")
+        cells[f"F1 of {text}"] = _score(scores, "parseval", "f1")
+    cells["parameters"] = "" if run.num_parameters is None else f"{run.num_parameters:,}"
+    cells["device"] = "; ".join(dict.fromkeys(map(_machine, run.sessions)))
+    cells["starts"] = f"{len(run.sessions):,}" if len(run.sessions) > 1 else ""
+    return cells
 
 
 def _steps(run: RunHistory) -> str:

@@ -239,14 +239,14 @@ def _student_table_of(path: Path) -> StudentTable | None:
         return None
 
 
-def student_table(facts: Mapping[str, Any]) -> StudentTable:
+def student_table(measured: Mapping[str, Any]) -> StudentTable:
     """Return the rows of a student and its teachers, and what the figures measure."""
-    sets = list(facts["rows"][0]["sets"])
+    sets = list(measured["rows"][0]["sets"])
     headings = [f"{metric} {name}" for name in sets for metric in ("BLEU", "chrF2")]
     table = [
         ["system", "precision", "shortlist", "beam", *headings, "MB", "lines/s", "ms of one line"]
     ]
-    for row in facts["rows"]:
+    for row in measured["rows"]:
         scores = [row["sets"][name][key]["score"] for name in sets for key in ("bleu", "chrf")]
         table.append(
             [
@@ -260,10 +260,12 @@ def student_table(facts: Mapping[str, Any]) -> StudentTable:
                 short_number(row["ms_of_one_line"], 1),
             ]
         )
-    each = [scores["bleu"]["signature"] for row in facts["rows"] for scores in row["sets"].values()]
+    each = [
+        scores["bleu"]["signature"] for row in measured["rows"] for scores in row["sets"].values()
+    ]
     return table, [
-        f"MB are 10⁶ bytes of all files of a model; speed is that of {facts['cores']} cores "
-        f"({facts['cpu']}).",
+        f"MB are 10⁶ bytes of all files of a model; speed is that of {measured['cores']} cores "
+        f"({measured['cpu']}).",
         f"The signature of BLEU is {' or '.join(dict.fromkeys(each))}.",
     ]
 

@@ -271,7 +271,7 @@ def save_model(
     weights: Mapping[str, Array],
     precision: str = "fp32",
 ) -> None:
-    """Write the files of a model into ``partial``; the caller adds the facts.
+    """Write the files of a model into ``partial``; the caller completes its manifest.
 
     ``recipe`` is the content of the recipe file with which the model was trained. With
     ``precision`` int8, matrices take a quarter of the bytes.

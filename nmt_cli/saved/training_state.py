@@ -115,9 +115,9 @@ def save_checkpoint(
     contents: CheckpointContents,
     recipe: Recipe,
     corpus: PreparedCorpus,
-    facts: dict[str, Any],
+    entries: dict[str, Any],
 ) -> None:
-    """Write the checkpoint of a step of a training on ``corpus``, with ``facts`` in its manifest.
+    """Write the checkpoint of a step of a training on ``corpus``, with ``entries`` in its manifest.
 
     Raises UserError if a weight is not finite, and OutputError if the disk is full; earlier
     checkpoints stay as they were.
@@ -143,7 +143,7 @@ def save_checkpoint(
         save_model(partial, settings, dump_recipe(recipe).encode(), tokenizer, arrays)
         with (partial.path / TRAINING_STATE).open("wb") as stream:
             _write(saved, stream)
-        partial.manifest.update(facts)
+        partial.manifest.update(entries)
 
 
 def _write(saved: dict[str, Any], stream: BinaryIO) -> None:

@@ -112,37 +112,37 @@ def choose_cut(
     return BatchCut(max(fitting, longest), num_ranks)
 
 
-def cut_as_before(cut: BatchCut, facts: Mapping[str, Any], num_ranks: int) -> BatchCut:
-    """Return the cut of the checkpoint with these ``facts``, as far as it suits this machine.
+def cut_as_before(cut: BatchCut, manifest: Mapping[str, Any], num_ranks: int) -> BatchCut:
+    """Return the cut of the checkpoint with this ``manifest``, as far as it suits this machine.
 
     The number of micro-batches must be a multiple of ``num_ranks``.
     """
-    before = facts["micro_batches_multiple_of"]
+    before = manifest["micro_batches_multiple_of"]
     multiple_of = before if before % num_ranks == 0 else num_ranks
-    return _limit_as_before(cut, facts)._replace(multiple_of=multiple_of)
+    return _limit_as_before(cut, manifest)._replace(multiple_of=multiple_of)
 
 
-def _limit_as_before(cut: BatchCut, facts: Mapping[str, Any]) -> BatchCut:
-    """Return ``cut`` with the limit of the checkpoint with these ``facts``, if it is kept.
+def _limit_as_before(cut: BatchCut, manifest: Mapping[str, Any]) -> BatchCut:
+    """Return ``cut`` with the limit of the checkpoint with this ``manifest``, if it is kept.
 
     It is kept if it was an estimate and is about what fits here, unless the user chose a limit.
     """
-    before = facts["max_tokens_per_device"]
+    before = manifest["max_tokens_per_device"]
     is_similar = SHARE_TO_KEEP * cut.max_tokens <= before <= cut.max_tokens
-    was_estimated = facts["micro_batches_limited_by"] == "estimate"
+    was_estimated = manifest["micro_batches_limited_by"] == "estimate"
     if is_similar and was_estimated and not cut.is_limit_chosen:
         return cut._replace(max_tokens=before)
     return cut
 
 
-def report_other_limit(cut: BatchCut, facts: Mapping[str, Any]) -> None:
-    """Log one line if the limit of ``cut`` is not that of the checkpoint with these ``facts``."""
-    before = facts["max_tokens_per_device"]
+def report_other_limit(cut: BatchCut, manifest: Mapping[str, Any]) -> None:
+    """Log one line if the limit of ``cut`` is not that of the checkpoint with this ``manifest``."""
+    before = manifest["max_tokens_per_device"]
     if before != cut.max_tokens:
         logs.info(
             f"Micro-batches have at most {cut.max_tokens:,} tokens a side ({WHY[cut.limited_by]}), "
-            f"before {before:,} ({WHY[facts['micro_batches_limited_by']]}). The sentences of each "
-            "step stay the same; rounding and the draws of dropout may not."
+            f"before {before:,} ({WHY[manifest['micro_batches_limited_by']]}). The sentences of "
+            "each step stay the same; rounding and the draws of dropout may not."
         )
 
 
@@ -159,10 +159,10 @@ def fit_to_memory(
     On a GPU they are halved until the gradient of the largest ones can be computed, of those that a
     rank gets of steps of ``tokens_per_step``, if steps have a limit. On a CPU there is no probe,
     because the kernel kills a process that takes too much; the estimate is used as it is.
-    ``before`` are the facts of the checkpoint that the run continues from: its limit is used again
-    if it is about the one found here, and one line reports any other. Raises UserError if a single
-    sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the user
-    chose.
+    ``before`` is the manifest of the checkpoint that the run continues from: its limit is used
+    again if it is about the one found here, and one line reports any other. Raises UserError if a
+    single sentence pair does not fit, or micro-batches of the ``--max-tokens-per-device`` that the
+    user chose.
     """
     longest, machine = corpus.longest, engine.machine
     if before is not None:

@@ -132,12 +132,12 @@ class Experiment(NamedTuple):
         """The folder of the scores of the test sets."""
         return self.run_dir / SCORES
 
-    def of_tests(self, facts_of: Callable[[HeldOutFiles], dict[str, Any]]) -> dict[str, Any]:
-        """Return the facts of the only test set, or those of several by their names: ``sets``."""
+    def of_tests(self, value_of: Callable[[HeldOutFiles], dict[str, Any]]) -> dict[str, Any]:
+        """Return the value of the only test set, or those of several by their names: ``sets``."""
         tests = self.recipe.data.test_sets
         if tests[0].name is None:
-            return facts_of(tests[0])
-        return {SETS: {f"{test.name}": facts_of(test) for test in tests}}
+            return value_of(tests[0])
+        return {SETS: {f"{test.name}": value_of(test) for test in tests}}
 
 
 def name_of(kind: str, test: HeldOutFiles, suffix: str) -> str:

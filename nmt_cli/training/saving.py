@@ -145,12 +145,12 @@ class Saver:
         """
         if not self._ranks.is_main:
             return lambda: 0.0
-        started, training, facts = time.monotonic(), self._training, self._manifest(kind)
+        started, training, manifest = time.monotonic(), self._training, self._manifest(kind)
         contents = CheckpointContents.of(self._state, are_copied=self._thread is not None)
 
         def write() -> float:
             step, recipe = contents.progress.step, training.recipe
-            save_checkpoint(self._run_dir, contents, recipe, training.corpus, facts)
+            save_checkpoint(self._run_dir, contents, recipe, training.corpus, manifest)
             prune(self._run_dir, recipe.checkpoints.keep_for_average, step)
             return time.monotonic() - started
 

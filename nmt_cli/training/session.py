@@ -205,11 +205,11 @@ def _train(experiment: Experiment, worker: Worker | None, training: Training) ->
     if machine.ranks.is_main:
         from_step = {"from_step": training.state.progress.step}
         chosen = training.engine.backends.chosen()
-        facts = {**from_step, **machine.describe(), **chosen, **training.cut.as_manifest()}
+        described = {**from_step, **machine.describe(), **chosen, **training.cut.as_manifest()}
         if glossaries:
             _warn_of_changed_glossaries(experiment.run_dir, glossaries)
-            facts["glossaries"] = glossaries
-        run_directory.describe_session(experiment.run_dir, training.recipe, facts)
+            described["glossaries"] = glossaries
+        run_directory.describe_session(experiment.run_dir, training.recipe, described)
         _announce(training)
     max_time = experiment.options.max_time
     deadline = started_at() + max_time if max_time is not None else None

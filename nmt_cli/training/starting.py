@@ -66,9 +66,9 @@ def prepare_training(
     _require_same_training(recipe, corpus, machine, cut, init_from)
     plan = plan_batches(recipe, corpus)
     state = _new_state(recipe, corpus, machine)
-    facts = None
+    manifest = None
     if is_resumed and ranks.is_main:
-        facts = _resume(recipe, corpus, run_dir, plan, state)
+        manifest = _resume(recipe, corpus, run_dir, plan, state)
         if init_from is not None:
             logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
     elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
@@ -77,11 +77,11 @@ def prepare_training(
     characters = _characters(corpus, run_dir, state) if ranks.is_main else None
     if ranks.size > 1:
         _join_main_rank(ranks, recipe, corpus, plan, state)
-        facts, characters = ranks.from_main((facts, characters))
+        manifest, characters = ranks.from_main((manifest, characters))
     corpus = corpus._replace(characters=characters)
-    if facts is not None and facts.get("launches") == "rooms":
-        facts = {**facts, "launches": "graph"}  # which is tried again; it computes the same
-    machine = agree_on_products(machine, facts)
+    if manifest is not None and manifest.get("launches") == "rooms":
+        manifest = {**manifest, "launches": "graph"}  # which is tried again; it computes the same
+    machine = agree_on_products(machine, manifest)
     engine = GradientEngine.of(
         state.model,
         start_id(recipe.model, corpus.tokenizer),
@@ -97,15 +97,15 @@ def prepare_training(
         terms = ", ".join(map(str, training.glossaries.values()))
         ranks.require_same({"the terms of the glossaries": terms})
         first = state.progress.batch_index
-        backends = choose_backends(engine, corpus, plan, first, cut, facts)
+        backends = choose_backends(engine, corpus, plan, first, cut, manifest)
         training.engine = engine._replace(backends=backends).with_graphs()
-    if facts is not None:
-        log_changes(facts, training.engine.arithmetic())
+    if manifest is not None:
+        log_changes(manifest, training.engine.arithmetic())
     if not training.is_complete():
         # Changed text and sampled pieces may be more than tokens_per_step counts.
         is_changed = recipe.tokenizer.sampling is not None or recipe.data.is_augmented
         limit = None if is_changed else recipe.training.tokens_per_step
-        training.cut = fit_to_memory(cut, state, training.engine, corpus, limit, facts)
+        training.cut = fit_to_memory(cut, state, training.engine, corpus, limit, manifest)
     return training
 
 

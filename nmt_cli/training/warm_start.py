@@ -33,7 +33,7 @@ def start_from(path: Path, model: Transformer, tokenizer: Tokenizer) -> dict[str
     """Copy the weights of the model, checkpoint or run at ``path`` into ``model``.
 
     In the embeddings and the softmax, pieces of ``tokenizer`` that the other model has too get its
-    vectors, and new ones keep theirs. Returns the facts for a manifest, and logs them. Raises
+    vectors, and new ones keep theirs. Returns the entries for a manifest, and logs them. Raises
     UserError where the architectures differ.
     """
     parent = load_model(path)

@@ -140,13 +140,13 @@ def _on_pieces(report: CorpusReport) -> Iterator[str]:
         )
 
 
-def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
+def on_dropped(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning if most pairs were dropped."""
     validation = {
         f"{report['name']} validation" if "name" in report else "validation": [report]
-        for report in validation_reports(facts).values()
+        for report in validation_reports(manifest).values()
     }
-    for name, reports in {"training": facts["train"], **validation}.items():
+    for name, reports in {"training": manifest["train"], **validation}.items():
         read = sum(report["pairs_read"] for report in reports)
         dropped = read - sum(report["pairs_kept"] for report in reports)
         if dropped <= LEAST_DROPPED * read:
@@ -161,9 +161,9 @@ def on_dropped(facts: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def on_links(facts: Mapping[str, Any]) -> Iterator[str]:
+def on_links(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning for each corpus with pairs whose links were left out."""
-    for report in facts["train"]:
+    for report in manifest["train"]:
         other = report["found"].get("pairs_of_other_words", 0)
         if other:
             yield (
@@ -186,14 +186,14 @@ def dropped_in_words(counts_of_corpora: Iterable[Mapping[str, int]]) -> str:
 
 def dropped_counts(report: Mapping[str, Any]) -> dict[str, int]:
     """Return how many pairs each rule dropped, by the manifest's entry of a corpus."""
-    return {rule: facts["count"] for rule, facts in report["dropped"].items()}
+    return {rule: pairs["count"] for rule, pairs in report["dropped"].items()}
 
 
-def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
+def on_unknown(manifest: Mapping[str, Any]) -> Iterator[str]:
     """Yield a warning for each side of a validation set with many unknown pieces."""
-    for part, report in validation_reports(facts).items():
+    for part, report in validation_reports(manifest).items():
         for side in SIDES:
-            trained, measured = (share_unknown(facts, of, side) for of in ("train", part))
+            trained, measured = (share_unknown(manifest, of, side) for of in ("train", part))
             if measured > LEAST_UNKNOWN and measured > 2 * trained:
                 rows = report.get("tsv", report.get("jsonl"))
                 where = report[side] if rows is None else f"the {side} in {rows}"
@@ -204,6 +204,6 @@ def on_unknown(facts: Mapping[str, Any]) -> Iterator[str]:
                 )
 
 
-def share_unknown(facts: Mapping[str, Any], part: str, side: Side) -> float:
+def share_unknown(manifest: Mapping[str, Any], part: str, side: Side) -> float:
     """Return the share of unknown pieces on one side of "train" or a validation set."""
-    return facts["unknown"][part][side] / max(1, facts["tokens"][part][side])
+    return manifest["unknown"][part][side] / max(1, manifest["tokens"][part][side])

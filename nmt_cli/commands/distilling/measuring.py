@@ -135,11 +135,11 @@ def measure(each: Distillation, partial: Partial) -> None:
                 row["sets"][one.name or "test"] = scores
         first = partial.path / name_of("source", measured_sets(each)[0], "txt")
         _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
-        facts = {"cpu": cpu_name(), "cores": _cores(), "rows": figures}
+        measured = {"cpu": cpu_name(), "cores": _cores(), "rows": figures}
         (partial.path / file_names.FIGURES_FILE).write_text(
-            json.dumps(facts, indent=2), encoding="utf-8"
+            json.dumps(measured, indent=2), encoding="utf-8"
         )
-        table, notes = student_table(facts)
+        table, notes = student_table(measured)
         text = "\n".join([*aligned(table), "", *notes])
         (partial.path / TABLE).write_text(f"{text}\n", encoding="utf-8")
 
@@ -178,7 +178,7 @@ def _num_bytes(system: System) -> int:
         unneeded.add(file_names.LEXICON)
     for model in map(find_model, system.models):
         files = model.manifest["files"].items()
-        sizes = {name: facts["bytes"] for name, facts in files if name not in unneeded}
+        sizes = {name: entry["bytes"] for name, entry in files if name not in unneeded}
         sizes[file_names.MANIFEST] = (model.path / file_names.MANIFEST).stat().st_size
         if system.precision == "int8":
             sizes[file_names.WEIGHTS] = len(as_bytes(model.weights, in_int8=True))

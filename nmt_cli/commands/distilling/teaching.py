@@ -70,7 +70,7 @@ def _teaching_options(each: Distillation) -> dict[str, Any]:
 
 
 def _checksums(folder: Path) -> dict[str, str]:
-    return {name: facts["sha256"] for name, facts in verify(folder)["files"].items()}
+    return {name: entry["sha256"] for name, entry in verify(folder)["files"].items()}
 
 
 def translated_from(each: Distillation) -> dict[str, Any]:

@@ -78,10 +78,10 @@ class ComparedRow(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for JSON."""
-        facts = {**self._asdict(), "paper": self.paper._asdict() if self.paper else None}
+        row = {**self._asdict(), "paper": self.paper._asdict() if self.paper else None}
         if not self.test_sets:
-            del facts["test_sets"]
-        return facts
+            del row["test_sets"]
+        return row
 
 
 def as_rows(names: Sequence[str], histories: Sequence[RunHistory]) -> list[ComparedRow]:

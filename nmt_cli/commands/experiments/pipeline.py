@@ -50,13 +50,13 @@ def folder_stage(
 ) -> PipelineStage:
     """Return a stage that makes ``folder``, which stays as long as ``made_from`` is equal.
 
-    ``fill`` writes its files, and may add facts to its manifest.
+    ``fill`` writes its files, and may add to its manifest.
     """
 
     def make(subject: Any, _: bool) -> None:
-        facts = made_from(subject)
+        inputs = made_from(subject)
         with replacing(folder) as partial:
-            partial.manifest.update(kind=kind, made_from=facts)
+            partial.manifest.update(kind=kind, made_from=inputs)
             fill(subject, partial)
 
     def is_made(subject: Any) -> bool:

@@ -147,25 +147,25 @@ def _translated_from(experiment: Experiment) -> dict[str, Any]:
     """Return what the translations of the test sets depend on."""
     treebank = experiment.recipe.data.treebank
 
-    def facts_of(test: HeldOutFiles) -> dict[str, Any]:
+    def inputs_of(test: HeldOutFiles) -> dict[str, Any]:
         key, path = next(iter(test.paths.items()))
-        facts: dict[str, Any] = {key: sha256(path)}
+        inputs: dict[str, Any] = {key: sha256(path)}
         files = test.with_languages(experiment.recipe.data.languages)
         if files.columns is not None:
-            facts["columns"] = list(files.columns)
+            inputs["columns"] = list(files.columns)
         if files.inline_tags is not None:
-            facts["inline_tags"] = files.inline_tags
+            inputs["inline_tags"] = files.inline_tags
         if test.tag is not None:
-            facts["tag"] = test.tag
+            inputs["tag"] = test.tag
         if treebank is not None:  # sentences and gold trees depend on them, too
-            facts["trees"] = sha256(test.text_files[1])
-            facts["treebank"] = treebank.model_dump(mode="json")
-        return facts
+            inputs["trees"] = sha256(test.text_files[1])
+            inputs["treebank"] = treebank.model_dump(mode="json")
+        return inputs
 
     files = read_manifest(experiment.run_dir / AVERAGE)["files"]
     return {
         "model": {name: entry["sha256"] for name, entry in files.items() if name != RECIPE},
-        **experiment.of_tests(facts_of),
+        **experiment.of_tests(inputs_of),
         "decoding": experiment.recipe.decoding.model_dump(mode="json"),
         "precision": experiment.options.precision,
     }
@@ -194,8 +194,8 @@ def _figures_of(experiment: Experiment, test: HeldOutFiles) -> dict[str, Any]:
 def _scored_from(experiment: Experiment) -> dict[str, Any]:
     """Return what the scores depend on."""
 
-    def facts_of(test: HeldOutFiles) -> dict[str, Any]:
-        facts = {
+    def inputs_of(test: HeldOutFiles) -> dict[str, Any]:
+        inputs = {
             "translation": sha256(experiment.translation(test)),
             "reference": sha256(experiment.reference(test)),
         }
@@ -205,10 +205,10 @@ def _scored_from(experiment: Experiment) -> dict[str, Any]:
             tokenize = references.tokenizer.tokenize
             # Runs that were scored with 13a before it was recorded are not scored again.
             if tokenize != TOKENIZATION or recipe.validation.tokenize is not None:
-                facts["tokenize"] = tokenize
-        return facts
+                inputs["tokenize"] = tokenize
+        return inputs
 
-    return experiment.of_tests(facts_of)
+    return experiment.of_tests(inputs_of)
 
 
 def _score(experiment: Experiment, partial: Partial) -> None:

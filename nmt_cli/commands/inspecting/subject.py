@@ -80,7 +80,7 @@ def _of_folder(path: Path, lengths: Lengths | None) -> InspectedModel:
     models = ((path / CHECKPOINTS).glob(CHECKPOINT_GLOB), [path / AVERAGE])
     if is_run(path) and not any(map(is_model, chain(*models))):
         return _of_recipe(read_recipe(str(path / RECIPE)), preprocess, None, lengths)
-    settings, lexicon = use_model(path, lambda model: (model.settings, _lexicon_facts(model)))
+    settings, lexicon = use_model(path, lambda model: (model.settings, _lexicon_as_json(model)))
     file = text = None
     with suppress(RecipeError):  # a record of another version; using the model does not need it
         file = read_recipe(str(path / RECIPE))
@@ -96,7 +96,7 @@ def _of_folder(path: Path, lengths: Lengths | None) -> InspectedModel:
     )
 
 
-def _lexicon_facts(model: Model) -> dict[str, Any] | None:
+def _lexicon_as_json(model: Model) -> dict[str, Any] | None:
     if LEXICON not in model.manifest["files"]:
         return None
     size = model.manifest["files"][LEXICON]["bytes"]
