@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
 from nmt_cli.files.lines import is_blank

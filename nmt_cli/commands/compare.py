@@ -21,7 +21,7 @@ from nmt_cli.commands import run as run_command
 from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
 from nmt_cli.commands.experiments.pipeline import refuse_foreign
 from nmt_cli.commands.experiments.run_stages import replaced_by_run
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.files.folders import not_a_run
 from nmt_cli.hardware.cpu import threads_of_each

@@ -29,7 +29,7 @@ from nmt_cli.commands.experiments.pipeline import (
     wanted_stages,
 )
 from nmt_cli.commands.experiments.run_stages import replaced_by_run, stages_of_run
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.run import refuse_other_origin, refuse_wrong_test
 from nmt_cli.corpus.prepared import open_prepared, trained_on
 from nmt_cli.corpus.text.recipe_text import write_sides
@@ -46,116 +46,116 @@ from nmt_cli.saved.run_directory import changes_since, refuse_changes
 from nmt_cli.training.options import TrainOptions
 
 
-def candidates(each: Distillation) -> dict[str, Path]:
+def candidates(job: Distillation) -> dict[str, Path]:
     """Return the trained models; the student that ships is the one that is best in int8."""
-    found = {"average": each.run_dir / AVERAGE}
-    return {**found, "int8": each.int8_run.run_dir / AVERAGE} if each.config.int8_steps else found
+    found = {"average": job.run_dir / AVERAGE}
+    return {**found, "int8": job.int8_run.run_dir / AVERAGE} if job.config.int8_steps else found
 
 
-def _lexicon_from(each: Distillation) -> dict[str, Any]:
-    return trained_on(read_manifest(each.student.prepared)["files"])
+def _lexicon_from(job: Distillation) -> dict[str, Any]:
+    return trained_on(read_manifest(job.student.prepared)["files"])
 
 
-def _make_lexicon(each: Distillation, partial: Partial) -> None:
-    corpus = open_prepared(each.student.prepared, each.student.recipe, "")
+def _make_lexicon(job: Distillation, partial: Partial) -> None:
+    corpus = open_prepared(job.student.prepared, job.student.recipe, "")
     tokenizer = corpus.tokenizer
     lexicon = make_lexicon(
         prepared_pairs(corpus),
         tokenizer.source_size or tokenizer.size,
         tokenizer.size,
-        workers=each.options.workers,
+        workers=job.options.workers,
     )
     (partial.path / LEXICON).write_bytes(lexicon.as_bytes())
 
 
-def _is_quantized(each: Distillation) -> bool:
-    return _goes_on_from_average(each) and all(
-        stage.is_made(stage.subject) for stage in _int8_stages(each)
+def _is_quantized(job: Distillation) -> bool:
+    return _goes_on_from_average(job) and all(
+        stage.is_made(stage.subject) for stage in _int8_stages(job)
     )
 
 
-def _int8_stages(each: Distillation) -> list[PipelineStage]:
-    stages = stages_of_run(each.int8_run)
+def _int8_stages(job: Distillation) -> list[PipelineStage]:
+    stages = stages_of_run(job.int8_run)
     return [stage for stage in stages if stage.name in ("train", "average")]
 
 
-def _goes_on_from_average(each: Distillation) -> bool:
+def _goes_on_from_average(job: Distillation) -> bool:
     """Return whether the training in int8 began from the present average, by its recipe."""
-    run_dir, recipe = each.int8_run.run_dir, each.int8_run.recipe
+    run_dir, recipe = job.int8_run.run_dir, job.int8_run.recipe
     if not list_checkpoints(run_dir):
         return False
     try:
-        refuse_other_origin(run_dir, each.run_dir / AVERAGE)
+        refuse_other_origin(run_dir, job.run_dir / AVERAGE)
     except UserError:
         return False
     return all(change.kind is ChangeKind.FREE for change in changes_since(run_dir, recipe))
 
 
-def _quantize(each: Distillation, is_forced: bool) -> None:
-    is_other = each.int8_run.run_dir.exists() and not _goes_on_from_average(each)
-    for stage in _int8_stages(each):
+def _quantize(job: Distillation, is_forced: bool) -> None:
+    is_other = job.int8_run.run_dir.exists() and not _goes_on_from_average(job)
+    for stage in _int8_stages(job):
         stage.make(stage.subject, is_forced or is_other)
 
 
-def shipped_from(each: Distillation) -> dict[str, Any]:
+def shipped_from(job: Distillation) -> dict[str, Any]:
     """Return what the model that ships depends on."""
-    recipe = each.student.recipe
+    recipe = job.student.recipe
     deciding = recipe.validation.deciding(recipe.data.validation_sets)
     return {
         "candidates": {
-            name: find_model(path).fingerprint for name, path in candidates(each).items()
+            name: find_model(path).fingerprint for name, path in candidates(job).items()
         },
         "validation": [sha256(path) for path in deciding.paths.values()],
         "tokenize": recipe.validation.tokenize,
-        "lexicon": sha256(each.folder(LEXICON) / LEXICON) if each.config.shortlist else None,
+        "lexicon": sha256(job.folder(LEXICON) / LEXICON) if job.config.shortlist else None,
     }
 
 
-def _ship(each: Distillation, partial: Partial) -> None:
-    bleus = {name: _int8_bleu(each, path) for name, path in candidates(each).items()}
+def _ship(job: Distillation, partial: Partial) -> None:
+    bleus = {name: _int8_bleu(job, path) for name, path in candidates(job).items()}
     best = max(bleus, key=lambda name: bleus[name])  # of equal ones the first
     for name, bleu in bleus.items():
         ships = ", and ships" if name == best else ""
         logs.info(f"BLEU of the validation text in int8: {name} {bleu:.2f}{ships}.")
-    model = verified(candidates(each)[best])
+    model = verified(candidates(job)[best])
     recipe = (model.path / RECIPE).read_bytes()
     save_model(partial, model.settings, recipe, model.tokenizer, model.weights, "int8")
-    if each.config.shortlist:
-        shutil.copyfile(each.folder(LEXICON) / LEXICON, partial.path / LEXICON)
+    if job.config.shortlist:
+        shutil.copyfile(job.folder(LEXICON) / LEXICON, partial.path / LEXICON)
         partial.manifest[USES_SHORTLIST] = True
     averaged = model.manifest["averaged"]
     partial.manifest.update(averaged=averaged, shipped=best, validation_bleu_in_int8=bleus)
 
 
-def _int8_bleu(each: Distillation, model: Path) -> float:
+def _int8_bleu(job: Distillation, model: Path) -> float:
     """Return the BLEU of a model in int8 on the validation set that decides."""
-    recipe = each.student.recipe
+    recipe = job.student.recipe
     files = recipe.validation.deciding(recipe.data.validation_sets)
     with TemporaryDirectory() as name:
         source, target, output = (Path(name) / part for part in ("source", "target", "output"))
         write_sides(files, recipe.data, source, target)
         scores = scores_on_cpu(
-            each, model, (source, target), output, tag=files.tag, precision="int8"
+            job, model, (source, target), output, tag=files.tag, precision="int8"
         )
     bleu: float = scores["bleu"]["score"]
     return bleu
 
 
-def stages_of_distil(each: Distillation) -> list[PipelineStage]:
+def stages_of_distil(job: Distillation) -> list[PipelineStage]:
     """Return the stages of ``distil``; those of the training are ``run``'s, by another recipe."""
-    of_run = {stage.name: stage for stage in stages_of_run(each.student)}
-    no_lexicon = None if each.config.shortlist else "distillation.shortlist is false."
-    no_rounding = None if each.config.int8_steps else "distillation.int8_steps is 0."
-    lexicon, table = each.folder(LEXICON), each.folder(STUDENT_TABLE)
+    of_run = {stage.name: stage for stage in stages_of_run(job.student)}
+    no_lexicon = None if job.config.shortlist else "distillation.shortlist is false."
+    no_rounding = None if job.config.int8_steps else "distillation.int8_steps is 0."
+    lexicon, table = job.folder(LEXICON), job.folder(STUDENT_TABLE)
     return [
-        *stages_of_teaching(each),
+        *stages_of_teaching(job),
         of_run["preprocess"],
-        folder_stage(each, "lexicon", lexicon, DISTILLED, _lexicon_from, _make_lexicon, no_lexicon),
+        folder_stage(job, "lexicon", lexicon, DISTILLED, _lexicon_from, _make_lexicon, no_lexicon),
         of_run["train"],
         of_run["average"],
-        PipelineStage("round", each, _is_quantized, _quantize, no_rounding, is_optional=True),
-        folder_stage(each, "ship", each.shipped, AVERAGED, shipped_from, _ship),
-        folder_stage(each, "measure", table, DISTILLED, measured_from, measure),
+        PipelineStage("round", job, _is_quantized, _quantize, no_rounding, is_optional=True),
+        folder_stage(job, "ship", job.shipped, AVERAGED, shipped_from, _ship),
+        folder_stage(job, "measure", table, DISTILLED, measured_from, measure),
         of_run["report"],
     ]
 
@@ -181,23 +181,23 @@ def run(
     arguments = keywords.pop("arguments", ())  # of the command line, for advice
     options = TrainOptions(**keywords)
     file = read_recipe(recipe_name, options.overrides)
-    each = Distillation(teachers, reverse_model, file, options, taught, arguments)
-    refuse_foreign(replaced_by_run(each.run_dir), "run")
-    refuse_foreign(each.replaced, "distil")
+    job = Distillation(teachers, reverse_model, file, options, taught, arguments)
+    refuse_foreign(replaced_by_run(job.run_dir), "run")
+    refuse_foreign(job.replaced, "distil")
     if reverse_model is not None:
         find_model(reverse_model)
-    each.refuse_unfit()
+    job.refuse_unfit()
     if file.recipe.data.test is not None:
         refuse_wrong_test(file)
     goes_on = "train" in wanted and force_from not in wanted[: wanted.index("train") + 1]
-    if goes_on and list_checkpoints(each.run_dir):  # before the teacher translates
+    if goes_on and list_checkpoints(job.run_dir):  # before the teacher translates
         remedy = "--run-dir, or give --force-from train to train anew"
-        refuse_changes(each.run_dir, each.student.recipe, [ChangeKind.FORBIDDEN], remedy)
+        refuse_changes(job.run_dir, job.student.recipe, [ChangeKind.FORBIDDEN], remedy)
     anew = "--force-from train makes it anew"
-    stages = [stage for stage in stages_of_distil(each) if stage.name in wanted]
+    stages = [stage for stage in stages_of_distil(job) if stage.name in wanted]
     take_through(stages, force_from, anew)
     if "ship" in wanted:
-        logs.info(f"The student is {each.shipped}.")
+        logs.info(f"The student is {job.shipped}.")
     if "measure" in wanted:
         name = FIGURES_FILE if output_format == "json" else TABLE
-        StandardOutput().write((each.folder(STUDENT_TABLE) / name).read_bytes())
+        StandardOutput().write((job.folder(STUDENT_TABLE) / name).read_bytes())

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from nmt_cli import __version__
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.hardware.cpu import Cores, set_num_threads
 from nmt_cli.hardware.system_facts import system_facts, version_of
 from nmt_cli.messages import logs

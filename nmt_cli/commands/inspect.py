@@ -6,7 +6,7 @@ from typing import Any
 
 from nmt_cli.commands.inspecting.figures import THIS_MACHINE, ModelFigures, figures_of
 from nmt_cli.commands.inspecting.subject import find_subject
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.costs.flops import BACKWARD_AND_FORWARD, PAPER_SUSTAINED_FLOPS, PlannedWork, StackFlops
 from nmt_cli.costs.parameters import MATRICES, StackParameters, TrainingMemory
 from nmt_cli.messages.figures import aligned, counted, duration_text, with_prefix

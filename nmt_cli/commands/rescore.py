@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from nmt_cli.commands.lines.line_windows import windows
 from nmt_cli.commands.lines.opened_texts import opened_stream, opened_text, refuse_to_replace
-from nmt_cli.commands.lines.pipes import name_of_input
+from nmt_cli.commands.lines.standard_streams import name_of_input
 from nmt_cli.commands.lines.translation_formats import shown_pieces
 from nmt_cli.corpus.text.shard_text import ShardText
 from nmt_cli.files.lines import Line, one_line

@@ -13,7 +13,7 @@ from nmt_cli.commands.experiments.pipeline import (
     wanted_stages,
 )
 from nmt_cli.commands.experiments.run_stages import replaced_by_run, result_lines, stages_of_run
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import read_sentences

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input
+from nmt_cli.commands.lines.standard_streams import StandardOutput, name_of_input
 from nmt_cli.commands.scoring.system_comparison import (
     Comparison,
     NamedText,

@@ -7,7 +7,7 @@ import pytest
 
 from nmt_cli.commands import run as command
 from nmt_cli.commands.experiments.comparison_table import OF_SETS, as_rows, as_table
-from nmt_cli.commands.lines.pipes import StandardOutput
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.recipes import check
 from nmt_cli.files.file_names import MANIFEST
 from nmt_cli.messages import logs

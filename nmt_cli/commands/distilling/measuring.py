@@ -56,21 +56,21 @@ class System(NamedTuple):
         }
 
 
-def systems(each: Distillation, folder: Path | None = None) -> list[System]:
+def systems(job: Distillation, folder: Path | None = None) -> list[System]:
     """Return the rows of the table.
 
     With a ``folder``, the fp32 student of the shortlist is a copy in it that has the lexicon.
     """
-    shipped = read_manifest(each.shipped)["shipped"]
-    student = (each.run_dir if shipped == "average" else each.int8_run.run_dir) / file_names.AVERAGE
-    teachers = [model.path for model in each.models]
+    shipped = read_manifest(job.shipped)["shipped"]
+    student = (job.run_dir if shipped == "average" else job.int8_run.run_dir) / file_names.AVERAGE
+    teachers = [model.path for model in job.models]
     found = [
         System("teacher", teachers, "fp32"),
         System("teacher", teachers, "int8"),
         System("student", [student], "fp32"),
-        System("student", [each.shipped], "int8"),
+        System("student", [job.shipped], "int8"),
     ]
-    if (lexicon := find_model(each.shipped).lexicon) is None:
+    if (lexicon := find_model(job.shipped).lexicon) is None:
         return found
     if folder is not None:
         shutil.copytree(student, folder / file_names.STUDENT)
@@ -78,18 +78,18 @@ def systems(each: Distillation, folder: Path | None = None) -> list[System]:
         save_lexicon(student, lexicon, uses_shortlist=True)
     with_shortlist = [
         System("student", [student], "fp32", True),
-        System("student", [each.shipped], "int8", True),
+        System("student", [job.shipped], "int8", True),
     ]
     return found + with_shortlist
 
 
-def measured_sets(each: Distillation) -> tuple[HeldOutFiles, ...]:
+def measured_sets(job: Distillation) -> tuple[HeldOutFiles, ...]:
     """Return the test sets; without any, the validation sets."""
-    data = each.student.recipe.data
+    data = job.student.recipe.data
     return data.test_sets or data.validation_sets
 
 
-def measured_from(each: Distillation) -> dict[str, Any]:
+def measured_from(job: Distillation) -> dict[str, Any]:
     """Return what the figures depend on."""
     return {
         "systems": [
@@ -98,20 +98,20 @@ def measured_from(each: Distillation) -> dict[str, Any]:
                 system.shortlist,
                 *(find_model(path).fingerprint for path in system.models),
             ]
-            for system in systems(each)
+            for system in systems(job)
         ],
         "sets": [
             [one.name, one.tag, *(sha256(path) for path in one.paths.values())]
-            for one in measured_sets(each)
+            for one in measured_sets(job)
         ],
-        "tokenize": each.student.recipe.validation.tokenize,
+        "tokenize": job.student.recipe.validation.tokenize,
     }
 
 
-def measure(each: Distillation, partial: Partial) -> None:
+def measure(job: Distillation, partial: Partial) -> None:
     """Translate every set with every system, time them, and write the table."""
     with TemporaryDirectory() as folder:
-        rows = systems(each, Path(folder))
+        rows = systems(job, Path(folder))
         figures: list[dict[str, Any]] = [
             {
                 "system": system.name,
@@ -123,18 +123,18 @@ def measure(each: Distillation, partial: Partial) -> None:
             }
             for system in rows
         ]
-        for one in measured_sets(each):
+        for one in measured_sets(job):
             source = partial.path / name_of("source", one, "txt")
             target = partial.path / name_of("reference", one, "txt")
-            write_sides(one, each.student.recipe.data, source, target)
+            write_sides(one, job.student.recipe.data, source, target)
             for system, row in zip(rows, figures, strict=True):
                 name = f"{system.name}-{system.precision}{'-shortlist' * system.shortlist}"
                 output = partial.path / name_of(name, one, "txt")
                 options = {**system.options, "tag": one.tag}
-                scores = scores_on_cpu(each, system.models[0], (source, target), output, **options)
+                scores = scores_on_cpu(job, system.models[0], (source, target), output, **options)
                 row["sets"][one.name or "test"] = scores
-        first = partial.path / name_of("source", measured_sets(each)[0], "txt")
-        _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(each)[0].tag)
+        first = partial.path / name_of("source", measured_sets(job)[0], "txt")
+        _add_speed(rows, figures, texts_of(first)[:TIMED_LINES], measured_sets(job)[0].tag)
         measured = {"cpu": cpu_name(), "cores": _cores(), "rows": figures}
         (partial.path / file_names.FIGURES_FILE).write_text(
             json.dumps(measured, indent=2), encoding="utf-8"
@@ -149,7 +149,7 @@ def _cores() -> int:
 
 
 def scores_on_cpu(
-    each: Distillation, model: Path, texts: tuple[Path, Path], output: Path, **options: Any
+    job: Distillation, model: Path, texts: tuple[Path, Path], output: Path, **options: Any
 ) -> dict[str, Any]:
     """Translate the source of ``texts`` to ``output``; return its BLEU and chrF by their keys."""
     source, target = texts
@@ -158,11 +158,11 @@ def scores_on_cpu(
         input_path=source,
         output_path=output,
         device="cpu",
-        threads=each.options.threads,
-        workers=each.options.workers,
+        threads=job.options.threads,
+        workers=job.options.workers,
         **options,
     )
-    references = references_of(each.student.recipe, texts_of(target))
+    references = references_of(job.student.recipe, texts_of(target))
     scorers = bleu_scorer(references.tokenizer.tokenize), chrf_scorer()
     hypotheses = texts_of(output)
     return {

@@ -25,9 +25,9 @@ from nmt_cli.recipe.sections.corpora import Corpus
 Pair = tuple[str, str]  # a source line, and its reference, which may be empty
 
 
-def texts_from(each: Distillation) -> dict[str, Any]:
+def texts_from(job: Distillation) -> dict[str, Any]:
     """Return what the texts depend on."""
-    config, recipe = each.config, each.recipe
+    config, recipe = job.config, job.recipe
     corpora = [
         {
             "files": [sha256(path) for path in corpus.paths.values()],
@@ -40,13 +40,13 @@ def texts_from(each: Distillation) -> dict[str, Any]:
     return {"corpora": corpora, "monolingual": monolingual, "drawn": drawn}
 
 
-def write_texts(each: Distillation, partial: Partial) -> None:
+def write_texts(job: Distillation, partial: Partial) -> None:
     """Write the lines to translate, with their references, which may be empty."""
-    repeated = _repeated_lines(each)
+    repeated = _repeated_lines(job)
     index = num_kept = 0
-    for text in each.texts:
+    for text in job.texts:
         with pair_writer(partial.path, text) as write:
-            for chunk in _in_chunks(_lines_of(text, each)):
+            for chunk in _in_chunks(_lines_of(text, job)):
                 is_repeated = repeated.have(np.arange(index, index + len(chunk)))
                 index += len(chunk)
                 for (source, target), is_left_out in zip(chunk, is_repeated, strict=True):
@@ -54,11 +54,11 @@ def write_texts(each: Distillation, partial: Partial) -> None:
                         num_kept += 1
                         write(source, target)
     if not num_kept:
-        raise UserError(f"{each.texts[0].path} has no line to translate.")
+        raise UserError(f"{job.texts[0].path} has no line to translate.")
     logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
 
 
-def _repeated_lines(each: Distillation) -> cleaning.BitSet:
+def _repeated_lines(job: Distillation) -> cleaning.Marks:
     """Return which lines of all texts together repeat another one.
 
     The first that has a reference stays, or the first if none has.
@@ -66,8 +66,8 @@ def _repeated_lines(each: Distillation) -> cleaning.BitSet:
     index = 0
     with TemporaryDirectory() as folder, logs.progress("reading", "lines") as counter:
         finder = cleaning.DuplicateFinder(Path(folder), dtype=cleaning.SCORED_RECORD)
-        for text in each.texts:
-            for chunk in _in_chunks(_lines_of(text, each)):
+        for text in job.texts:
+            for chunk in _in_chunks(_lines_of(text, job)):
                 indices = np.arange(index, index + len(chunk))
                 lines = [source for source, _ in chunk]
                 tags = [text.tag or ""] * len(chunk)
@@ -106,26 +106,26 @@ def _in_chunks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
         yield chunk
 
 
-def _lines_of(text: TeacherText, each: Distillation) -> Iterator[Pair]:
+def _lines_of(text: TeacherText, job: Distillation) -> Iterator[Pair]:
     """Yield the lines that are not blank, each followed by its changed copies."""
     if text.corpus is None:
         yield from ((one_line(line), "") for line in lines_in(text.path) if not is_blank(line))
         return
     augment = text.corpus.augment.model_copy(update={"noise": 0.0})
     augmenting = None
-    if augment.probabilities and each.config.augmented_copies:
-        glossary = read_glossaries(each.recipe).get(augment.glossary) if augment.glossary else None
-        symbols = each.recipe.tokenizer.user_defined_symbols
+    if augment.probabilities and job.config.augmented_copies:
+        glossary = read_glossaries(job.recipe).get(augment.glossary) if augment.glossary else None
+        symbols = job.recipe.tokenizer.user_defined_symbols
         augmenting = Augmenting(augment, symbols, glossary)
-    files = text.corpus.with_languages(each.recipe.data.languages)
+    files = text.corpus.with_languages(job.recipe.data.languages)
     for chunk in ParallelText(files).chunks():
         texts = chunk.texts()
         pairs = list(zip(map(one_line, texts.sources), map(one_line, texts.targets), strict=True))
         copies = {}
         if augmenting is not None:
             words = _words_of(text.corpus, pairs, texts.links or [""] * len(pairs))
-            key = each.recipe.training.seed, text.number
-            copies = _changed_copies(augmenting, words, chunk.num_before, key, each)
+            key = job.recipe.training.seed, text.number
+            copies = _changed_copies(augmenting, words, chunk.num_before, key, job)
         for place, (source, target) in enumerate(pairs):
             if not is_blank(source):
                 yield source, "" if is_blank(target) else target
@@ -149,7 +149,7 @@ def _changed_copies(
     words: Sequence[TextPair],
     num_before: int,
     key: tuple[int, int],
-    each: Distillation,
+    job: Distillation,
 ) -> dict[int, list[Pair]]:
     """Return the copies of pairs that were drawn to be changed, by the places of the pairs.
 
@@ -158,7 +158,7 @@ def _changed_copies(
     """
     found: dict[int, list[Pair]] = {}
     lines = np.arange(num_before, num_before + len(words))
-    for copy in range(each.config.augmented_copies):
+    for copy in range(job.config.augmented_copies):
         for place, kinds, draw in drawn_changes(augmenting, lines, (*key, copy)):
             number = draw.randint(1, MOST_MERGED) if "merge" in kinds else 0
             following = words[place + 1 : place + 1 + number]

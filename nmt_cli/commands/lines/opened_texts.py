@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nmt_cli.commands.lines import translation_record as records
-from nmt_cli.commands.lines.pipes import StandardOutput
 from nmt_cli.commands.lines.resumable_output import Composer, ResumableOutput, resumable_output
+from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.corpus.text.shard_text import Shard, ShardText, open_shard
 from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file, refuse_nameless
 from nmt_cli.files.lines import Line

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt_cli.commands.lines.pipes import StandardOutput, name_of_input
+from nmt_cli.commands.lines.standard_streams import StandardOutput, name_of_input
 from nmt_cli.corpus.text.links import GoldLinks, read_links
 from nmt_cli.files.lines import LineTexts, texts_of
 from nmt_cli.files.text_files import open_text
