@@ -21,7 +21,7 @@ from nmt_cli.recipe.sections.data import TreebankConfig
 from nmt_cli.recipe.sections.model import DecodingConfig, ModelConfig, Normalization
 from nmt_cli.recipe.sections.model_options import PaperModel
 from nmt_cli.recipe.sections.training import ValidationConfig
-from nmt_cli.recipe.sections.values import Section
+from nmt_cli.recipe.values import Section
 from nmt_cli.serving import openapi
 from nmt_cli.serving.connections import MOST_CONNECTIONS, MOST_HEAD_BYTES, MOST_HEADERS
 from nmt_cli.serving.models import Models

@@ -61,7 +61,7 @@ def export(model: Path, **given: Any) -> None:
 
 def language(text: str) -> str:
     """Return the code of a language. Raises ValueError if recipes do not allow it."""
-    from nmt_cli.recipe.sections.values import LANGUAGE, LONGEST_LANGUAGE
+    from nmt_cli.recipe.values import LANGUAGE, LONGEST_LANGUAGE
 
     if not re.fullmatch(LANGUAGE, text) or len(text) > LONGEST_LANGUAGE:
         raise ValueError(f"{text!r} is not the code of a language, such as en or zh-Hans.")

@@ -35,7 +35,7 @@ from nmt_cli.recipe.keys import FOLD, keys_of_text, recorded_keys_of_text
 from nmt_cli.recipe.model_settings import labels_from_json, text_settings
 from nmt_cli.recipe.schema import Recipe, with_fold
 from nmt_cli.recipe.sections.corpora import FORMS_OF_ROWS
-from nmt_cli.recipe.sections.values import SET_NAME
+from nmt_cli.recipe.values import SET_NAME
 
 OF_TOKENIZERS = (*file_names.TOKENIZER_FILES, *file_names.FURTHER_TOKENIZER_FILES)
 OWN_FILE = re.compile(

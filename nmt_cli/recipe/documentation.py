@@ -9,7 +9,7 @@ from nmt_cli.recipe.keys import as_written, last_name, recipe_keys
 from nmt_cli.recipe.reading.problem_messages import dotted
 from nmt_cli.recipe.reading.yaml_tree import parse_yaml, write_yaml
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.sections.values import Section
+from nmt_cli.recipe.values import Section
 
 WIDTH = 100
 LIMITS = {

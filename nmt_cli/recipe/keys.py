@@ -20,7 +20,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.data import DataConfig
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from nmt_cli.recipe.sections.training import ValidationConfig
-from nmt_cli.recipe.sections.values import Effect, Section, descriptions
+from nmt_cli.recipe.values import Effect, Section, descriptions
 
 ENTRIES = "data.stages.", "distillation.monolingual."
 LONG_ENOUGH = 5  # letters; shorter names of other toolkits must be spelled correctly

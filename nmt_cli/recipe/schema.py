@@ -18,16 +18,7 @@ from nmt_cli.recipe.sections.training import (
     TrainingConfig,
     ValidationConfig,
 )
-from nmt_cli.recipe.sections.values import (
-    BLEU,
-    COURSE,
-    PARSEVAL,
-    STATE,
-    TEXT,
-    USE,
-    DataPath,
-    Section,
-)
+from nmt_cli.recipe.values import BLEU, COURSE, PARSEVAL, STATE, TEXT, USE, DataPath, Section
 
 if TYPE_CHECKING:
     ModelSection = ModelConfig

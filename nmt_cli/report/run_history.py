@@ -18,7 +18,7 @@ from nmt_cli.messages.errors import DamagedError, RecipeError, UserError
 from nmt_cli.messages.figures import counted, short_number
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.schema import Recipe
-from nmt_cli.recipe.sections.values import SET_NAME
+from nmt_cli.recipe.values import SET_NAME
 
 LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 

@@ -23,7 +23,7 @@ from nmt_cli.recipe.keys import effect_of
 from nmt_cli.recipe.reading.reader import RecipeFile
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
-from nmt_cli.recipe.sections.values import HELD_OUT, TEXT
+from nmt_cli.recipe.values import HELD_OUT, TEXT
 from nmt_cli.saved import run_directory
 from nmt_cli.training.options import TrainOptions
 

@@ -22,14 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
-from nmt_cli.files.file_names import (
-    AVERAGE,
-    DISTILLATION,
-    LEXICON,
-    RUNS,
-    STUDENT,
-    STUDENT_TABLE,
-)
+from nmt_cli.files.file_names import AVERAGE, DISTILLATION, LEXICON, RUNS, STUDENT, STUDENT_TABLE
 from nmt_cli.files.folders import AVERAGED, DISTILLED
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError

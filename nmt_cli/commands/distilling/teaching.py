@@ -21,12 +21,7 @@ import numpy.typing as npt
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.commands import align, rescore, translate
 from nmt_cli.commands.distilling.distillation import Distillation, TeacherText
-from nmt_cli.commands.distilling.teacher_texts import (
-    lines_in,
-    pair_writer,
-    texts_from,
-    write_texts,
-)
+from nmt_cli.commands.distilling.teacher_texts import lines_in, pair_writer, texts_from, write_texts
 from nmt_cli.commands.experiments.pipeline import (
     PipelineStage,
     folder_stage,

@@ -17,7 +17,7 @@ from nmt_cli.recipe.reading.problem_messages import dotted, place_of, shown
 from nmt_cli.recipe.reading.yaml_tree import Finding, KeyPath, Place, YamlTree, error_of, shortened
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
-from nmt_cli.recipe.sections.values import TEXT
+from nmt_cli.recipe.values import TEXT
 
 FROM: KeyPath = ("model", "from")
 TREEBANK: KeyPath = ("data", "treebank")

@@ -7,15 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Discriminator, Field, JsonValue, Tag
 
 from nmt_cli.recipe.problem import Problem
-from nmt_cli.recipe.sections.values import (
-    DataPath,
-    Effect,
-    Number,
-    Section,
-    SetName,
-    Word,
-    descriptions,
-)
+from nmt_cli.recipe.values import DataPath, Effect, Number, Section, SetName, Word, descriptions
 
 # In the order in which they are applied. The case of letters changes last: before, terms are found
 # as they are written, and the translations in tags get the same case as the sentence.

@@ -17,7 +17,7 @@ from nmt_cli.recipe.sections.corpora import (
 )
 from nmt_cli.recipe.sections.mixing import MixingConfig, Stage, problems_of_mixing
 from nmt_cli.recipe.sections.model import Normalization
-from nmt_cli.recipe.sections.values import (
+from nmt_cli.recipe.values import (
     Count,
     DataPath,
     Effect,

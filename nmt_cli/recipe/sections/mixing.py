@@ -10,15 +10,7 @@ from pydantic import Field
 from nmt_cli.recipe.problem import Problem
 from nmt_cli.recipe.sections.corpora import Corpus
 from nmt_cli.recipe.sections.training import TrainingConfig, ValidationConfig
-from nmt_cli.recipe.sections.values import (
-    Epochs,
-    Number,
-    Section,
-    Steps,
-    Word,
-    not_one_of,
-    repeated_names,
-)
+from nmt_cli.recipe.values import Epochs, Number, Section, Steps, Word, not_one_of, repeated_names
 
 ByName = dict[Word, Annotated[Number, Field(ge=0, le=1_000_000)]]
 

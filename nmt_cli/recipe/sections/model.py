@@ -12,8 +12,8 @@ from nmt_cli.recipe.model_values import (
     value_rules,
 )
 from nmt_cli.recipe.sections.model_options import ModelOptions
-from nmt_cli.recipe.sections.values import Count, Flag, Number, Section
 from nmt_cli.recipe.translation_options import NUMBERS
+from nmt_cli.recipe.values import Count, Flag, Number, Section
 
 BEAM_SIZE, LENGTH_PENALTY = NUMBERS["beam_size"], NUMBERS["length_penalty"]
 

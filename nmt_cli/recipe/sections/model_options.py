@@ -4,17 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nmt_cli.recipe.sections.values import (
-    STATE,
-    STEPS,
-    Count,
-    Flag,
-    Number,
-    Pieces,
-    Rate,
-    Section,
-    Width,
-)
+from nmt_cli.recipe.values import STATE, STEPS, Count, Flag, Number, Pieces, Rate, Section, Width
 
 
 class PaperModel(Section):

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.problem import Problem
-from nmt_cli.recipe.sections.values import STEPS, TEXT, Count, DataPath, Flag, Number, Section, Word
+from nmt_cli.recipe.values import STEPS, TEXT, Count, DataPath, Flag, Number, Section, Word
 
 NUM_BYTES = 256  # pieces of byte fallback
 RESERVED_NAMES = ("<unk>", "<s>", "</s>")

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nmt_cli.metrics.tokenization import Tokenization
 from nmt_cli.recipe.problem import Problem
-from nmt_cli.recipe.sections.values import (
+from nmt_cli.recipe.values import (
     QUALITY,
     Count,
     DataPath,
