@@ -45,7 +45,7 @@ def run(
             split = Split(files, list(sizes.values()), seed, counter.advance)
         with directory_appearing_whole(output, replace=output.exists()) as partial:
             _write(split, files, partial.path)
-            partial.facts.update(kind=DATASET, corpus=[*map(str, paths)], seed=seed, **sizes)
+            partial.manifest.update(kind=DATASET, corpus=[*map(str, paths)], seed=seed, **sizes)
     num_left_out = int((split.parts == LEFT_OUT).sum())
     num_kept = int((split.parts == TRAINING).sum())
     logs.info(

@@ -58,7 +58,7 @@ def write_texts(job: Distillation, partial: Partial) -> None:
     logs.info(f"{num_kept:,} different lines of {index:,} to translate.")
 
 
-def _repeated_lines(job: Distillation) -> cleaning.Marks:
+def _repeated_lines(job: Distillation) -> cleaning.BitSet:
     """Return which lines of all texts together repeat another one.
 
     The first that has a reference stays, or the first if none has.

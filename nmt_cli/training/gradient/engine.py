@@ -25,7 +25,7 @@ from nmt_cli.training.gradient.gradient_sum import GradientSum, SummedGradient
 from nmt_cli.training.gradient.graphed_gradient import GraphedGradient
 from nmt_cli.training.gradient.guided_alignment import Guidance
 from nmt_cli.training.gradient.loss import LossSums, label_smoothed_cross_entropy
-from nmt_cli.training.gradient.micro_batch import MicroBatch, padded_to_shape, packed
+from nmt_cli.training.gradient.micro_batch import MicroBatch, packed, padded_to_shape
 
 
 class Bf16Weights:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt_cli.corpus.binarized import Sentences
 from nmt_cli.hardware.machine import Machine
-from nmt_cli.model.packing import Packed, PaddedShape, pack_to_shape, pack_on_cpu
+from nmt_cli.model.packing import Packed, PaddedShape, pack_on_cpu, pack_to_shape
 from nmt_cli.model.transformer import PaddedPairs
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.training.gradient.guided_alignment import PieceLinks

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 
 from nmt_cli.hardware.machine_options import AUTO
 from nmt_cli.messages.errors import WrongUsageError
-from nmt_cli.recipe.translation_options import CHOICES, NUMBERS, Choose, Markup, TooLong, refuse_outside
+from nmt_cli.recipe.translation_options import (
+    CHOICES,
+    NUMBERS,
+    Choose,
+    Markup,
+    TooLong,
+    refuse_outside,
+)
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import KEEPS_PIECES, ONLY_TEXT, AnyOf, TextOrPieces
 

@@ -214,7 +214,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(guided):
     engine = engine_of(guided, {})
     whole = engine.compute(Batch(0, (pairs,))).read()
     expected = torch.cat([p.grad.flatten() for p in engine.model.parameters()])
-    parts = Batch(0, (pairs,)).cut(MAX_TOKENS, multiple_of=3)
+    parts = Batch(0, (pairs,)).into_micro_batches(MAX_TOKENS, multiple_of=3)
     assert len(parts.micro_batches) == 3
     cut = engine.compute(parts).read()
     found = torch.cat([p.grad.flatten() for p in engine.model.parameters()])
