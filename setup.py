@@ -46,7 +46,7 @@ FLAGS = (
 # As in sysconfig: _PYTHON_HOST_PLATFORM=linux-aarch64 builds for another machine than this one, by
 # a compiler in CC for that machine.
 MACHINE = sysconfig.get_platform().rpartition("-")[2]
-# The levels of CPU that the library is compiled for; nmt_cli/model/compiled/kernels.py has the
+# The levels of CPU that the library is compiled for; nmt_cli/model/compiled/c_library.py has the
 # flags by which one is recognized.
 V4 = "-march=x86-64-v4"
 LEVELS = {
@@ -133,7 +133,7 @@ def run(words: Iterable[object]) -> None:
 
 
 def hash_of(sources: Iterable[str]) -> str:
-    """Return what nmt_cli/model/compiled/kernels.py compares with the sources of a checkout."""
+    """Return what nmt_cli/model/compiled/c_library.py compares with the sources of a checkout."""
     return hashlib.sha256(b"\0".join(Path(each).read_bytes() for each in sources)).hexdigest()
 
 

@@ -21,7 +21,7 @@ from tests.loopback_server import Server, running_server
 
 if TYPE_CHECKING:
     from nmt_cli.corpus.prepared import PreparedCorpus
-    from nmt_cli.model.compiled.kernels import Kernels
+    from nmt_cli.model.compiled.c_library import Library
     from nmt_cli.recipe.schema import Recipe
 
 # nohup, and a shell that runs the tests in the background, have them ignore signals, and with them
@@ -169,13 +169,13 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyExperiment:
 
 
 @pytest.fixture(scope="session")
-def kernels() -> Kernels:
+def library() -> Library:
     """Return the library for CPUs; only a machine without a compiler may lack it."""
-    from nmt_cli.model.compiled.kernels import LIBRARY, load_kernels
+    from nmt_cli.model.compiled.c_library import LIBRARY, load_library
 
     if not LIBRARY.exists() and not any(map(shutil.which, ("cc", "gcc", "clang"))):
         pytest.skip("there is no C compiler")
-    return load_kernels()
+    return load_library()
 
 
 @pytest.fixture(params=["library", "torch"])
@@ -184,7 +184,7 @@ def searched_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     from tests.fake_models import TableModel
 
     if request.param == "library":
-        monkeypatch.setattr(TableModel, "kernels", request.getfixturevalue("kernels"))
+        monkeypatch.setattr(TableModel, "library", request.getfixturevalue("library"))
 
 
 @pytest.fixture
@@ -193,4 +193,4 @@ def torch_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     from nmt_cli.search import members, torch_models
 
     for module in (members, torch_models):
-        monkeypatch.setattr(module, "kernels_for", lambda device: None)
+        monkeypatch.setattr(module, "library_for", lambda device: None)

@@ -7,7 +7,7 @@ import torch
 from nmt_cli.corpus.tokenizers.mapped_sentencepiece import MappedSentencePieceTokenizer
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
-from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.c_library import Library
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import settings_of
@@ -54,16 +54,16 @@ def copying(monkeypatch, fails=lambda sources: None, recipe=None, **options):
     return translator_of(recipe, ByteTokenizer(), transformer, **options), model
 
 
-def packed_model(model, kernels, precision="fp32"):
+def packed_model(model, library, precision="fp32"):
     """Return a model as the library for CPUs has it."""
     weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
-    return PackedModel(model.config, weights, precision, kernels)
+    return PackedModel(model.config, weights, precision, library)
 
 
 class TableModel:
     """``logits(source, prefix)`` decides; the prefixes are followed through the parents."""
 
-    kernels: Kernels | None = None  # as where there is no library, unless a test sets them
+    library: Library | None = None  # as where there is no library, unless a test sets them
 
     def __init__(self, logits):
         self.logits = logits
@@ -102,7 +102,7 @@ class TableModel:
 
     def _rows(self, rows) -> Logits:
         values = torch.stack(rows)
-        return CompiledLogits(values.numpy(), self.kernels) if self.kernels else TorchLogits(values)
+        return CompiledLogits(values.numpy(), self.library) if self.library else TorchLogits(values)
 
     def keep_slots(self, slots):
         self.sources = [self.sources[slot] for slot in slots]
@@ -115,7 +115,7 @@ class TableModel:
 class CopyModel:
     """Outputs the source again; ``fails`` gets the sources in the slots first, and may raise."""
 
-    kernels = None  # the search keeps its hypotheses in numpy
+    library = None  # the search keeps its hypotheses in numpy
 
     def __init__(self, vocabulary_size, fails=lambda sources: None):
         self.vocabulary_size = vocabulary_size

@@ -22,7 +22,7 @@ from nmt_cli.messages.errors import (
     OutputError,
     UserError,
 )
-from nmt_cli.model.compiled import kernels
+from nmt_cli.model.compiled import c_library
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.translating.interface.options import TranslatorOptions
 
@@ -206,13 +206,13 @@ def test_the_version_names_the_library_and_torch(monkeypatch, tmp_path):
     words = re.fullmatch(r"nmt-cli, version (\S+) \(library: (\w+), torch: (\S+)\)\n", run.output)
     assert words
     assert words[1] == __version__
-    assert words[2] == kernels.load_kernels().level
+    assert words[2] == c_library.load_library().level
     assert words[3] == version("torch")
     monkeypatch.setattr(doctor, "version_of", lambda name: None)
-    monkeypatch.setattr(kernels, "LIBRARY", tmp_path / "none")
-    kernels.load_kernels.cache_clear()
+    monkeypatch.setattr(c_library, "LIBRARY", tmp_path / "none")
+    c_library.load_library.cache_clear()
     run = CliRunner().invoke(cli.main, ["--version"])
-    kernels.load_kernels.cache_clear()
+    c_library.load_library.cache_clear()
     assert run.output == f"nmt-cli, version {words[1]} (library: none, torch: none)\n"
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from nmt_cli.messages.extras import LEFT_OUT
-from nmt_cli.model.compiled.kernels import LEVELS
+from nmt_cli.model.compiled.c_library import LEVELS
 from nmt_cli.recipe.reading.shipped import shipped_recipes
 
 ROOT = Path(__file__).parents[1]

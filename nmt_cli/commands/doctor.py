@@ -60,10 +60,10 @@ def _torch_facts() -> dict[str, Any]:
 
 def _library_facts() -> dict[str, Any]:
     """Return the level of CPU of the library that translates, or why there is none."""
-    from nmt_cli.model.compiled.kernels import load_kernels
+    from nmt_cli.model.compiled.c_library import load_library
 
     try:
-        return {"translating.level": load_kernels().level}
+        return {"translating.level": load_library().level}
     except UserError as error:
         return {"translating.level": None, "translating.problem": str(error)}
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from nmt_cli.costs.parameters import Shapes
 from nmt_cli.messages.errors import DamagedError
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 
 # All that models are stored in.
 DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype(np.float32), "I8": np.dtype(np.int8)}

@@ -48,7 +48,7 @@ from nmt_cli.files.locks import restore_replaced
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, UserError
 from nmt_cli.messages.proposals import command
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.model.stored_weights import StoredWeights, as_bytes
 from nmt_cli.recipe.model_settings import ModelSettings, as_json, read_settings
 from nmt_cli.saved.checkpoints import Checkpoint, average_command, best_checkpoint, list_checkpoints

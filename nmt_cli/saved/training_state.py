@@ -24,7 +24,7 @@ from nmt_cli.files.atomic_files import (
 from nmt_cli.files.file_names import CHECKPOINTS, TRAINING_STATE, WEIGHTS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError, means_full_memory
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.model.stored_weights import StoredWeights, check_weights
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam, MovingAverage

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.logits import Candidates
 from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
 

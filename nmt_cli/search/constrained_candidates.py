@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.logits import Banned, Candidates, Logits
 from nmt_cli.search.rules.phrases import ANY_NUMBER, REQUIRED, RequiredPhrases
 from nmt_cli.search.rules.rule import SlotStates, rows_of

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nmt_cli.hardware.device import sent_to
 from nmt_cli.model.attention import MemoryAttention
-from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.c_library import Library
 from nmt_cli.model.layers import DecoderLayer
 from nmt_cli.model.packing import pack
 from nmt_cli.model.recurrence import RecurrentUnit
@@ -106,7 +106,7 @@ class IncrementalTransformer:
     hypothesis. Not to be shared between threads.
     """
 
-    kernels: Kernels | None = None
+    library: Library | None = None
 
     def __init__(self, model: Transformer) -> None:
         self._model, self._is_recurrent = model, model.config.is_recurrent

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.sentences import Sampling, Shortlist
 
 Own = TypeVar("Own", bound="Logits")

@@ -15,7 +15,7 @@ from nmt_cli.hardware.machine_options import (
 )
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import command
-from nmt_cli.model.compiled.kernels import Kernels, kernels_for
+from nmt_cli.model.compiled.c_library import Library, library_for
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.recipe.model_settings import ModelSettings
 from nmt_cli.saved.model_directory import Model, open_model
@@ -74,7 +74,7 @@ def load_models(
     if a model has another tokenizer or writes trees in another notation.
     """
     chosen = device_name(device)
-    load, of_all = _loading(chosen, precision, kernels_for(chosen))
+    load, of_all = _loading(chosen, precision, library_for(chosen))
     first: Model | None = None
     members = []
     for each in (path, *ensemble):
@@ -92,17 +92,17 @@ def load_models(
 
 
 def _loading(
-    device: str, precision: str, kernels: Kernels | None
+    device: str, precision: str, library: Library | None
 ) -> tuple[Loading, DecodingPrecision]:
     """Return what makes a model of its files, and the precision that it has then."""
-    if kernels is None:
+    if library is None:
         from nmt_cli.search.torch_models import loading_by_torch  # it imports torch
 
         return loading_by_torch(device, precision)
-    chosen = choose_decoding_precision(precision, device, has_bf16=kernels.has_bf16)
+    chosen = choose_decoding_precision(precision, device, has_bf16=library.has_bf16)
 
     def load(found: Model) -> PackedModel:
-        return PackedModel(found.settings.architecture, found.weights, chosen, kernels)
+        return PackedModel(found.settings.architecture, found.weights, chosen, library)
 
     return load, chosen
 

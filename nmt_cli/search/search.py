@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import numpy as np
 
 from nmt_cli.hardware.memory import rounded_up
-from nmt_cli.model.compiled.kernels import Array, Kernels
+from nmt_cli.model.compiled.c_library import Array, Library
 from nmt_cli.search.beams import NOT_A_NUMBER, Beams
 from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.logits import Candidates, Logits
@@ -45,7 +45,7 @@ class SlotModel(Protocol):
     """The interface of a model to any search over slots."""
 
     @property
-    def kernels(self) -> Kernels | None:
+    def library(self) -> Library | None:
         """The library that computes it, and continues its hypotheses; None: torch computes it."""
 
     def reset(self, num_slots: int, beam_size: int) -> None:
@@ -116,13 +116,13 @@ class BeamSearch(ABC, Generic[Model]):
         candidates are chosen.
         """
         self._model = model
-        self._num_steps = STEPS_OF_SLOTS if model.kernels is None else 1
+        self._num_steps = STEPS_OF_SLOTS if model.library is None else 1
         # At most one continuation of each hypothesis ends, so at least K of 2K do not.
         self._choice = choice or rule_module.BestCandidates(2 * settings.beam_size)
-        if model.kernels is None:
+        if model.library is None:
             self._beams = Beams(num_slots, settings)
         else:
-            self._beams = CompiledBeams(num_slots, settings, model.kernels)
+            self._beams = CompiledBeams(num_slots, settings, model.library)
         # Whether all sentences need the rules or the choice.
         deciding: list[Rule | CandidateChoice] = [*rules, self._choice]
         self._all_are_restricted = not all(each.needs_data for each in deciding)
@@ -305,7 +305,7 @@ class Search(BeamSearch[StepModel]):
 
     def step_of(self, numbers: Sequence[int]) -> list[Found]:
         """Make a step of these sentences; only the library computes some and lets others rest."""
-        return self._step(None if self._model.kernels is None else numbers)
+        return self._step(None if self._model.library is None else numbers)
 
     def _step(self, numbers: Sequence[int] | None) -> list[Found]:
         done = self._begin()

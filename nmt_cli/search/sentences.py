@@ -19,7 +19,7 @@ import numpy as np
 
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import NoTextError, WrongUsageError, means_full_memory
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.recipe.translation_options import NUM_SAMPLES, NUMBERS, refuse_outside
 
 PASSED_BUG = "several sentences met a bug that halves of them did not meet; please report it"

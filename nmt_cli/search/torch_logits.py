@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_to
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.logits import Banned, Candidates, Restriction
 from nmt_cli.search.sentences import Sampling, Shortlist
 

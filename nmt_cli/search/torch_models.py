@@ -23,7 +23,7 @@ from nmt_cli.hardware.cpu import keep_num_threads
 from nmt_cli.hardware.device import DTYPES, bf16_is_fast, prefer_flash_attention
 from nmt_cli.hardware.machine_options import DecodingPrecision, choose_decoding_precision
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import Array, Kernels, kernels_for
+from nmt_cli.model.compiled.c_library import Array, Library, library_for
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.model.packing import Packed, pack
 from nmt_cli.model.transformer import Transformer, build_transformer
@@ -55,10 +55,10 @@ def prepared(
     precision.
     """
     device = models[0].output_weight.device
-    kernels = kernels_for(device.type)
-    if kernels is not None:
-        chosen = choose_decoding_precision(precision, "cpu", has_bf16=kernels.has_bf16)
-        of_library = [packed(each.eval(), chosen, kernels) for each in models]
+    library = library_for(device.type)
+    if library is not None:
+        chosen = choose_decoding_precision(precision, "cpu", has_bf16=library.has_bf16)
+        of_library = [packed(each.eval(), chosen, library) for each in models]
         return of_library, {"device": "cpu", "precision": chosen}
     prefer_flash_attention(device)
     chosen = torch_precision(precision, device)
@@ -74,12 +74,12 @@ def without_gradients(device: torch.device) -> Iterator[None]:
         yield
 
 
-def packed(model: Transformer, precision: str, kernels: Kernels) -> PackedModel:
+def packed(model: Transformer, precision: str, library: Library) -> PackedModel:
     """Return a copy of ``model`` for the library."""
     weights = {
         name: weight.detach().float().cpu().numpy() for name, weight in model.named_parameters()
     }
-    return PackedModel(model.config, weights, precision, kernels)
+    return PackedModel(model.config, weights, precision, library)
 
 
 def torch_precision(name: str, device: torch.device | str) -> DecodingPrecision:

@@ -26,7 +26,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import LinesFailedError, UserError
 from nmt_cli.messages.figures import null_if_not_finite, perplexity_of, short_number
 from nmt_cli.metrics import bleu
-from nmt_cli.model.compiled.kernels import kernels_for
+from nmt_cli.model.compiled.c_library import library_for
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.model_settings import settings_of
 from nmt_cli.recipe.schema import Recipe
@@ -143,7 +143,7 @@ class Validator:
         self._references: dict[str | None, References] = {}  # by the name of the set
         self._logged_signatures: set[str] = set()
         if recipe.validation.bleu != "off":
-            kernels_for(engine.machine.device.type)  # raises here, not at the first validation
+            library_for(engine.machine.device.type)  # raises here, not at the first validation
         if recipe.validation.bleu != "off" and engine.machine.ranks.is_main:
             self._references = {each.name: self._references_of(each) for each in self._sets}
         without_loss = [str(each.name) for each in changed if not len(each.target)]
@@ -263,7 +263,7 @@ class Validator:
         model, machine = self._engine.model, self._engine.machine
         beam_size = 1 if search == "greedy" else None
         precision = machine.precision
-        if model.rounding is not None and kernels_for(machine.device.type) is not None:
+        if model.rounding is not None and library_for(machine.device.type) is not None:
             precision = "int8"  # without the library, the model itself rounds
         corpus = self._corpus
         translator = Translator(

@@ -14,7 +14,7 @@ from nmt_cli import cli
 from nmt_cli.commands.doctor import advice_on
 from nmt_cli.hardware.system_facts import system_facts
 from nmt_cli.hardware.torch_facts import is_built_for
-from nmt_cli.model.compiled import kernels as compiled
+from nmt_cli.model.compiled import c_library as compiled
 
 TORCH_FACTS = "nmt_cli.hardware.torch_facts"
 # A machine that needs no advice.
@@ -66,12 +66,12 @@ def test_json_holds_the_same_facts():
     assert found["advice"] == advice_on(found["facts"])
 
 
-def test_the_level_of_the_library_for_cpus_is_a_fact_or_its_problem(kernels, monkeypatch):
-    assert f"translating.level: {kernels.level}" in run_doctor().splitlines()
+def test_the_level_of_the_library_for_cpus_is_a_fact_or_its_problem(library, monkeypatch):
+    assert f"translating.level: {library.level}" in run_doctor().splitlines()
     monkeypatch.setattr(compiled, "LIBRARY", Path("none.so"))
-    compiled.load_kernels.cache_clear()
+    compiled.load_library.cache_clear()
     lines = run_doctor().splitlines()
-    compiled.load_kernels.cache_clear()
+    compiled.load_library.cache_clear()
     assert "translating.level: none" in lines
     (problem,) = [line for line in lines if line.startswith("advice: torch translates on this")]
     assert "none.so was not built when nmt-cli was installed. Install a C compiler" in problem

@@ -11,8 +11,8 @@ import torch
 
 from nmt_cli.hardware.cpu import num_threads, read_cpu, set_num_threads
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled import kernels as kernels_module
-from nmt_cli.model.compiled.kernels import LEVELS, Kernels, NoKernelsError
+from nmt_cli.model.compiled import c_library as library_module
+from nmt_cli.model.compiled.c_library import LEVELS, Library, NoLibraryError
 from nmt_cli.model.compiled.layers import CompiledLayers, Sentences
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
@@ -25,10 +25,10 @@ WIDE = {"d_model": 64, "num_heads": 2, "d_ff": 100}
 
 
 @pytest.fixture(params=LEVELS_HERE)
-def kernels(request, kernels):
+def library(request, library):
     """Return the library at each level of CPU that this one has."""
-    del kernels  # skips where the library could not be built
-    return Kernels(request.param)
+    del library  # skips where the library could not be built
+    return Library(request.param)
 
 
 def model_of(**config):
@@ -41,10 +41,10 @@ def model_of(**config):
     return model
 
 
-def layers_of(model, kernels, precision="fp32"):
-    if precision == "bf16" and not kernels.functions.has_bf16():
+def layers_of(model, library, precision="fp32"):
+    if precision == "bf16" and not library.functions.has_bf16():
         pytest.skip("this level has no instructions for bf16")
-    return CompiledLayers(packed_model(model, kernels, precision))
+    return CompiledLayers(packed_model(model, library, precision))
 
 
 def sentences_of(lengths, seed=1):
@@ -94,9 +94,9 @@ PRECISIONS = ["fp32", "bf16", "int8"]
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @at_levels("lengths", [[1], [7, 1, 30, 16], [3] * 40, [600, 2, 300, 300]], [[7, 1, 30, 16]])
-def test_encoder_and_first_tokens_are_those_of_torch(kernels, precision, norm, lengths):
+def test_encoder_and_first_tokens_are_those_of_torch(library, precision, norm, lengths):
     model = model_of(norm=norm)
-    sources, logits = first_logits(layers_of(model, kernels, precision), sentences_of(lengths))
+    sources, logits = first_logits(layers_of(model, library, precision), sentences_of(lengths))
     if precision == "int8":  # in bf16 torch would round all that a layer returns, too
         model = at_precision(model, precision)
     expected, expected_logits = torchs_first_logits(model, sentences_of(lengths))
@@ -113,9 +113,9 @@ TOLERANCES = {"fp32": 1e-4, "bf16": 0.1, "int8": 0.1}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_sentence_has_the_same_numbers_in_any_company(kernels, precision):
+def test_a_sentence_has_the_same_numbers_in_any_company(library, precision):
     layers, sentences = (
-        layers_of(model_of(), kernels, precision),
+        layers_of(model_of(), library, precision),
         sentences_of([5, 1, 20, 9, 13, 2, 2, 40]),
     )
     sources, logits = first_logits(layers, sentences)
@@ -126,17 +126,17 @@ def test_a_sentence_has_the_same_numbers_in_any_company(kernels, precision):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_nan_stays_in_its_sentence(kernels, precision):
+def test_nan_stays_in_its_sentence(library, precision):
     model = model_of()
     sentences = sentences_of([4, 6, 5])
     bad = VOCABULARY_SIZE - 1
     sentences[1][3] = bad
     for others in (sentences[0], sentences[2]):
         others[:] = [min(token, bad - 1) for token in others]
-    _, expected = first_logits(layers_of(model, kernels, precision), sentences)
+    _, expected = first_logits(layers_of(model, library, precision), sentences)
     with torch.no_grad():
         model.source_embedding.weight[bad] = torch.nan
-    _, found = first_logits(layers_of(model, kernels, precision), sentences)
+    _, found = first_logits(layers_of(model, library, precision), sentences)
     assert np.isnan(found[1]).all()
     is_well = [column for column in range(VOCABULARY_SIZE) if column != bad]
     assert np.array_equal(found[[0, 2]][:, is_well], expected[[0, 2]][:, is_well])
@@ -150,9 +150,9 @@ def three_threads():
     set_num_threads(before)
 
 
-def large_layers(kernels):
+def large_layers(library):
     """Return layers for whose products several threads are used."""
-    return layers_of(model_of(d_model=256, num_heads=4, d_ff=1024), kernels)
+    return layers_of(model_of(d_model=256, num_heads=4, d_ff=1024), library)
 
 
 LARGE = sentences_of([70, 33, 50])
@@ -160,8 +160,8 @@ LARGE = sentences_of([70, 33, 50])
 
 @at_the_best_level
 @pytest.mark.usefixtures("three_threads")
-def test_several_threads_compute_the_same(kernels):
-    layers = large_layers(kernels)
+def test_several_threads_compute_the_same(library):
+    layers = large_layers(library)
     together = first_logits(layers, LARGE)
     set_num_threads(1)
     alone = first_logits(layers, LARGE)
@@ -171,8 +171,8 @@ def test_several_threads_compute_the_same(kernels):
 
 @at_the_best_level
 @pytest.mark.usefixtures("three_threads")
-def test_threads_that_compute_at_the_same_time_share_a_model_and_do_not_mix(kernels):
-    packed = packed_model(model_of(d_model=256, num_heads=4, d_ff=1024), kernels)
+def test_threads_that_compute_at_the_same_time_share_a_model_and_do_not_mix(library):
+    packed = packed_model(model_of(d_model=256, num_heads=4, d_ff=1024), library)
     expected = encoded(CompiledLayers(packed), LARGE)
     others = [CompiledLayers(packed) for _ in range(4)]
     with ThreadPoolExecutor(4) as threads:
@@ -184,8 +184,8 @@ def test_threads_that_compute_at_the_same_time_share_a_model_and_do_not_mix(kern
 @at_the_best_level
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_process_has_threads_of_its_own(kernels):
-    layers = large_layers(kernels)
+def test_a_forked_process_has_threads_of_its_own(library):
+    layers = large_layers(library)
     expected = encoded(layers, LARGE)
     child = os.fork()
     if child == 0:
@@ -197,8 +197,8 @@ def test_a_forked_process_has_threads_of_its_own(kernels):
 
 
 @at_the_best_level
-def test_arrays_that_c_would_read_wrongly_are_refused(kernels):
-    layers = layers_of(model_of(), kernels)
+def test_arrays_that_c_would_read_wrongly_are_refused(library):
+    layers = layers_of(model_of(), library)
     for tokens in (np.zeros(4, np.int32), np.zeros(8, np.int64)[::2]):
         with pytest.raises(TypeError, match=f"{tokens.dtype} .*, not contiguous int64"):
             layers.encode(Sentences(tokens, [4]))
@@ -207,7 +207,7 @@ def test_arrays_that_c_would_read_wrongly_are_refused(kernels):
 def test_bf16_is_fp32_where_the_cpu_has_no_instructions(monkeypatch, caplog):
     if not LEVELS["v3"] <= read_cpu().flags:
         pytest.skip("the level without these instructions is for other CPUs")
-    monkeypatch.setattr(kernels_module, "load_kernels", lambda: Kernels("v3"))
+    monkeypatch.setattr(library_module, "load_library", lambda: Library("v3"))
     recipe, tokenizer = tiny_recipe(), ByteTokenizer()
     model = Transformer(recipe.model, tokenizer.size)
     lines = ["a b", "abc"]
@@ -219,10 +219,10 @@ def test_bf16_is_fp32_where_the_cpu_has_no_instructions(monkeypatch, caplog):
 
 
 def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
-    def none() -> Kernels:
-        raise NoKernelsError("library.so was not built. Install a compiler")
+    def none() -> Library:
+        raise NoLibraryError("library.so was not built. Install a compiler")
 
-    monkeypatch.setattr(kernels_module, "load_kernels", none)
+    monkeypatch.setattr(library_module, "load_library", none)
     recipe, tokenizer = tiny_recipe(), ByteTokenizer()
     model = Transformer(recipe.model, tokenizer.size)
     for _ in range(2):
@@ -231,6 +231,6 @@ def test_without_the_library_torch_translates_and_says_so(monkeypatch, caplog):
         assert all(each.error is None for each in translator.translate(["a b"]))
     (record,) = caplog.records  # once
     assert record.message.endswith("library.so was not built. Install a compiler")
-    monkeypatch.setattr(kernels_module, "find_spec", lambda package: None)
+    monkeypatch.setattr(library_module, "find_spec", lambda package: None)
     with pytest.raises(UserError, match=r"^library.so was not built. Install a compiler$"):
-        kernels_module.kernels_for("cpu")
+        library_module.library_for("cpu")

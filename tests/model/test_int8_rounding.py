@@ -44,14 +44,14 @@ def test_the_gradient_passes_the_rounding():
 
 
 @pytest.mark.parametrize("options", OPTION_SETS)
-def test_a_model_that_rounds_scores_as_the_library_in_int8(kernels, options):
+def test_a_model_that_rounds_scores_as_the_library_in_int8(library, options):
     model = random_model(options, SIZE).eval()
     stored = copy.deepcopy(model)  # as it is read from a file in int8
     for parameter in stored.parameters():
         if parameter.dim() == 2:
             scales, integers = quantized_rows(parameter.detach().numpy())
             parameter.data = torch.from_numpy(integers * scales)
-    expected, exact = scores_of_library(stored, kernels), torch_scores(model)
+    expected, exact = scores_of_library(stored, library), torch_scores(model)
     round_to_int8(model)
     of_rounding = np.abs(exact - expected).mean()
     # It is 1e-7, unless the order of a sum decides between two integers.
@@ -68,8 +68,8 @@ def test_a_copy_rounds_its_own_weights():
     assert np.array_equal(torch_scores(copied), expected)
 
 
-def scores_of_library(model, kernels):
-    layers = CompiledLayers(packed_model(model, kernels, "int8"))
+def scores_of_library(model, library):
+    layers = CompiledLayers(packed_model(model, library, "int8"))
     rows = layers.decode(Sentences.of(TARGETS), layers.encode(Sentences.of(SOURCES)))
     tokens = np.array([token for target in TARGETS for token in (*target[1:], 2)])
     return layers.token_scores(rows, tokens)

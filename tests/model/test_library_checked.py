@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HERE, SOURCES = Path(__file__).parent, ROOT / "nmt_cli/model/compiled"
 SANITIZERS = "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
-TESTS = ("tests/model/test_compiled_kernels.py", "tests/model/test_compiled_layers.py",
+TESTS = ("tests/model/test_c_library.py", "tests/model/test_compiled_layers.py",
          "tests/search/test_cached_model.py", "tests/search/test_compiled_beams.py",
          "tests/search/test_compiled_logits.py", "tests/search/test_shortlist.py",
          "tests/search/test_teacher_forcing.py")  # fmt: skip
@@ -21,9 +21,9 @@ WITH_LIBRARY = """
 import sys
 from pathlib import Path
 import pytest
-from nmt_cli.model.compiled import kernels
+from nmt_cli.model.compiled import c_library
 
-kernels.LIBRARY = Path(sys.argv[1])
+c_library.LIBRARY = Path(sys.argv[1])
 sys.exit(pytest.main(sys.argv[2:]))
 """
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from nmt_cli.hardware.cpu import read_cpu
-from nmt_cli.model.compiled.kernels import LEVELS, Kernels
+from nmt_cli.model.compiled.c_library import LEVELS, Library
 from nmt_cli.model.compiled.packed_model import PackedModel
 from tests.architectures import OPTION_SETS, random_model
 from tests.fake_models import packed_model
@@ -102,18 +102,18 @@ class Taken(Mapping[str, Any]):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("level", LEVELS)
-def test_weights_are_those_of_torch_at_each_level(kernels, level, precision):
-    del kernels  # skips where the library could not be built
+def test_weights_are_those_of_torch_at_each_level(library, level, precision):
+    del library  # skips where the library could not be built
     if not LEVELS[level] <= read_cpu().flags:
         pytest.skip("the level is for other CPUs")
-    test_all_weights_are_those_of_torch(Kernels(level), OPTION_SETS[1], precision)
+    test_all_weights_are_those_of_torch(Library(level), OPTION_SETS[1], precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("options", OPTION_SETS)
-def test_all_weights_are_those_of_torch(kernels, options, precision):
-    packed, expected = packed_and_rounded(options, kernels, precision)
-    assert_is(packed.output, output_of(expected, precision), precision, kernels)
+def test_all_weights_are_those_of_torch(library, options, precision):
+    packed, expected = packed_and_rounded(options, library, precision)
+    assert_is(packed.output, output_of(expected, precision), precision, library)
     stacks = (
         (packed.encoder, packed._layers[0], expected.encoder_layers, expected.encoder_norm),
         (packed.decoder, packed._layers[1], expected.decoder_layers, expected.decoder_norm),
@@ -145,15 +145,15 @@ def test_all_weights_are_those_of_torch(kernels, options, precision):
                 pairs += [(packed.keys_values[number], attention.keys_values)]
                 norms += [(own.memory_attention_norm, other.memory_attention_residual.norm)]
             for matrix, linear in pairs:
-                assert_is(matrix, linear, precision, kernels)
+                assert_is(matrix, linear, precision, library)
             for norm in norms:
                 assert_is_norm(*norm)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("options", OPTION_SETS)
-def test_embeddings_and_positions_are_those_of_torch(kernels, options, precision):
-    packed, expected = packed_and_rounded(options, kernels, precision)
+def test_embeddings_and_positions_are_those_of_torch(library, options, precision):
+    packed, expected = packed_and_rounded(options, library, precision)
     sides = (
         ("source", packed.source, expected.source_embedding),
         ("target", packed.target, expected.target_embedding),
@@ -164,7 +164,7 @@ def test_embeddings_and_positions_are_those_of_torch(kernels, options, precision
             found = numbers(own.vectors, vectors.size).reshape(vectors.shape)
         else:
             assert own.shared == ctypes.addressof(packed.output)
-            found = unpacked(packed.output, precision, kernels)
+            found = unpacked(packed.output, precision, library)
         assert np.array_equal(found, vectors)
         assert_is_norm(own.after, embedding.norm)
         assert (own.scale, own.D) == (np.float32(embedding.scale), vectors.shape[1])
@@ -179,24 +179,24 @@ def test_embeddings_and_positions_are_those_of_torch(kernels, options, precision
                 packed.vectors(side, 65)
 
 
-def test_each_weight_is_taken_once(kernels):
+def test_each_weight_is_taken_once(library):
     model = random_model(OPTION_SETS[0], SIZE)
     weights = Taken(model)
-    PackedModel(model.config, weights, "int8", kernels)
+    PackedModel(model.config, weights, "int8", library)
     assert sorted(weights.names) == sorted(weights)
 
 
-def test_weights_of_another_model_are_refused(kernels):
+def test_weights_of_another_model_are_refused(library):
     model = random_model(OPTION_SETS[0], SIZE)
     weights = {name: weight.detach().numpy() for name, weight in model.named_parameters()}
     name = "encoder_layers.0.feed_forward.inner.weight"
     with pytest.raises(ValueError, match=rf"{name} is \[28, 19\], not \[28, 20\]"):
-        PackedModel(model.config, {**weights, name: weights[name][:, :19]}, "fp32", kernels)
+        PackedModel(model.config, {**weights, name: weights[name][:, :19]}, "fp32", library)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_process_has_no_copy_of_the_weights(kernels):
-    memory = packed_model(random_model(OPTION_SETS[0], SIZE), kernels)._memory
+def test_a_forked_process_has_no_copy_of_the_weights(library):
+    memory = packed_model(random_model(OPTION_SETS[0], SIZE), library)._memory
     assert num_own_pages(memory) == -(-memory.nbytes // mmap.PAGESIZE)
     child = os.fork()
     if child == 0:

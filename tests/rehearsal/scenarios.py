@@ -28,7 +28,7 @@ from nmt_cli.hardware.ranks import ALONE, PeerLostError, Ranks
 from nmt_cli.interchange.exported_model import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
-from nmt_cli.model import kernels as kernels_of_models
+from nmt_cli.model import triton_support
 from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam
@@ -210,7 +210,7 @@ def train(
     if by_triton:
         driver.bring_triton(mode)
         tried: Any = kernel_trials
-        of_all: Any = kernels_of_models
+        of_all: Any = triton_support
         tried.DEVIATIONS = of_all.MOST = 1e9  # numbers are invented
         tried.LENGTHS = tried.LENGTHS[:1]
     cut = BatchCut(80, ranks)  # two micro-batches a step
@@ -430,7 +430,7 @@ def translate(
     """Translate lines by each way to search; ``kind`` says which."""
     if by_triton:
         driver.bring_triton(mode)
-        tried: Any = kernels_of_models
+        tried: Any = triton_support
         tried.MOST = 1e9  # numbers are invented
     decoding = {"beam_size": 4, "max_extra_length": 5}
     recipe = changed(recipe, decoding=decoding, model={"decoder": decoder})

@@ -12,7 +12,7 @@ from tests.rehearsal.findings import (
 # Operations that launch a kernel, in a step of a model of one layer with beam 4.
 GRAPH_BUDGET = 168
 TRITON_BUDGET = 98  # with our kernels
-OF_THE_TRIAL = {"search/graphed/kernels.py: drawn", "search/graphed/kernels.py: _why_not"}
+OF_THE_TRIAL = {"search/graphed/kernel_check.py: drawn", "search/graphed/kernel_check.py: _why_not"}
 PLAIN_BUDGET = 125
 PLAIN_WAITS = 13  # and blocking copies, of a step
 

@@ -37,7 +37,7 @@ def lines_of_unlike_length(count):
 def test_batches_and_orders_change_no_translation(monkeypatch, request, name, precision):
     """Those of torch may differ in the last bits: its libraries add up rows in various orders."""
     precision, _, by_torch = precision.partition(" ")
-    request.getfixturevalue("torch_layers" if by_torch else "kernels")
+    request.getfixturevalue("torch_layers" if by_torch else "library")
     lines = lines_of_unlike_length(max(NUM_LINES.values()))
     sizes: list[int] = []
     kind = CachedTransformer if by_torch else CompiledTransformer
@@ -101,7 +101,7 @@ class Arriving(LineSource[int]):
         self.found[line] = answer
 
 
-@pytest.mark.usefixtures("kernels")
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def test_steps_between_those_of_all_change_no_translation(monkeypatch, precision):
     lines, num_resting = lines_of_unlike_length(200), list[int]()
@@ -123,7 +123,7 @@ def test_steps_between_those_of_all_change_no_translation(monkeypatch, precision
     assert sum(number > 5 for number in num_resting) > 50
 
 
-@pytest.mark.usefixtures("kernels")
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_logits_of_few_rows_at_a_time_change_no_translation(monkeypatch, precision):
     lines = lines_of_unlike_length(60)

@@ -54,8 +54,8 @@ def tiny_model(**config):
     return Transformer(tiny_recipe(model=config).model, VOCABULARY_SIZE).eval()
 
 
-def compiled(model, kernels, precision="fp32"):
-    return CompiledTransformer(packed_model(model, kernels, precision))
+def compiled(model, library, precision="fp32"):
+    return CompiledTransformer(packed_model(model, library, precision))
 
 
 def uncached(model, source, prefixes):
@@ -166,31 +166,31 @@ def test_a_random_tree_of_hypotheses(config):
         *((config, 6) for config in (VARIANTS[0], RECURRENT[0], WINDOWED[1])),
     ],
 )
-def test_compiled_steps_of_a_random_tree(config, beam_size, kernels):
+def test_compiled_steps_of_a_random_tree(config, beam_size, library):
     model = tiny_model(**config)
-    follow_a_random_tree(model, compiled(model, kernels), beam_size)
+    follow_a_random_tree(model, compiled(model, library), beam_size)
 
 
 @pytest.mark.parametrize("decoder", ["attention", "ssru"])
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_compiled_steps_in_a_lower_precision(precision, decoder, kernels):
+def test_compiled_steps_in_a_lower_precision(precision, decoder, library):
     model = tiny_model(d_model=64, num_heads=2, decoder=decoder)
-    if precision == "bf16" and not kernels.functions.has_bf16():
+    if precision == "bf16" and not library.functions.has_bf16():
         pytest.skip("this CPU has no instructions for bf16")
-    follow_a_random_tree(model, compiled(model, kernels, precision), tolerance=0.1)
+    follow_a_random_tree(model, compiled(model, library, precision), tolerance=0.1)
 
 
-def test_compiled_steps_in_several_threads(kernels):
+def test_compiled_steps_in_several_threads(library):
     model = tiny_model(d_model=256, d_ff=1024, num_heads=4)
     threads = num_threads()
     try:
         set_num_threads(3)
-        follow_a_random_tree(model, compiled(model, kernels), tolerance=1e-4)
+        follow_a_random_tree(model, compiled(model, library), tolerance=1e-4)
     finally:
         set_num_threads(threads)
 
 
-def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_caches(kernels):
+def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_caches(library):
     """Its slot serves the next sentence."""
     model = tiny_model(tied_embeddings="none")
     with torch.no_grad():
@@ -199,7 +199,7 @@ def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_cache
     settings = SearchSettings(3, 0.6, 2, BOS, EOS)
 
     def tokens(sentences, num_slots):
-        found = sorted(beam_search(compiled(model, kernels), sentences, num_slots, settings))
+        found = sorted(beam_search(compiled(model, library), sentences, num_slots, settings))
         assert all(
             (each.error == NOT_A_NUMBER) == (sentences[each.number] is bad) for each in found
         )
@@ -210,9 +210,9 @@ def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_cache
     assert tokens([bad, good, bad, good], 4) == [alone, alone]
 
 
-def test_the_compiled_past_has_room_for_its_sentence_only(kernels):
+def test_the_compiled_past_has_room_for_its_sentence_only(library):
     model = tiny_model()
-    drive = Drive(model, num_slots=3, beam_size=2, cached=compiled(model, kernels))
+    drive = Drive(model, num_slots=3, beam_size=2, cached=compiled(model, library))
     drive.start([0, 1, 2], [4, 100, 4])
     assert drive.past.locations[:, 1].tolist() == [8, 8, 8]
     for step in range(70):
@@ -229,8 +229,8 @@ def test_the_compiled_past_has_room_for_its_sentence_only(kernels):
     drive.step()
 
 
-def test_texts_are_encoded_in_groups(kernels, monkeypatch):
-    cached = compiled(tiny_model(), kernels)
+def test_texts_are_encoded_in_groups(library, monkeypatch):
+    cached = compiled(tiny_model(), library)
     sentences = [[5 + length] * length for length in (5, 30, 2, 2, 19, 8, 1)]
     expected, expected_logits = cached.encode(sentences, BOS)
     monkeypatch.setattr(compiled_model, "ENCODED_TOKENS", 20)

@@ -51,10 +51,10 @@ def random_candidates(rng, beams, slots):
 
 @pytest.mark.parametrize("token_scores", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_hypotheses_are_those_of_numpy_after_each_step(kernels, seed, token_scores):
+def test_hypotheses_are_those_of_numpy_after_each_step(library, seed, token_scores):
     rng = np.random.default_rng(seed)
     settings = SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS, token_scores=token_scores)
-    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, kernels)
+    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, library)
     longest, num_done = 0, 0
     for step in range(250):
         free = np.flatnonzero(~expected.is_busy)[: int(rng.integers(0, 3))].tolist()
@@ -86,10 +86,10 @@ def test_hypotheses_are_those_of_numpy_after_each_step(kernels, seed, token_scor
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels, seed):
+def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(library, seed):
     rng = np.random.default_rng(seed)
     settings = SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS)
-    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, kernels)
+    expected, found = Beams(SLOTS, settings), CompiledBeams(SLOTS, settings, library)
     rules, choice = (NeverStart(0, EOS), LongestOutput(EOS)), BestCandidates(2 * BEAM)
     num_done = num_at_longest = 0
     for step in range(200):
@@ -101,7 +101,7 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
             beams.start(free, [10 * step + place for place in range(len(free))], sentences)
         slots = np.flatnonzero(expected.is_busy)
         if not len(slots):
-            nothing = CompiledLogits(np.empty((0, VOCABULARY), np.float32), kernels)
+            nothing = CompiledLogits(np.empty((0, VOCABULARY), np.float32), library)
             assert found.advance_by(slots, nothing) == []
             continue
         logits = torch.from_numpy(rng.normal(size=(len(slots) * BEAM, VOCABULARY)).astype("f"))
@@ -117,7 +117,7 @@ def test_logits_continue_the_hypotheses_as_rules_candidates_and_numpy_do(kernels
             of_numpy.restrict(restriction)
         candidates = choice.candidates(of_numpy, expected.scores[slots], states)
         done = expected.advance(slots, candidates)
-        done_by_logits = found.advance_by(slots, CompiledLogits(given.numpy(), kernels))
+        done_by_logits = found.advance_by(slots, CompiledLogits(given.numpy(), library))
         assert done_by_logits is not None
         assert torch.equal(given, logits)
         assert [without_scores(each) for each in done_by_logits] == [*map(without_scores, done)]
@@ -136,23 +136,23 @@ def without_scores(found):
     return found.number, [hypothesis.tokens for hypothesis in found.hypotheses]
 
 
-def test_logits_that_are_not_numbers_change_nothing(kernels):
-    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), kernels)
+def test_logits_that_are_not_numbers_change_nothing(library):
+    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), library)
     beams.start([1, 4], [0, 1], [random_sentence(np.random.default_rng(1))] * 2)
     logits = torch.zeros(2 * BEAM, VOCABULARY)
     logits[BEAM + 2, 3] = torch.nan
     given, before = logits.clone(), {name: getattr(beams, name).copy() for name in STATE}
     slots = np.array([1, 4])
-    assert beams.advance_by(slots, CompiledLogits(logits.numpy(), kernels)) is None
-    of_another = CompiledLogits(np.zeros((3 * BEAM, VOCABULARY), np.float32), kernels)
+    assert beams.advance_by(slots, CompiledLogits(logits.numpy(), library)) is None
+    of_another = CompiledLogits(np.zeros((3 * BEAM, VOCABULARY), np.float32), library)
     with pytest.raises(AssertionError):
         beams.advance_by(slots, of_another)
     assert torch.equal(logits.nan_to_num(7.0), given.nan_to_num(7.0))
     assert all(np.array_equal(getattr(beams, name), before[name]) for name in STATE)
 
 
-def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(kernels):
-    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), kernels)
+def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(library):
+    beams = CompiledBeams(SLOTS, SearchSettings(BEAM, 0.6, 1, bos_id=0, eos_id=EOS), library)
     beams.start([2], [0], [random_sentence(np.random.default_rng(1))])
     candidates = random_candidates(np.random.default_rng(1), beams, np.array([2]))
     for parent in (-1, BEAM):
@@ -162,10 +162,10 @@ def test_a_candidate_of_no_hypothesis_is_refused_before_memory_is_read(kernels):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_new_entries_take_the_first_places_that_are_in_no_past(kernels, seed):
+def test_new_entries_take_the_first_places_that_are_in_no_past(library, seed):
     rng = np.random.default_rng(seed)
     model = Transformer(tiny_recipe().model, VOCABULARY)
-    layers = CompiledLayers(packed_model(model, kernels))
+    layers = CompiledLayers(packed_model(model, library))
     layers.window = 500 if seed == 2 else None  # which no entry leaves
     past = CompiledPast(SLOTS, BEAM, layers)
     expected: list[list[set[int]]] = [[set() for _ in range(BEAM)] for _ in range(SLOTS)]

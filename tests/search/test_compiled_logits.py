@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.c_library import Library
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.logits import Banned, Permitted
 from nmt_cli.search.sentences import Sampling
@@ -32,10 +32,10 @@ ROUNDING = 1e-6  # of shares of the probability
 
 
 @pytest.fixture(params=LEVELS_HERE)
-def kernels(request, kernels):
+def library(request, library):
     """Return the library at each level of CPU that this one has."""
-    del kernels  # skips where the library could not be built
-    return Kernels(request.param)
+    del library  # skips where the library could not be built
+    return Library(request.param)
 
 
 def random_values(width, num_rows=40, spread=3.0, seed=1):
@@ -52,30 +52,30 @@ def log_sums(values):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_normalizers_are_logarithms_of_sums_for_each_row_alone(kernels, width):
+def test_normalizers_are_logarithms_of_sums_for_each_row_alone(library, width):
     values = random_values(width, spread=20.0)
     values[1] -= 1e4
     values[2] += 100.0
     values[3, 0] = np.inf
     values[4, -1] = np.nan
     values[5, 1:] = -np.inf
-    found = CompiledLogits(values, kernels).normalizers()
+    found = CompiledLogits(values, library).normalizers()
     assert np.allclose(found, log_sums(values), rtol=1e-6, atol=2e-6, equal_nan=True)
-    alone = [CompiledLogits(row[None], kernels).normalizers()[0] for row in values]
+    alone = [CompiledLogits(row[None], library).normalizers()[0] for row in values]
     assert np.array_equal(found, alone, equal_nan=True)
 
 
-def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(kernels):
+def test_a_sum_of_very_many_exponentials_is_exact_to_fp32(library):
     values = random_values(300_000, 3)
     values[1] = -np.inf
     values[1, 7] = -60.0
-    found = CompiledLogits(values, kernels).normalizers()
+    found = CompiledLogits(values, library).normalizers()
     assert np.allclose(found, log_sums(values), rtol=0, atol=3e-6)
 
 
 @pytest.mark.parametrize("number", [2, 8, 40, 300])
 @at_levels("width", WIDTHS, FEW_WIDTHS)
-def test_the_best_continuations_are_those_of_a_sorted_list(kernels, width, number):
+def test_the_best_continuations_are_those_of_a_sorted_list(library, width, number):
     """Whole numbers, so that many are equal."""
     rng = np.random.default_rng(number)
     slots, beam_size = 6, 4
@@ -85,7 +85,7 @@ def test_the_best_continuations_are_those_of_a_sorted_list(kernels, width, numbe
     scores = rng.integers(-2, 1, (slots, beam_size)).astype(np.float32)
     scores[2, 1:], scores[3] = -np.inf, -np.inf
     normalizers = rng.integers(0, 3, slots * beam_size).astype(np.float32)
-    found = CompiledLogits(values, kernels, normalizers).best_of_slots(scores, number)
+    found = CompiledLogits(values, library, normalizers).best_of_slots(scores, number)
     totals = values - normalizers[:, None] + scores.reshape(-1, 1)
     for slot in range(slots):
         rows = range(slot * beam_size, (slot + 1) * beam_size)
@@ -104,11 +104,11 @@ def test_the_best_continuations_are_those_of_a_sorted_list(kernels, width, numbe
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_best_of_rows_come_by_logit_and_then_by_token(kernels, width):
+def test_the_best_of_rows_come_by_logit_and_then_by_token(library, width):
     values = random_values(width)
     values[0, :] = 1.5
     values[1, 2:] = -np.inf
-    scores, tokens = CompiledLogits(values, kernels).best_of_rows(20)
+    scores, tokens = CompiledLogits(values, library).best_of_rows(20)
     order = np.argsort(-values, axis=1, kind="stable")[:, :20]
     exists = np.take_along_axis(values, order, 1) > -np.inf
     assert np.array_equal(tokens[exists], order[exists])
@@ -116,10 +116,10 @@ def test_the_best_of_rows_come_by_logit_and_then_by_token(kernels, width):
     assert np.allclose(scores, expected, atol=1e-5)
 
 
-def test_each_call_restricts_further_and_leaves_the_normalizers(kernels):
+def test_each_call_restricts_further_and_leaves_the_normalizers(library):
     rng = np.random.default_rng(3)
     values, width = random_values(50, 12), 50
-    logits = CompiledLogits(values.copy(), kernels)
+    logits = CompiledLogits(values.copy(), library)
     allowed = np.ones(values.shape, bool)
     for _ in range(2):
         banned = Banned(rng.integers(0, 12, 60), rng.integers(0, width, 60))
@@ -141,8 +141,8 @@ def test_each_call_restricts_further_and_leaves_the_normalizers(kernels):
     assert np.array_equal(part.normalizers(), logits.normalizers()[[7, 2, 7]])
 
 
-def test_rows_and_tokens_that_do_not_exist_are_refused(kernels):
-    logits = CompiledLogits(random_values(50, 3), kernels)
+def test_rows_and_tokens_that_do_not_exist_are_refused(library):
+    logits = CompiledLogits(random_values(50, 3), library)
     one, zero = np.array([1]), np.array([0])
     for rows, tokens in ((np.array([3]), zero), (zero, np.array([50]))):
         with pytest.raises(IndexError):
@@ -156,7 +156,7 @@ def test_rows_and_tokens_that_do_not_exist_are_refused(kernels):
     with pytest.raises(AssertionError):
         logits.mean_with([logits.select(one)])
     with pytest.raises(ctypes.ArgumentError):
-        CompiledLogits(logits.values[:, ::2], kernels).normalizers()
+        CompiledLogits(logits.values[:, ::2], library).normalizers()
 
 
 def kept_shares(row, sampling):
@@ -178,14 +178,14 @@ def kept_shares(row, sampling):
 
 @at_levels("width", WIDTHS, FEW_WIDTHS)
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_a_token_is_where_the_sum_of_the_shares_exceeds_the_number(kernels, sampling, width):
+def test_a_token_is_where_the_sum_of_the_shares_exceeds_the_number(library, sampling, width):
     values = random_values(width)
     values[:3, 1:] -= np.float32(40.0)  # one is sure
     values[3] = 1.0
     values[4, 3:] = values[5, :-2] = -np.inf
     uniforms = np.random.default_rng(2).random(len(values))
     uniforms[:8] = 0.0
-    logits = CompiledLogits(values.copy(), kernels)
+    logits = CompiledLogits(values.copy(), library)
     tokens, scores = logits.draw(sampling, uniforms)
     assert np.array_equal(logits.values, values)
     num_sure = 0
@@ -204,23 +204,23 @@ def test_a_token_is_where_the_sum_of_the_shares_exceeds_the_number(kernels, samp
 
 
 @at_levels("sampling", SAMPLINGS, FEW_SAMPLINGS)
-def test_torch_draws_the_same_tokens(kernels, sampling):
+def test_torch_draws_the_same_tokens(library, sampling):
     values = random_values(200)[1::2].copy()
     uniforms = np.random.default_rng(3).random(len(values))
     expected, of_torch = TorchLogits(torch.from_numpy(values)).draw(sampling, uniforms)
-    tokens, scores = CompiledLogits(values, kernels).draw(sampling, uniforms)
+    tokens, scores = CompiledLogits(values, library).draw(sampling, uniforms)
     is_same = tokens == expected
     assert is_same.sum() >= len(values) - 1  # a number may be within rounding of a boundary
     assert np.allclose(scores[is_same], of_torch[is_same], atol=1e-5)
 
 
 @at_levels("sampling", SAMPLINGS, FEW_SAMPLINGS)
-def test_evenly_spaced_numbers_draw_each_token_by_its_share(kernels, sampling):
+def test_evenly_spaced_numbers_draw_each_token_by_its_share(library, sampling):
     num_draws = 5000
     for row in random_values(150, num_rows=2, spread=1.0):
         kept, shares, nearness = kept_shares(row, sampling)
         assert nearness > ROUNDING
-        logits = CompiledLogits(row[None].repeat(num_draws, axis=0), kernels)
+        logits = CompiledLogits(row[None].repeat(num_draws, axis=0), library)
         tokens, _ = logits.draw(sampling, (np.arange(num_draws) + 0.5) / num_draws)
         expected = np.zeros(len(row))
         expected[kept] = shares * num_draws
@@ -229,12 +229,12 @@ def test_evenly_spaced_numbers_draw_each_token_by_its_share(kernels, sampling):
         assert set(tokens) <= set(kept)
 
 
-def test_the_smallest_and_the_largest_number_draw_tokens_that_have_a_probability(kernels):
+def test_the_smallest_and_the_largest_number_draw_tokens_that_have_a_probability(library):
     values = random_values(203, num_rows=1000)
     values[:, :70] = values[:, 100:120] = values[:, 180:] = -np.inf
     for sampling in SAMPLINGS:
         for uniform in (0.0, np.nextafter(1.0, 0.0)):
-            tokens, scores = CompiledLogits(values.copy(), kernels).draw(
+            tokens, scores = CompiledLogits(values.copy(), library).draw(
                 sampling, np.full(len(values), uniform)
             )
             assert (scores > -30.0).all()
@@ -242,20 +242,20 @@ def test_the_smallest_and_the_largest_number_draw_tokens_that_have_a_probability
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS_OF_ONE)
-def test_what_leaves_one_token_takes_the_best(kernels, sampling):
+def test_what_leaves_one_token_takes_the_best(library, sampling):
     rng = np.random.default_rng(5)
     values = rng.permuted(np.tile(np.linspace(-9, 9, 300, dtype=np.float32), (20, 1)), axis=1)
-    tokens, _ = CompiledLogits(values, kernels).draw(sampling, rng.random(20))
+    tokens, _ = CompiledLogits(values, library).draw(sampling, rng.random(20))
     assert np.array_equal(tokens, values.argmax(axis=1))
 
 
 @at_levels("sampling", SAMPLINGS, FEW_SAMPLINGS)
-def test_rows_without_probabilities_have_no_score_and_disturb_no_others(kernels, sampling):
+def test_rows_without_probabilities_have_no_score_and_disturb_no_others(library, sampling):
     values, uniforms = random_values(90, 9), np.linspace(0.0, 0.95, 9)
-    expected, _ = CompiledLogits(values.copy(), kernels).draw(sampling, uniforms)
+    expected, _ = CompiledLogits(values.copy(), library).draw(sampling, uniforms)
     values[2, 5] = np.nan
     values[6, 7] = np.inf
-    logits = CompiledLogits(values, kernels)
+    logits = CompiledLogits(values, library)
     everything = Banned(np.full(90, 4), np.arange(90))
     logits.restrict(everything)
     tokens, scores = logits.draw(sampling, uniforms)
@@ -272,14 +272,14 @@ def log_softmax(values):
 
 @at_levels("width", WIDTHS, FEW_WIDTHS)
 @pytest.mark.parametrize("num_models", [1, 2, 3])
-def test_a_mean_is_that_of_the_probabilities(kernels, width, num_models):
+def test_a_mean_is_that_of_the_probabilities(library, width, num_models):
     of_models = [random_values(width, spread=9.0, seed=seed) for seed in range(num_models)]
     for values in of_models:
         values[1, 1:] = -500.0  # too small for a probability in fp32
         values[2, 1:3] = -np.inf  # in all models
     of_models[0][2, :-1] = -np.inf
     of_models[-1][3, :-1] = -np.inf
-    each = (CompiledLogits(values.copy(), kernels) for values in of_models)
+    each = (CompiledLogits(values.copy(), library) for values in of_models)
     mean = next(each).mean_with(each)
     with np.errstate(divide="ignore"):
         expected = np.logaddexp.reduce([*map(log_softmax, of_models)]) - np.log(num_models)
@@ -288,14 +288,14 @@ def test_a_mean_is_that_of_the_probabilities(kernels, width, num_models):
     assert np.allclose(found, expected, rtol=1e-6, atol=2e-6)
 
 
-def test_a_mean_with_itself_changes_nothing_and_one_without_numbers_has_none(kernels):
+def test_a_mean_with_itself_changes_nothing_and_one_without_numbers_has_none(library):
     values = random_values(77)
-    twice = CompiledLogits(values.copy(), kernels).mean_with([CompiledLogits(values, kernels)])
-    (best, tokens), alone = twice.best_of_rows(77), CompiledLogits(values.copy(), kernels)
+    twice = CompiledLogits(values.copy(), library).mean_with([CompiledLogits(values, library)])
+    (best, tokens), alone = twice.best_of_rows(77), CompiledLogits(values.copy(), library)
     assert np.allclose(best, alone.best_of_rows(77)[0], atol=1e-5)
     assert np.array_equal(tokens[:, 0], values.argmax(axis=1))
     broken = values.copy()
     broken[5, 3] = np.nan
     for one, other in ((values, broken), (broken, values)):
-        mean = CompiledLogits(one.copy(), kernels).mean_with([CompiledLogits(other, kernels)])
+        mean = CompiledLogits(one.copy(), library).mean_with([CompiledLogits(other, library)])
         assert np.flatnonzero(np.isnan(mean.normalizers())).tolist() == [5]

@@ -12,7 +12,7 @@ from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import load_kernels
+from nmt_cli.model.compiled.c_library import load_library
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.sentences import Sentence
@@ -63,7 +63,7 @@ def test_a_probability_of_0_in_one_model_halves_that_of_the_other():
 ONE = settings(1)
 
 
-@pytest.mark.parametrize("layers", ["kernels", "torch_layers"])
+@pytest.mark.parametrize("layers", ["library", "torch_layers"])
 @pytest.mark.parametrize("name", ["whitespace", "sentencepiece"])
 def test_a_model_with_itself_translates_as_alone(name, layers, request):
     request.getfixturevalue(layers)
@@ -156,7 +156,7 @@ def test_loaded_models_have_the_precision(name):
     others = [path]
     options: Any = {"device": "cpu", "precision": name}
     translator = Translator.load(path, ensemble=others, **options)
-    without_bf16 = name == "bf16" and not load_kernels().has_bf16
+    without_bf16 = name == "bf16" and not load_library().has_bf16
     assert translator.chosen["precision"] == ("fp32" if without_bf16 else name)
     (translation,) = translator.translate(["a"])
     assert translation.error is None

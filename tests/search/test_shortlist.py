@@ -11,7 +11,7 @@ import torch
 
 from nmt_cli.corpus.lexicon import Lexicon
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.c_library import Library
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.engine import Ensemble
@@ -95,9 +95,9 @@ def test_what_may_follow_a_line():
 @pytest.mark.parametrize("level", LEVELS_HERE)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_logits_are_those_of_the_whole_matrix(kernels, level, precision, has_bias):
-    del kernels
-    library, size, beam_size = Kernels(level), 203, 3
+def test_logits_are_those_of_the_whole_matrix(library, level, precision, has_bias):
+    del library
+    library, size, beam_size = Library(level), 203, 3
     packed = packed_at(random_model({"output_bias": has_bias}, size), library, precision)
     layers, rng = CompiledLayers(packed), np.random.default_rng(1)
     lists = [np.sort(rng.choice(size, number, replace=False)) for number in (1, 30, 7, 60, 99, 3)]
@@ -145,8 +145,8 @@ def loaded(lexicon, **options):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_line_depends_on_no_other_line(kernels, lexicon, precision, beam_size):
-    if precision == "bf16" and not kernels.has_bf16:
+def test_a_line_depends_on_no_other_line(library, lexicon, precision, beam_size):
+    if precision == "bf16" and not library.has_bf16:
         pytest.skip("this CPU has no instructions for bf16")
     options = {"precision": precision, "beam_size": beam_size, "token_scores": True}
     translator = loaded(lexicon, **options)
@@ -160,8 +160,8 @@ def test_a_line_depends_on_no_other_line(kernels, lexicon, precision, beam_size)
     assert together != list(loaded(None, **options).translate(LINES))
 
 
-def test_the_library_finds_what_torch_finds(kernels, lexicon, monkeypatch, request):
-    del kernels
+def test_the_library_finds_what_torch_finds(library, lexicon, monkeypatch, request):
+    del library
     of_library = list(loaded(lexicon, n_best=3, beam_size=3).translate(LINES))
     request.getfixturevalue("torch_layers")
     of_torch = list(loaded(lexicon, n_best=3, beam_size=3).translate(LINES))
@@ -173,9 +173,9 @@ def test_the_library_finds_what_torch_finds(kernels, lexicon, monkeypatch, reque
 
 @pytest.mark.parametrize("by_torch", [False, True])
 def test_outputs_have_listed_pieces_and_those_that_are_asked_for(
-    kernels, request, lexicon, by_torch
+    library, request, lexicon, by_torch
 ):
-    del kernels
+    del library
     if by_torch:
         request.getfixturevalue("torch_layers")
     models = load_models(FORMAT_2, (), "cpu", "fp32")

@@ -9,7 +9,7 @@ import torch
 
 from nmt_cli.hardware.cpu import num_threads, set_num_threads
 from nmt_cli.model.compiled import layers
-from nmt_cli.model.compiled.kernels import Kernels
+from nmt_cli.model.compiled.c_library import Library
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search.sentences import SentencePair
@@ -30,20 +30,20 @@ TOLERANCES = {"fp32": 1e-5, "bf16": 0.03, "int8": 0.01}
 
 
 @pytest.fixture(params=LEVELS_HERE)
-def kernels(request, kernels):
+def library(request, library):
     """Return the library at each level of CPU that this one has."""
-    del kernels  # skips where the library could not be built
-    return Kernels(request.param)
+    del library  # skips where the library could not be built
+    return Library(request.param)
 
 
 def model_of(options):
     return random_model(options, VOCABULARY_SIZE).eval()
 
 
-def forcing_of(model, kernels, precision="fp32"):
-    if precision == "bf16" and not kernels.functions.has_bf16():
+def forcing_of(model, library, precision="fp32"):
+    if precision == "bf16" and not library.functions.has_bf16():
         pytest.skip("this level has no instructions for bf16")
-    return CompiledForcing(packed_model(model, kernels, precision), ByteTokenizer())
+    return CompiledForcing(packed_model(model, library, precision), ByteTokenizer())
 
 
 def tokens_of(length, seed=0):
@@ -69,10 +69,10 @@ def assert_equal(one, other):
 
 
 @at_levels("options", OPTION_SETS, ONE_OF_EACH_ACTIVATION)
-def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options, kernels):
+def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options, library):
     model = model_of(options)
     numbers = (0, 2)  # only some decoders have the last one
-    found = results(forcing_of(model, kernels), PAIRS, numbers)
+    found = results(forcing_of(model, library), PAIRS, numbers)
     of_torch = TorchForcing(model, ByteTokenizer()).attention(PAIRS, numbers)
     formula = Formula(model.double())
     for pair, (scores, *kinds), expected in zip(PAIRS, found, of_torch, strict=True):
@@ -83,9 +83,9 @@ def test_scores_are_those_of_the_formula_and_attention_is_that_of_torch(options,
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
+def test_scores_in_any_precision_are_those_of_torch(precision, library):
     model = model_of(NO_MULTIPLES_OF_A_VECTOR)
-    found = forcing_of(model, kernels, precision).token_scores(PAIRS)
+    found = forcing_of(model, library, precision).token_scores(PAIRS)
     if precision != "bf16":  # torch would round all that a layer returns, too
         model = at_precision(model.eval(), precision)
     expected = TorchForcing(model, ByteTokenizer()).token_scores(PAIRS)
@@ -95,8 +95,8 @@ def test_scores_in_any_precision_are_those_of_torch(precision, kernels):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @at_levels("options", [OPTION_SETS[3], NO_MULTIPLES_OF_A_VECTOR, WITH_WINDOW], [WITH_WINDOW])
-def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels, monkeypatch):
-    forcing = forcing_of(model_of(options), kernels, precision)
+def test_a_pair_has_the_same_numbers_in_any_company(options, precision, library, monkeypatch):
+    forcing = forcing_of(model_of(options), library, precision)
     together = results(forcing, PAIRS)
     for pair, expected in zip(PAIRS, together, strict=True):
         (alone,) = results(forcing, [pair])
@@ -108,9 +108,9 @@ def test_a_pair_has_the_same_numbers_in_any_company(options, precision, kernels,
 
 @pytest.mark.parametrize("options", [NO_MULTIPLES_OF_A_VECTOR, WITH_WINDOW])
 @at_levels("precision", PRECISIONS, ["fp32"])
-def test_later_tokens_change_nothing(precision, options, kernels):
+def test_later_tokens_change_nothing(precision, options, library):
     model = model_of(options)
-    forcing = forcing_of(model, kernels, precision)
+    forcing = forcing_of(model, library, precision)
     source, target = PAIRS[2]
     ((scores, _, decoder, memory),) = results(forcing, [PAIRS[2]])
     for place in range(len(target)):
@@ -130,31 +130,31 @@ def test_later_tokens_change_nothing(precision, options, kernels):
 
 @at_the_best_level
 @pytest.mark.parametrize("window", [None, 50])
-def test_sentences_of_one_token_and_of_two_thousand(window, kernels):
+def test_sentences_of_one_token_and_of_two_thousand(window, library):
     model = model_of({"attention_window": window})
     pairs = [
         SentencePair(tokens_of(2000), tokens_of(3)),
         SentencePair([5], tokens_of(1999)),
         PAIRS[0],
     ]
-    found = forcing_of(model, kernels).token_scores(pairs)
+    found = forcing_of(model, library).token_scores(pairs)
     expected = TorchForcing(model, ByteTokenizer()).token_scores(pairs)
     assert np.allclose(np.concatenate(found), np.concatenate(expected), atol=1e-4)
 
 
 @at_the_best_level
-def test_a_sentence_longer_than_the_learned_positions_is_refused(kernels):
-    forcing = forcing_of(model_of({"positions": "learned"}), kernels)
+def test_a_sentence_longer_than_the_learned_positions_is_refused(library):
+    forcing = forcing_of(model_of({"positions": "learned"}), library)
     for pair in (SentencePair([5] * 64, [6]), SentencePair([5], [6] * 64)):  # and a mark
         with pytest.raises(ValueError, match="longer than"):
             forcing.token_scores([pair])
 
 
 @at_the_best_level
-def test_several_threads_compute_the_same(kernels):
+def test_several_threads_compute_the_same(library):
     torch.manual_seed(4)
     config = ModelConfig(num_layers=2, d_model=256, num_heads=4, d_ff=1024)
-    forcing = forcing_of(Transformer(config, 400), kernels)
+    forcing = forcing_of(Transformer(config, 400), library)
     threads = num_threads()
     try:
         set_num_threads(1)
@@ -167,14 +167,14 @@ def test_several_threads_compute_the_same(kernels):
         assert_equal(one, other)
 
 
-def test_nan_stays_in_its_pair(kernels):
+def test_nan_stays_in_its_pair(library):
     model = model_of({"tied_embeddings": "none"})
     bad = SentencePair([5, VOCABULARY_SIZE - 1], [6, 7])
     pairs = [SentencePair([5, 6], [7]), bad, SentencePair([8, 9, 4], [5, 5])]
-    expected = forcing_of(model, kernels).token_scores(pairs)
+    expected = forcing_of(model, library).token_scores(pairs)
     with torch.no_grad():
         model.source_embedding.weight[-1] = torch.nan
-    found = forcing_of(model, kernels).token_scores(pairs)
+    found = forcing_of(model, library).token_scores(pairs)
     assert np.isnan(found[1]).all()
     assert [found[0], found[2]] == [expected[0], expected[2]]
 

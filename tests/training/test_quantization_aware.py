@@ -71,8 +71,8 @@ def test_the_loss_is_that_of_what_the_model_projects(toy, recipe, tmp_path, prec
     assert F.cosine_similarity(own.flatten(), of_torch.flatten(), 0) > 1 - tolerance
 
 
-def test_validation_translates_in_int8(toy, recipe, tmp_path, monkeypatch, kernels):
-    del kernels  # skips where the library could not be built
+def test_validation_translates_in_int8(toy, recipe, tmp_path, monkeypatch, library):
+    del library  # skips where the library could not be built
     made = []
 
     def noted(*arguments, **options):

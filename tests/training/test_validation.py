@@ -15,7 +15,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, UserError
-from nmt_cli.model.compiled import kernels
+from nmt_cli.model.compiled import c_library
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
@@ -66,7 +66,7 @@ def test_a_library_of_other_sources_is_refused_before_the_first_step(toy, monkey
     def refuse():
         raise UserError("library.so was built from other sources")
 
-    monkeypatch.setattr(kernels, "load_kernels", refuse)
+    monkeypatch.setattr(c_library, "load_library", refuse)
     engine = GradientEngine.of(Transformer(toy.recipe.model, 16), 1, 0.1, 1, MACHINE)
     with pytest.raises(UserError, match="built from other sources"):
         Validator(toy.recipe, toy.corpus, engine)

@@ -37,14 +37,14 @@ PAIRS = [
 ]
 
 
-def untrained(model=(), max_length=1024, kernels=None, **options):
-    """Return a rescorer by the library, if ``kernels`` are given, or by torch; and its model."""
+def untrained(model=(), max_length=1024, library=None, **options):
+    """Return a rescorer by the library, if ``library`` is given, or by torch; and its model."""
     recipe = tiny_recipe(model=dict(model), data={"max_length": max_length})
     tokenizer = WhitespaceTokenizer([*CONTROL, *WORDS], Normalizer(recipe.data), None)
     torch.manual_seed(3)
     model = Transformer(recipe.model, tokenizer.size).eval()
     settings = settings_of(recipe, tokenizer.size)
-    scoring = model if kernels is None else packed_model(model, kernels)
+    scoring = model if library is None else packed_model(model, library)
     return Rescorer(settings, tokenizer, scoring, precision="fp32", **options), tokenizer, model
 
 
@@ -60,10 +60,10 @@ def expected_scores(tokenizer, model, source, target):
 
 @pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("config", [{}, {"norm": "pre", "positions": "learned"}])
-def test_scores_are_those_of_torch_in_any_batch_and_order(config, is_packed, kernels):
+def test_scores_are_those_of_torch_in_any_batch_and_order(config, is_packed, library):
     for max_tokens in (1, 8, 1000):
         rescorer, tokenizer, model = untrained(
-            config, kernels=kernels if is_packed else None, max_tokens_per_device=max_tokens
+            config, library=library if is_packed else None, max_tokens_per_device=max_tokens
         )
         for order in (1, -1):
             for pair, found in zip(PAIRS[::order], rescorer.rescore(PAIRS[::order]), strict=True):

@@ -125,7 +125,7 @@ def test_sampling_has_no_beam():
 
 
 @pytest.mark.parametrize("options", [{"sampling": Sampling(), "n_best": 7}, {}])
-@pytest.mark.usefixtures("kernels")
+@pytest.mark.usefixtures("library")
 def test_equal_sentences_are_encoded_once(monkeypatch, options):
     encode, encoded = CompiledLayers.encode, list[int]()
 

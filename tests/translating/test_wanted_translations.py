@@ -57,9 +57,9 @@ def pieces():
 @pytest.mark.parametrize(
     "rule", [{"required": ["bee"]}, {"banned": ["ant"]}, {"prefix": "hen"}, {"no_repeat_ngram": 2}]
 )
-def test_lines_without_rules_take_no_longer_after_one_with_rules(kernels, monkeypatch, rule):
+def test_lines_without_rules_take_no_longer_after_one_with_rules(library, monkeypatch, rule):
     """As counted by calls; the library continues all hypotheses of a step in one."""
-    del kernels
+    del library
     calls = Counter[str]()
 
     def count(kind, name):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt_cli.hardware.cpu import num_threads
-from nmt_cli.model.compiled.kernels import BOOLEANS, INTEGERS, Array, fields
+from nmt_cli.model.compiled.c_library import BOOLEANS, INTEGERS, Array, fields
 from nmt_cli.model.compiled.packed_model import Embedding, Matrix, PackedModel, Stack
 from nmt_cli.recipe.model_values import StackShape
 
@@ -145,7 +145,7 @@ class CompiledLayers:
     """
 
     def __init__(self, packed: PackedModel) -> None:
-        self._packed, self.functions = packed, packed.kernels.functions
+        self._packed, self.functions = packed, packed.library.functions
         self.vocabulary_size = packed.vocabulary_size
         self.rows_at_once = ROWS_AT_ONCE[packed.precision]
         self._encoder = Stack.from_buffer_copy(packed.encoder)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.hardware.device import sent_together
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.beams import Beams, length_penalty, ranks_in_beam
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.torch_logits import log_normalizers, top_k

@@ -22,7 +22,7 @@ from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.beams import Beams
 from nmt_cli.search.graphed.device_beams import DeviceBeams
-from nmt_cli.search.graphed.kernels import kernels_work
+from nmt_cli.search.graphed.kernel_check import kernels_work
 from nmt_cli.search.incremental import Encoded, IncrementalTransformer, RecurrentPast
 from nmt_cli.search.sentences import SearchSettings
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmt_cli.hardware.device import Readback
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.beams import Beams, length_penalty
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within

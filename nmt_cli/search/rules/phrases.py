@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 
 Phrase = tuple[int, ...]  # ids of pieces, at least one
 # The names of the rules about phrases.

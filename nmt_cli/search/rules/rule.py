@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.logits import Banned, Candidates, Logits, Permitted, Restriction
 from nmt_cli.search.rules.phrases import BANNED, FORCED_PREFIX, NO_REPEATED_NGRAMS, Phrases
 from nmt_cli.search.sentences import SAMPLING, Sampling, uniforms

@@ -15,7 +15,7 @@ import numpy as np
 
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.parsing.labels import fits
 from nmt_cli.parsing.linearization import Linearization, Symbol, Tag
 from nmt_cli.parsing.tree import Close, Leaf, Open

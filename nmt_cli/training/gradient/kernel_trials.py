@@ -26,8 +26,8 @@ from nmt_cli.hardware.device import DTYPES
 from nmt_cli.model.attention import MultiHeadAttention
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import Window, distances
-from nmt_cli.model.kernels import KernelError, error_of_kernel
 from nmt_cli.model.layers import FeedForward, Residual
+from nmt_cli.model.triton_support import KernelError, error_of_kernel
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.loss import label_smoothed_cross_entropy
 

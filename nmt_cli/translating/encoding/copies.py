@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
 from nmt_cli.translating.encoding.target_phrases import OneOf, TargetPhrase, TargetPhrases, shown
 from nmt_cli.translating.encoding.unseen import Run, Where

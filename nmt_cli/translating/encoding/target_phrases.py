@@ -18,7 +18,7 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
-from nmt_cli.model.compiled.kernels import Array
+from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.rules import phrases as limits
 from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase
 from nmt_cli.translating.interface.request import AnyOf, LineError, TextOrPieces

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from nmt_cli.hardware.device import DTYPES
-from nmt_cli.search.graphed import kernels
+from nmt_cli.search.graphed import kernel_check
 from nmt_cli.search.graphed import model as model_module
-from nmt_cli.search.graphed.kernels import kernels_work
+from nmt_cli.search.graphed.kernel_check import kernels_work
 from tests.fake_models import BOS
 from tests.kernels_in_triton import DEVICE, MARKS
 from tests.search.graphed.test_search_ahead import (
@@ -30,7 +30,7 @@ pytestmark = MARKS
 def why_not(precision="fp32"):
     model, settings = sharp_model(d_v=6), settings_of(3)
     shape = model.config.decoder_shape._replace(num_layers=1)
-    return kernels._why_not(shape, settings, DTYPES[precision], VOCABULARY_SIZE, DEVICE)
+    return kernel_check._why_not(shape, settings, DTYPES[precision], VOCABULARY_SIZE, DEVICE)
 
 
 @pytest.mark.parametrize("config", VARIANTS[2::2])
@@ -60,9 +60,9 @@ def test_kernels_that_fail_or_compute_something_else_are_not_used(monkeypatch, c
     assert why_not() == "they find other pieces"
     monkeypatch.setattr(best_entries, "best_entries", lambda *_: 1 // 0)
     assert why_not().startswith("ZeroDivisionError: ")
-    monkeypatch.setattr(kernels, "has_triton", lambda _: True)
+    monkeypatch.setattr(kernel_check, "has_triton", lambda _: True)
     on_gpu = torch.device("cuda")
-    monkeypatch.setattr(kernels, "_why_not", lambda *_: "CompilationError: at 3:4")
+    monkeypatch.setattr(kernel_check, "_why_not", lambda *_: "CompilationError: at 3:4")
     shape = sharp_model().config.decoder_shape
     for _ in range(2):
         assert not kernels_work(shape, settings_of(3), torch.float32, 37, on_gpu)

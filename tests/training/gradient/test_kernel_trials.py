@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from nmt_cli.hardware.machine import Machine
 from nmt_cli.model.attention_window import THE_PAST, Window
-from nmt_cli.model.kernels import use_kernels
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.triton_support import use_kernels
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.training.gradient import kernel_trials
 from nmt_cli.training.gradient.engine import Bf16Weights, GradientEngine

@@ -44,7 +44,7 @@ LEVELS = {
 Array = NDArray[Any]
 
 
-class NoKernelsError(UserError):
+class NoLibraryError(UserError):
     """There is no library for this CPU."""
 
 
@@ -107,7 +107,7 @@ def fields(addresses: str, numbers: str = "") -> list[tuple[str, Any]]:
     return [*pointers, *((name, ctypes.c_long) for name in numbers.split())]
 
 
-class Kernels:
+class Library:
     """The compiled functions.
 
     Those for layers, beams and caches are called by the classes that prepare their structures.
@@ -128,19 +128,19 @@ class Kernels:
 
 
 @functools.cache
-def load_kernels() -> Kernels:
+def load_library() -> Library:
     """Return the functions for this CPU.
 
-    Raises NoKernelsError if there is no library, or none for this CPU, and UserError if it was
+    Raises NoLibraryError if there is no library, or none for this CPU, and UserError if it was
     compiled from other sources than those beside it, as after an update of a checkout.
     """
     if not LIBRARY.exists():
-        raise NoKernelsError(f"{LIBRARY} was not built when nmt-cli was installed. {INSTALL_AGAIN}")
+        raise NoLibraryError(f"{LIBRARY} was not built when nmt-cli was installed. {INSTALL_AGAIN}")
     try:
-        library = ctypes.CDLL(str(LIBRARY))
-        compiled_from = library.sources_of_library
+        loaded = ctypes.CDLL(str(LIBRARY))
+        compiled_from = loaded.sources_of_library
     except (OSError, AttributeError) as error:
-        raise NoKernelsError(f"{LIBRARY} cannot be loaded: {error}. {INSTALL_AGAIN}") from error
+        raise NoLibraryError(f"{LIBRARY} cannot be loaded: {error}. {INSTALL_AGAIN}") from error
     compiled_from.restype = ctypes.c_char_p
     if hash_of_sources() not in (None, compiled_from().decode()):
         raise UserError(
@@ -149,17 +149,17 @@ def load_kernels() -> Kernels:
         )
     flags = read_cpu().flags
     for level, needed in LEVELS.items():
-        if needed <= flags and hasattr(library, f"{level}_compute_rows"):
-            kernels = Kernels(level)
-            if kernels.functions.is_usable():
-                return kernels
-    raise NoKernelsError("nmt-cli has no compiled layers for this kind of CPU")
+        if needed <= flags and hasattr(loaded, f"{level}_compute_rows"):
+            library = Library(level)
+            if library.functions.is_usable():
+                return library
+    raise NoLibraryError("nmt-cli has no compiled layers for this kind of CPU")
 
 
 _warned_of = set[str]()  # why there is no library
 
 
-def kernels_for(device: str) -> Kernels | None:
+def library_for(device: str) -> Library | None:
     """Return the library for CPUs; None on a GPU. If it is missing, warn once and return None.
 
     Raises UserError if it was built from other sources, or if there is no torch in its place.
@@ -167,8 +167,8 @@ def kernels_for(device: str) -> Kernels | None:
     if device != "cpu":
         return None
     try:
-        return load_kernels()
-    except NoKernelsError as error:
+        return load_library()
+    except NoLibraryError as error:
         if find_spec("torch") is None:
             raise
         if str(error) not in _warned_of:

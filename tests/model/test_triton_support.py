@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from nmt_cli.model.kernels import Part, use_kernels
 from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
+from nmt_cli.model.triton_support import Part, use_kernels
 from nmt_cli.recipe.sections.model import ModelConfig
 from tests.kernels_in_triton import DEVICE, MARKS
 

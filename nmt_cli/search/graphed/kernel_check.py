@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nmt_cli.messages import logs
-from nmt_cli.model.kernels import error_of_kernel, has_triton
+from nmt_cli.model.triton_support import error_of_kernel, has_triton
 from nmt_cli.recipe.model_values import StackShape
 from nmt_cli.search.attention_cache import KeysValues, Memory, Past
 from nmt_cli.search.graphed.device_beams import best_continuations

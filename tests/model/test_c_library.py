@@ -9,20 +9,20 @@ import pytest
 
 from nmt_cli.hardware.cpu import Cpu, read_cpu
 from nmt_cli.messages.errors import UserError
-from nmt_cli.model.compiled import kernels as module
-from nmt_cli.model.compiled.kernels import (
+from nmt_cli.model.compiled import c_library as module
+from nmt_cli.model.compiled.c_library import (
     FOLDER,
     LEVELS,
     LIBRARY,
-    NoKernelsError,
-    load_kernels,
+    NoLibraryError,
+    load_library,
 )
 
 
 @pytest.fixture
-def folder(monkeypatch, tmp_path, kernels):
+def folder(monkeypatch, tmp_path, library):
     """Return a copy of the folder of the library, from which it is loaded."""
-    del kernels  # skips where the library could not be built
+    del library  # skips where the library could not be built
     copy = tmp_path / "compiled"
     shutil.copytree(FOLDER, copy)
     monkeypatch.setattr(module, "FOLDER", copy)
@@ -38,36 +38,36 @@ def test_the_fastest_level_of_the_cpu_is_chosen(folder, monkeypatch):
         cpu = Cpu("AnyVendor", 1, flags | {"fpu"})
         monkeypatch.setattr(module, "read_cpu", lambda cpu=cpu: cpu)
         if hasattr(ctypes.CDLL(str(folder / LIBRARY.name)), f"{level}_compute_rows"):
-            assert load_kernels.__wrapped__().level == level
+            assert load_library.__wrapped__().level == level
 
 
 def test_a_cpu_without_a_level_has_no_library(folder, monkeypatch):
     del folder
     old = Cpu("GenuineIntel", 6, frozenset({"sse2", "avx"}))
     monkeypatch.setattr(module, "read_cpu", lambda: old)
-    with pytest.raises(NoKernelsError, match="no compiled layers for this kind of CPU"):
-        load_kernels.__wrapped__()
+    with pytest.raises(NoLibraryError, match="no compiled layers for this kind of CPU"):
+        load_library.__wrapped__()
 
 
 def test_a_missing_or_damaged_library_is_named_with_what_to_do(folder):
     library = folder / LIBRARY.name
     library.write_bytes(b"\x7fELF")
-    with pytest.raises(NoKernelsError, match=r"library\.so cannot be loaded: .*Install a"):
-        load_kernels.__wrapped__()
+    with pytest.raises(NoLibraryError, match=r"library\.so cannot be loaded: .*Install a"):
+        load_library.__wrapped__()
     library.unlink()
-    with pytest.raises(NoKernelsError, match=r"library\.so was not built when .*apt install gcc"):
-        load_kernels.__wrapped__()
+    with pytest.raises(NoLibraryError, match=r"library\.so was not built when .*apt install gcc"):
+        load_library.__wrapped__()
 
 
 def test_a_library_of_other_sources_is_refused(folder):
-    load_kernels.__wrapped__()
+    load_library.__wrapped__()
     with (folder / "layers.c").open("a") as source:
         source.write("/* a change */")
     with pytest.raises(UserError, match="built from other sources than those"):
-        load_kernels.__wrapped__()
+        load_library.__wrapped__()
     for each in (*folder.glob("*.c"), *folder.glob("*.h")):  # as in a wheel
         each.unlink()
-    load_kernels.__wrapped__()
+    load_library.__wrapped__()
 
 
 def test_setup_knows_the_levels_of_the_loader():
