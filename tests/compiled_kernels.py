@@ -20,7 +20,7 @@ from triton.compiler import ASTSource
 
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import THE_PAST
-from nmt_cli.model.dropout import Drawn
+from nmt_cli.model.dropout import KernelDropout
 from nmt_cli.model.packing import pack
 from nmt_cli.model.triton_kernels.attention import Heads, attend
 from nmt_cli.model.triton_kernels.beam_attention import attend_to_past, attend_to_sources
@@ -90,11 +90,11 @@ def rows(*shape: int) -> torch.Tensor:
 def main() -> None:
     torch.set_num_threads(1)
     triton.runtime.JITFunction.run = compile_only
-    drawn = Drawn(0.1, torch.zeros(1, dtype=torch.int64), 1)
+    drawn = KernelDropout(0.1, torch.zeros(1, dtype=torch.int64), 1)
     for length in LENGTHS:
         sentences = pack(torch.zeros(length, dtype=torch.int64), [length])
         layout = AttentionLayout(sentences, sentences)
-        heads = Heads(8, 64, 64, Drawn(0.0, None, 0))
+        heads = Heads(8, 64, 64, KernelDropout(0.0, None, 0))
         attend(layout, THE_PAST, heads, rows(length, 3 * D_MODEL)).sum().backward()
     norm = Norm(rows(D_MODEL), rows(D_MODEL), 1e-5)
     add_dropout_norm(rows(64, D_MODEL), rows(64, D_MODEL), drawn, norm).sum().backward()

@@ -190,7 +190,7 @@ def searched_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def torch_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torch translate, as where the library for CPUs could not be built."""
-    from nmt_cli.search import members, torch_models
+    from nmt_cli.search import loading, torch_models
 
-    for module in (members, torch_models):
+    for module in (loading, torch_models):
         monkeypatch.setattr(module, "library_for", lambda device: None)

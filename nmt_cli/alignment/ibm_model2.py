@@ -51,7 +51,7 @@ class Weights(NamedTuple):
         return best[self.of_cells[best] > self.of_no_word]
 
 
-class Expected(NamedTuple):
+class ExpectedCounts(NamedTuple):
     """What one direction expects of a chunk."""
 
     counts: Array  # L, how often the two words of a pair translate each other
@@ -117,7 +117,7 @@ def _find_word_pairs(number: int, folder: Path, num_targets: int) -> None:
     np.save(folder / f"word-pairs-{number}.npy", places.astype(np.int32))
 
 
-def _expect(number: int, folder: Path, tensions: Sequence[float]) -> list[Expected]:
+def _expect(number: int, folder: Path, tensions: Sequence[float]) -> list[ExpectedCounts]:
     """Return what each direction expects of a chunk (the E step)."""
     chunk = CellChunk.load(folder, number)
     found = []
@@ -128,7 +128,7 @@ def _expect(number: int, folder: Path, tensions: Sequence[float]) -> list[Expect
         shares = weights.of_cells / sums.astype(np.float32)[weights.words]
         counts = np.bincount(chunk.word_pairs, shares, len(chunk.numbers))
         distance = float(np.dot(shares, chunk.cells.distances))
-        found.append(Expected(counts, weights.of_no_word / sums, distance))
+        found.append(ExpectedCounts(counts, weights.of_no_word / sums, distance))
     return found
 
 
@@ -163,7 +163,7 @@ def _by_pair(chunk: CellChunk, best: Array) -> list[Links]:
     ]
 
 
-class Direction:
+class DirectionModel:
     """The parameters of one direction, and what is counted for the next ones."""
 
     def __init__(
@@ -195,7 +195,7 @@ class Direction:
         self._no_word_counts = np.zeros(len(self.no_word))
         self._distance, self._num_words = 0.0, 0
 
-    def add(self, expected: Expected, numbers: Array, words: Array) -> None:
+    def add(self, expected: ExpectedCounts, numbers: Array, words: Array) -> None:
         """Count what a chunk expects of its pairs of words ``numbers`` [L] and ``words`` [G]."""
         self._counts[numbers] += expected.counts
         self._no_word_counts += np.bincount(words, expected.of_no_word, len(self.no_word))
@@ -277,7 +277,7 @@ class WordAligner:
         self._folder, self._pool, self._workers = folder, pool, workers
         self._chunks = range(len(list(folder.glob("pairs-*.npz"))))
         self._lengths, self._num_words = lengths, num_words
-        self._directions: list[Direction] = []
+        self._directions: list[DirectionModel] = []
 
     @property
     def num_chunks(self) -> int:
@@ -318,8 +318,8 @@ class WordAligner:
         by_length = [(source, target, n) for (source, target), n in self._lengths.items()]
         turned = [(target, source, n) for source, target, n in by_length]
         self._directions = [
-            Direction(sources, num_targets, turned),
-            Direction(targets, num_sources, by_length),
+            DirectionModel(sources, num_targets, turned),
+            DirectionModel(targets, num_sources, by_length),
         ]
         self._write_tables()
 

@@ -16,7 +16,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.messages.extras import importing
 from nmt_cli.pictures.attention import Attention, as_html, as_json
-from nmt_cli.search.members import Member, load_models
+from nmt_cli.search.loading import EnsembleMember, load_models
 from nmt_cli.translating import shown_attention as showing
 from nmt_cli.translating.translator import Translator
 
@@ -141,7 +141,7 @@ def _chosen(ranges: Sequence[range] | None, count: int, name: str) -> list[int]:
     return sorted({number for numbers in ranges for number in numbers})
 
 
-def _translated(member: Member, tokenizer: Tokenizer, source: str) -> showing.Target:
+def _translated(member: EnsembleMember, tokenizer: Tokenizer, source: str) -> showing.Target:
     """Return the model's translation of ``source``."""
     model = member.settings, tokenizer, member.model
     translator = Translator(*model, precision="fp32", too_long="error", translate_everything=True)

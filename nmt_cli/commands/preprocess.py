@@ -15,7 +15,7 @@ from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder, learnt_characters
 from nmt_cli.corpus.prepared import foreign_file, validation_reports, validation_text
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits
-from nmt_cli.corpus.text.looking_over import Cleaner
+from nmt_cli.corpus.text.first_pass import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, files_as_manifest
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import RecipeText, text_of

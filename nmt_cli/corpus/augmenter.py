@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.batching import derived_bits
 from nmt_cli.corpus.binarized import Indices, Sentences
-from nmt_cli.corpus.loader import PairChange, Planned, SentencePairs
+from nmt_cli.corpus.loader import PairChange, PlannedBatch, SentencePairs
 from nmt_cli.corpus.prepared import PreparedCorpus
 from nmt_cli.corpus.text.augmentation import MOST_MERGED, Augmenting, TextPair
 from nmt_cli.corpus.text.glossary import Glossary
@@ -20,8 +20,8 @@ from nmt_cli.corpus.tokenizers.sentencepiece_tokenizer import (
     SPACE_IN_PIECES,
     SentencePieceTokenizer,
 )
+from nmt_cli.corpus.tokenizers.subword_sampling import Draw, SubwordSampling
 from nmt_cli.corpus.tokenizers.tokenizer import tag_ids
-from nmt_cli.corpus.tokenizers.ways_to_cut import Draw, WaysToCut
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
@@ -52,7 +52,7 @@ class Augmenter:
         self._longest = max(corpus.source.longest, corpus.target.longest)  # with its </s>
         self._is_in_pieces = isinstance(corpus.tokenizer, WhitespaceTokenizer)
 
-    def change(self, pairs: SentencePairs, planned: Planned) -> SentencePairs:
+    def change(self, pairs: SentencePairs, planned: PlannedBatch) -> SentencePairs:
         """Return the pairs of a batch, with other text in some of them, and links of its words."""
         chosen = list(self._chosen(planned))
         if not chosen:
@@ -83,7 +83,7 @@ class Augmenter:
             links,
         )
 
-    def _chosen(self, planned: Planned) -> Iterator[Chosen]:
+    def _chosen(self, planned: PlannedBatch) -> Iterator[Chosen]:
         """Yield the pairs that are to be changed."""
         first = 0
         for corpus, augmenting in enumerate(self._augments):
@@ -194,7 +194,7 @@ def changes_of(
     if not changes:
         return None
 
-    def change(pairs: SentencePairs, planned: Planned) -> SentencePairs:
+    def change(pairs: SentencePairs, planned: PlannedBatch) -> SentencePairs:
         for each in changes:
             pairs = each(pairs, planned)
         return pairs
@@ -248,7 +248,7 @@ class PieceSampler:
     """
 
     def __init__(
-        self, ways: WaysToCut, seed: int, longest: int, tags: Collection[int] = ()
+        self, ways: SubwordSampling, seed: int, longest: int, tags: Collection[int] = ()
     ) -> None:
         self._ways, self._seed = ways, seed
         self._longest = longest  # tokens of the longest sentence, with its </s>
@@ -260,7 +260,7 @@ class PieceSampler:
             texts = self._texts.items()
             self._word_beginnings = frozenset(i for i, text in texts if text[0] == SPACE_IN_PIECES)
 
-    def change(self, pairs: SentencePairs, planned: Planned) -> SentencePairs:
+    def change(self, pairs: SentencePairs, planned: PlannedBatch) -> SentencePairs:
         """Return the pairs of a batch in other pieces of the same text."""
         source = self.sample(pairs.source, planned.number, "source")
         target = self.sample(pairs.target, planned.number, "target")
@@ -313,7 +313,7 @@ def sampler_of(recipe: Recipe, corpus: PreparedCorpus) -> PieceSampler | None:
             f"tokenizer.sampling needs one SentencePiece model, but {recipe.origin} has two of "
             "them and a vocabulary; remove tokenizer.sampling."
         )
-    ways = corpus.tokenizer.ways_to_cut(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
+    ways = corpus.tokenizer.subword_sampling(strength, str(corpus.directory / SENTENCEPIECE_MODEL))
     longest = max(corpus.source.longest, corpus.target.longest)
     found = [tag_ids(tag, corpus.tokenizer) or [] for tag in recipe.data.tags.values()]
     tags = {ids[-1] for ids in found if ids}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt_cli.corpus.binarized import Indices, leave_memory
-from nmt_cli.corpus.epoch_pairs import Corpora, EpochPairs, Listed, refuse_wrong_weights
+from nmt_cli.corpus.epoch_pairs import Corpora, EpochPairs, EpochSlice, refuse_wrong_weights
 from nmt_cli.corpus.node_memory import Arrays, NodeMemory, Order
 from nmt_cli.messages.errors import UserError
 
@@ -43,7 +43,7 @@ class Epoch(NamedTuple):
     def __len__(self) -> int:
         return self.first + len(self.shuffled)
 
-    def batch(self, index: int) -> Listed:
+    def batch(self, index: int) -> EpochSlice:
         """Return the pairs of batch ``index`` of this epoch."""
         return self.pairs.at(self._places(index))
 
@@ -131,7 +131,7 @@ class BatchPlan:
         """Return the pair numbers of the batch; batches of all epochs are counted from 0."""
         return self.listed(batch_index).pairs
 
-    def listed(self, batch_index: int) -> Listed:
+    def listed(self, batch_index: int) -> EpochSlice:
         """Return the pair numbers of the batch, and which of its copies in the epoch each is."""
         with self._lock:
             number, index = self.locate(batch_index)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.binarized import BinarizedText, Sentences
 from nmt_cli.corpus.chunk_pool import start_worker
-from nmt_cli.corpus.loader import PairChange, Planned, SentencePairs
+from nmt_cli.corpus.loader import PairChange, PlannedBatch, SentencePairs
 from nmt_cli.corpus.prepared import LINKS, PreparedCorpus
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.normalization import SIDES
@@ -74,7 +74,7 @@ class ChangePool:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def begin(self, planned: Planned) -> Callable[[], SentencePairs]:
+    def begin(self, planned: PlannedBatch) -> Callable[[], SentencePairs]:
         """Let a process change the pairs of a batch; return what waits for them.
 
         That raises UserError if a process has died.
@@ -122,7 +122,7 @@ def _opened() -> tuple[list[BinarizedText], PairChange]:
     return [source, target, *([links] if with_links and links is not None else [])], change
 
 
-def _changed(planned: Planned) -> SentencePairs:
+def _changed(planned: PlannedBatch) -> SentencePairs:
     texts, change = _opened()
     pairs = change(SentencePairs(*(text.gather(planned.pairs) for text in texts)), planned)
     # Unchanged ones may be on the disk; here they are read.

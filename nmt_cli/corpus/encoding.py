@@ -14,8 +14,8 @@ from nmt_cli.corpus.binarized import BinarizedWriter, dtype_holding, writing_bin
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.prepared import LINKS
 from nmt_cli.corpus.text.cleaning import KEPT, PairLimits, rules_broken
+from nmt_cli.corpus.text.first_pass import Cleaner, CorpusChunk, FittingPairs
 from nmt_cli.corpus.text.links import links_within
-from nmt_cli.corpus.text.looking_over import Cleaner, CorpusChunk, FittingPairs
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora
 from nmt_cli.corpus.text.parallel_text import Texts
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side

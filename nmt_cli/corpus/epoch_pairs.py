@@ -16,7 +16,7 @@ MOST_PAIRS = 2**32 - 2**20  # of an epoch: its plan has 4 bytes for each, and sh
 ROUNDS = 4  # with fewer, shares differ visibly from random ones
 
 
-class Listed(NamedTuple):
+class EpochSlice(NamedTuple):
     """Some pairs of the list of an epoch."""
 
     pairs: Indices
@@ -47,10 +47,10 @@ class EpochPairs:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def at(self, places: Indices) -> Listed:
+    def at(self, places: Indices) -> EpochSlice:
         """Return what is at ``places`` of the list."""
         if self._is_plain:
-            return Listed(places, np.zeros_like(places))
+            return EpochSlice(places, np.zeros_like(places))
         corpora = np.searchsorted(self._ends, places, side="right")
         in_corpora, sizes = places - self._firsts[corpora], self._sizes[corpora]
         copies = in_corpora // sizes
@@ -63,7 +63,7 @@ class EpochPairs:
             in_order = (lines[chosen] + self._firsts_of_shares[corpus] % size) % size
             drawn = np.random.SeedSequence(self._seed, spawn_key=(corpus,))
             lines[chosen] = _random_order(in_order, size, drawn)
-        return Listed(self._first_pairs[corpora] + lines, copies)
+        return EpochSlice(self._first_pairs[corpora] + lines, copies)
 
 
 def _bounds_of_share(size: int, weight: float, epoch: int) -> tuple[int, int]:

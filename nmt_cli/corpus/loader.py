@@ -42,7 +42,7 @@ class SentencePairs(NamedTuple):
         return self._replace(links=Sentences(np.zeros(2 * number, np.int64), np.full(number, 2)))
 
 
-class Planned(NamedTuple):
+class PlannedBatch(NamedTuple):
     """A batch of the plan: its number, counted through all epochs, its epoch, and its pairs."""
 
     number: int
@@ -52,7 +52,7 @@ class Planned(NamedTuple):
 
 
 # Returns other text, or other pieces, of the pairs of a batch.
-PairChange = Callable[[SentencePairs, Planned], SentencePairs]
+PairChange = Callable[[SentencePairs, PlannedBatch], SentencePairs]
 
 
 class PairChanges(AbstractContextManager[Any], Protocol):
@@ -60,7 +60,7 @@ class PairChanges(AbstractContextManager[Any], Protocol):
 
     number: int
 
-    def begin(self, planned: Planned) -> Callable[[], SentencePairs]:
+    def begin(self, planned: PlannedBatch) -> Callable[[], SentencePairs]:
         """Let a process change the pairs of a batch; return what waits for them."""
         ...
 
@@ -156,7 +156,7 @@ def load_batches(
     num_begun = BATCHES_BEGUN if pool is None else 1 + pool.number
 
     def begin(number: int) -> Callable[[], SentencePairs]:
-        planned = Planned(number, plan.locate(number)[0], *plan.listed(number))
+        planned = PlannedBatch(number, plan.locate(number)[0], *plan.listed(number))
         if pool is not None:
             return pool.begin(planned)
         pairs = SentencePairs(*(text.gather(planned.pairs) for text in texts))

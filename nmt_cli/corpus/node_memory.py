@@ -30,7 +30,7 @@ Arrays = tuple[Order, Numbers, Numbers]  # order, bounds and shuffled of an epoc
 Plan = Callable[[Callable[[int], Order]], Arrays]  # from a function that makes an empty order
 
 
-class Offer(NamedTuple):
+class BoardAddress(NamedTuple):
     """Where other processes find the board of one process."""
 
     machine: tuple[str, int, int]  # the same for processes that can open each other's files
@@ -55,13 +55,15 @@ class NodeMemory:
             os.pwrite(self._board.number, NO_EPOCH, 0)
         self._file: _Descriptor | None = None  # the epoch that this process has planned for all
 
-    def offer(self) -> Offer:
+    def offer(self) -> BoardAddress:
         """Return where other processes find the board of this one. Raises OSError without /proc."""
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         namespace = Path("/proc/self/ns/pid").stat().st_ino
-        return Offer((boot, namespace, os.getuid()), f"/proc/{os.getpid()}/fd/{self._board.number}")
+        return BoardAddress(
+            (boot, namespace, os.getuid()), f"/proc/{os.getpid()}/fd/{self._board.number}"
+        )
 
-    def join(self, offer: Offer) -> None:
+    def join(self, offer: BoardAddress) -> None:
         """Share epochs with the process that made ``offer``. Raises OSError if it cannot."""
         if offer != self.offer():  # the others need the own board, which stays open
             self._board = _Descriptor(os.open(offer.path, os.O_RDWR))

@@ -24,14 +24,14 @@ LOOKED_AT = 1_000_000  # characters at the start, which decide the script
 LONG_WITHOUT_SPACE = re.compile(r"\S{25,}")
 
 
-class Fitting(NamedTuple):
+class FittingTokenizer(NamedTuple):
     """The tokenizer that fits a text, and what should be known about this choice."""
 
     tokenize: Tokenization
     remark: str | None = None
 
 
-def fitting_tokenizer(references: Sequence[str]) -> Fitting:
+def fitting_tokenizer(references: Sequence[str]) -> FittingTokenizer:
     """Return sacreBLEU's tokenizer for the script of ``references``; it ignores language codes.
 
     13a separates words only at spaces and punctuation. Of text without spaces it would count whole
@@ -44,22 +44,26 @@ def fitting_tokenizer(references: Sequence[str]) -> Fitting:
     )
     if han + kana + others > least:
         if others > han + kana:
-            return Fitting("char")
-        return _of_words("ja-mecab", "char") if kana > LEAST_SHARE_OF_KANA * han else Fitting("zh")
+            return FittingTokenizer("char")
+        return (
+            _of_words("ja-mecab", "char")
+            if kana > LEAST_SHARE_OF_KANA * han
+            else FittingTokenizer("zh")
+        )
     if hangul > least:
         return _of_words("ko-mecab", "13a")
     if _has_hardly_any_spaces(references):
         remark = "it has hardly any spaces, and 13a counts what is between spaces as words"
-        return Fitting("13a", f"{remark}; choose another tokenizer, such as char")
-    return Fitting("13a")
+        return FittingTokenizer("13a", f"{remark}; choose another tokenizer, such as char")
+    return FittingTokenizer("13a")
 
 
-def _of_words(tokenize: Tokenization, otherwise: Tokenization) -> Fitting:
+def _of_words(tokenize: Tokenization, otherwise: Tokenization) -> FittingTokenizer:
     modules, package = PACKAGES[tokenize]
     if all(find_spec(module) is not None for module in modules):
-        return Fitting(tokenize)
+        return FittingTokenizer(tokenize)
     remark = f"{tokenize} would fit better, but needs packages: {install_command(package)}"
-    return Fitting(otherwise, remark)
+    return FittingTokenizer(otherwise, remark)
 
 
 def _has_hardly_any_spaces(lines: Sequence[str]) -> bool:
@@ -72,7 +76,7 @@ class References(NamedTuple):
     """The references of a text, and sacreBLEU's tokenizer for them and their translations."""
 
     lines: list[str]
-    tokenizer: Fitting
+    tokenizer: FittingTokenizer
 
 
 def references_of(recipe: Recipe, targets: Sequence[str]) -> References:
@@ -83,7 +87,7 @@ def references_of(recipe: Recipe, targets: Sequence[str]) -> References:
     """
     lines = [joined_pieces(line, recipe.tokenizer.joiner) for line in targets]
     if recipe.validation.tokenize is not None:
-        return References(lines, Fitting(recipe.validation.tokenize))
+        return References(lines, FittingTokenizer(recipe.validation.tokenize))
     if recipe.tokenizer.type == "whitespace":
-        return References(lines, Fitting("none"))
+        return References(lines, FittingTokenizer("none"))
     return References(lines, fitting_tokenizer(lines))

@@ -23,8 +23,7 @@ from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.segmentation.markup.blocks import Element, raw_of, tree_of
-from nmt_cli.translating.segmentation.markup.tokens import Token
-from nmt_cli.translating.segmentation.markup.tokens import TokenKind as Kind
+from nmt_cli.translating.segmentation.markup.tokens import Token, TokenKind
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 ATTRIBUTE = re.compile(r"""([^\s=<]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
@@ -82,17 +81,17 @@ def space_before(element: Element, outer: Element) -> str:
     for each in outer.children:
         if each is element:
             break
-        is_space = isinstance(each, Token) and each.kind is Kind.TEXT and each.raw.isspace()
+        is_space = isinstance(each, Token) and each.kind is TokenKind.TEXT and each.raw.isspace()
         space = f"{space}{each.raw}" if is_space else ""
     return space
 
 
 def fill(element: Element, tag: str, text: str) -> None:
     """Write ``text`` between the tags of an element, whose start tag becomes ``tag``."""
-    if element.start.kind is Kind.EMPTY:
+    if element.start.kind is TokenKind.EMPTY:
         tag, element.end = f"{tag[:-2].rstrip()}>", f"</{element.start.name}>"
     element.start = element.start._replace(raw=tag)
-    element.children = [Token(Kind.OTHER, text)]
+    element.children = [Token(TokenKind.OTHER, text)]
 
 
 def _keyed(children: Sequence[Element | Token]) -> Iterator[tuple[Part, Hashable, Hashable]]:
@@ -108,7 +107,7 @@ def _keyed(children: Sequence[Element | Token]) -> Iterator[tuple[Part, Hashable
         key = next((given[each] for each in ("rid", "i", "startRef", "id") if each in given), None)
         begun = (PAIRS[name], key) if name in PAIRS else None
         is_protected = given.get("translate") == "no" or given.get("mtype") == "protected"
-        if child.start.kind is Kind.EMPTY or name in CODES or is_protected:
+        if child.start.kind is TokenKind.EMPTY or name in CODES or is_protected:
             yield Part(PartKind.POINT, code=child.raw()), begun, (name, key)
         else:
             yield Part(PartKind.OPEN, code=(child.start.raw, child.end)), None, None
@@ -117,7 +116,7 @@ def _keyed(children: Sequence[Element | Token]) -> Iterator[tuple[Part, Hashable
 
 
 def _of_token(token: Token) -> Iterator[Part]:
-    if token.kind is not Kind.TEXT:
+    if token.kind is not TokenKind.TEXT:
         is_comment = token.raw.startswith("<!--")
         yield Part(PartKind.POINT, code=token.raw, is_visible=not is_comment)
     for raw, meaning in token.parts:
@@ -393,8 +392,8 @@ def _write_segments(translated: Sequence[_Translated]) -> None:
         unit.write_target(text, {})
     outer = translated[0][1].outer
     known = next((each for each in inside(outer) if name_of(each) == "matches"), None)
-    if known is not None and known.start.kind is not Kind.EMPTY:
-        known.children.append(Token(Kind.OTHER, matches))
+    if known is not None and known.start.kind is not TokenKind.EMPTY:
+        known.children.append(Token(TokenKind.OTHER, matches))
     elif matches:
         whole = f"<mtc:matches {MATCHES}>{matches}</mtc:matches>"
-        outer.children.insert(0, Token(Kind.OTHER, whole))
+        outer.children.insert(0, Token(TokenKind.OTHER, whole))

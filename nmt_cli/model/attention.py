@@ -16,7 +16,7 @@ from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, repack
 from nmt_cli.model.attention_window import EVERYTHING, THE_PAST, Window, attend_in_blocks, distances
 from nmt_cli.model.cpu_attention import MAX_KEYS, attend_packed
 from nmt_cli.model.dropout import KernelPlace
-from nmt_cli.model.no_draws import NoDraws
+from nmt_cli.model.skip_init import SkipInit
 
 DTYPES = (torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (8, 0)
@@ -74,7 +74,7 @@ class Projection(nn.Linear):
     """A linear layer whose output consists of ``parts``, each initialized by itself."""
 
     def __init__(self, width: int, parts: tuple[int, ...], *, bias: bool) -> None:
-        with NoDraws():
+        with SkipInit():
             super().__init__(width, sum(parts), bias=bias)
         self.parts = parts  # their widths
         for part in self.weight.split(parts):

@@ -69,7 +69,7 @@ class KernelSeed:
         self.tensor = torch.randint(2**63 - 1, (1,), device=device)
 
 
-class Drawn(NamedTuple):
+class KernelDropout(NamedTuple):
     """A dropout that a kernel computes."""
 
     rate: float
@@ -83,9 +83,13 @@ class KernelPlace(NamedTuple):
     seed: KernelSeed
     number: int
 
-    def drawn(self, rate: float) -> Drawn:
+    def drawn(self, rate: float) -> KernelDropout:
         """Return the dropout of this place."""
-        return Drawn(rate, self.seed.tensor, self.number) if rate > 0.0 else Drawn(0.0, None, 0)
+        return (
+            KernelDropout(rate, self.seed.tensor, self.number)
+            if rate > 0.0
+            else KernelDropout(0.0, None, 0)
+        )
 
 
 class _DropoutAndSum(torch.autograd.Function):

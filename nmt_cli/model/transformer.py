@@ -16,8 +16,8 @@ from nmt_cli.model.attention_layout import AttentionLayout, PaddedGroups, padded
 from nmt_cli.model.dropout import KernelSeed
 from nmt_cli.model.embeddings import Embedding
 from nmt_cli.model.layers import DecoderLayer, EncoderLayer, final_norm, new_embedding_weight
-from nmt_cli.model.no_draws import NoDraws
 from nmt_cli.model.packing import Packed
+from nmt_cli.model.skip_init import SkipInit
 from nmt_cli.model.stored_weights import LARGEST, SMALLEST_SCALE
 from nmt_cli.recipe.model_values import ModelShape
 
@@ -122,7 +122,7 @@ def build_transformer(
     config: ModelShape, vocabulary_size: int, weights: Mapping[str, NDArray[Any]]
 ) -> Transformer:
     """Return a model in evaluation mode that uses the memory of ``weights``, all its parameters."""
-    with NoDraws():
+    with SkipInit():
         model = Transformer(config, vocabulary_size)
     for name, parameter in model.named_parameters():
         parameter.data = torch.from_numpy(weights[name])

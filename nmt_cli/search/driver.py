@@ -45,7 +45,7 @@ Ticket = TypeVar("Ticket")  # what the caller recognizes a sentence by
 Watch = Callable[[Iterable[Ticket]], Iterable[Ticket] | None]
 
 
-class Finish(Protocol):
+class Completion(Protocol):
     """Completes what was found for some sentences, such as by the attention of their tokens."""
 
     def needs(self, sentence: Sentence) -> bool:
@@ -101,7 +101,7 @@ class Driver(Generic[Ticket]):
         tokens_of: Callable[[Sentence], int],
         *,
         give_up: Callable[[], None] = lambda: None,
-        finish: Finish | None = None,
+        finish: Completion | None = None,
         may_begin_with: Callable[[Sentence, Sentence], bool] = lambda one, other: True,
         prepared_share: float = 1.0,
     ) -> None:

@@ -15,7 +15,7 @@ from nmt_cli.hardware.machine_options import Computing
 from nmt_cli.model.compiled.packed_model import PackedModel
 from nmt_cli.recipe.model_values import ModelShape
 from nmt_cli.search.compiled_model import CompiledTransformer
-from nmt_cli.search.driver import Driver, Finish
+from nmt_cli.search.driver import Completion, Driver
 from nmt_cli.search.logits import Logits
 from nmt_cli.search.rules.rule import CandidateChoice, Rule
 from nmt_cli.search.search import BeamSearch, Search, StepInput, StepModel
@@ -73,7 +73,7 @@ class SearchEngine:
         rules: Sequence[Rule],
         choice: CandidateChoice,
         computing: Computing,
-        finish_of: Callable[[Any], Finish],
+        finish_of: Callable[[Any], Completion],
     ) -> None:
         """Prepare for searches of all ``models`` together: each packed, or a Transformer.
 
@@ -166,7 +166,7 @@ class SearchEngine:
             from nmt_cli.search.graphed import model, search  # they import torch
 
             number = min(model.size_for(len(sentences)), most)
-            return search.SearchAhead(self._graphed, number, self.settings)
+            return search.GraphedSearch(self._graphed, number, self.settings)
         if self._graphed is not None and most == 1:
             self._graphed.release()
         kind = Search if self._graphed is None or not have_rules else SearchOfRules

@@ -85,7 +85,7 @@ class StepModel(SlotModel, Protocol):
 Model = TypeVar("Model", bound=SlotModel)
 
 
-class Prepared(NamedTuple):
+class PreparedSentence(NamedTuple):
     """A sentence that a search may admit."""
 
     sentence: Sentence
@@ -187,7 +187,7 @@ class BeamSearch(ABC, Generic[Model]):
         Returns the sentences that are found to be done meanwhile.
         """
 
-    def prepare(self, sentences: Sequence[Sentence]) -> list[Prepared]:
+    def prepare(self, sentences: Sequence[Sentence]) -> list[PreparedSentence]:
         """Return the sentences as ``admit`` takes them; many at once take less time each.
 
         Those with equal tokens, such as the samples of a line, are encoded once.
@@ -213,9 +213,9 @@ class BeamSearch(ABC, Generic[Model]):
         candidates = self._candidates(logits, scores, states, sentences)
         chosen = [Candidates(*(part[[n]] for part in candidates)) for n in range(number)]
         firsts = [None if nan else own for nan, own in zip(is_nan, chosen, strict=True)]
-        return list(map(Prepared, sentences, encoded, firsts))
+        return list(map(PreparedSentence, sentences, encoded, firsts))
 
-    def admit(self, prepared: Sequence[Prepared]) -> list[int]:
+    def admit(self, prepared: Sequence[PreparedSentence]) -> list[int]:
         """Put each sentence into a free slot; return their numbers, counted from 0 in this search.
 
         They are prepared by this search, and at most as many as there are free slots.

@@ -133,14 +133,14 @@ def _read(tensor: Tensor) -> Any:
     return tensor.cpu().numpy()
 
 
-class Best(NamedTuple):
+class BestEntries(NamedTuple):
     """The best entries of each row, best first."""
 
     values: Tensor  # R C, fp32
     indices: Tensor  # R C, int64
 
 
-def top_k(rows: Tensor, k: int) -> Best:
+def top_k(rows: Tensor, k: int) -> BestEntries:
     """Return the ``k`` largest entries of each row [R, V]; among equal ones, lower indices first.
 
     ``torch.topk`` over many wide rows is slow, and its choice among equal entries is undefined, so
@@ -164,7 +164,7 @@ def top_k(rows: Tensor, k: int) -> Best:
     return _unpacked(packed.masked_fill_(~is_own, torch.iinfo(torch.int64).min), k)
 
 
-def best_of_all(values: Tensor, k: int) -> Best:
+def best_of_all(values: Tensor, k: int) -> BestEntries:
     """Return the ``k`` largest of few fp32 ``values`` [R, V], lower indices first if equal."""
     return _unpacked(_packed(values, torch.arange(values.shape[1], device=values.device)), k)
 
@@ -205,11 +205,11 @@ def _packed(values: Tensor, indices: Tensor) -> Tensor:
     return (keys.long() << 32) | (LOW_BITS - indices)
 
 
-def _unpacked(packed: Tensor, k: int) -> Best:
+def _unpacked(packed: Tensor, k: int) -> BestEntries:
     """Return the ``k`` largest of each row of packed entries; no two are equal."""
     best = packed.topk(k, dim=1).values
     values = _flipped((best >> 32).int()).view(torch.float32)
-    return Best(values, LOW_BITS - (best & LOW_BITS))
+    return BestEntries(values, LOW_BITS - (best & LOW_BITS))
 
 
 def _flipped(bits: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from nmt_cli.hardware.device import DTYPES, finish_work
 from nmt_cli.hardware.memory import largest_that_runs
 from nmt_cli.messages import logs
 from nmt_cli.model.attention import MultiHeadAttention
-from nmt_cli.model.kernels import Part, has_triton, suits_kernels, use_kernels
+from nmt_cli.model.triton_support import Part, has_triton, suits_kernels, use_kernels
 from nmt_cli.training.batch_cut import BatchCut
 from nmt_cli.training.gradient.backends import Backends
 from nmt_cli.training.gradient.engine import GradientEngine

@@ -20,7 +20,7 @@ from nmt_cli.recipe.model_settings import ModelSettings, common_characters, leng
 from nmt_cli.recipe.translation_options import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search import sentences
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
-from nmt_cli.search.members import Member, load_models
+from nmt_cli.search.loading import EnsembleMember, load_models
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Cause, Failure, SentencePair
 from nmt_cli.search.teacher_forcing import mean_of_models, teacher_forcing
@@ -61,7 +61,7 @@ class Rescorer:
         length_penalty: float = RESCORING_PENALTY,
         max_tokens_per_device: int | None = None,
         precision: str = AUTO,
-        ensemble: Sequence[Member] = (),
+        ensemble: Sequence[EnsembleMember] = (),
     ) -> None:
         self._settings, self._tokenizer = settings, tokenizer
         all_settings = settings, *(each.settings for each in ensemble)

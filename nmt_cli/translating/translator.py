@@ -16,7 +16,7 @@ from nmt_cli.hardware.machine_options import Computing
 from nmt_cli.messages.errors import LinesFailedError, WrongUsageError
 from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
 from nmt_cli.search.engine import SearchEngine
-from nmt_cli.search.members import Member, load_models
+from nmt_cli.search.loading import EnsembleMember, load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.shortlist import Shortlists
 from nmt_cli.translating.encoding.output_limits import OutputLimits
@@ -79,7 +79,7 @@ class Translator:
         tokenizer: Tokenizer,
         model: Transformer | PackedModel,
         *,
-        ensemble: Sequence[Member] = (),
+        ensemble: Sequence[EnsembleMember] = (),
         lexicon: Lexicon | None = None,
         **keywords: Any,
     ) -> None:

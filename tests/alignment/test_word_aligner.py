@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.alignment.ibm_model2 import Direction, WordAligner, digamma, write_pairs
+from nmt_cli.alignment.ibm_model2 import DirectionModel, WordAligner, digamma, write_pairs
 from nmt_cli.alignment.pair_cells import NumberedPairs
 from nmt_cli.corpus.chunk_pool import ChunkPool
 
@@ -159,7 +159,7 @@ def test_words_of_a_dictionary_are_aligned_although_their_order_differs(tmp_path
 
 def test_what_the_prior_expects_is_the_sum_over_all_words():
     lengths = [(3, 5, 2), (1, 1, 7), (4, 4, 1), (6, 1, 1), (1, 6, 3), (40, 90, 1)]
-    prior = Direction(np.zeros(1, np.int32), 1, lengths)
+    prior = DirectionModel(np.zeros(1, np.int32), 1, lengths)
     for tension in (0.1, 1.0, 4.0, 14.0):
         expected = 0.0
         for predicted, given, number in lengths:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.text.cleaning import KEPT, HeldOut
-from nmt_cli.corpus.text.looking_over import Cleaner, CorpusChunk, look_over
+from nmt_cli.corpus.text.first_pass import Cleaner, CorpusChunk, look_over
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.recipe.sections.corpora import Corpus, HeldOutFiles, ParallelFiles
 from nmt_cli.recipe.sections.data import DataConfig, Filters

@@ -15,7 +15,7 @@ import torch
 
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.binarized import BinarizedText
-from nmt_cli.corpus.epoch_pairs import Listed
+from nmt_cli.corpus.epoch_pairs import EpochSlice
 from nmt_cli.corpus.loader import Batch, SentencePairs, load_batches
 from nmt_cli.costs.flops import training_flops
 from nmt_cli.hardware.device import choose_device, sent_together
@@ -43,11 +43,11 @@ class ListedBatches:
         batches = np.load(folder / "batches.npz")
         self.pairs, self._bounds = batches["pairs"], batches["bounds"]
 
-    def listed(self, batch_index: int) -> Listed:
+    def listed(self, batch_index: int) -> EpochSlice:
         """Return the pair numbers of the batch, each of which is the only copy of its pair."""
         index = batch_index % (len(self._bounds) - 1)
         pairs = self.pairs[self._bounds[index] : self._bounds[index + 1]]
-        return Listed(pairs, np.zeros_like(pairs))
+        return EpochSlice(pairs, np.zeros_like(pairs))
 
     def locate(self, batch_index: int) -> tuple[int, int]:
         """Return the epoch of the batch and its number within that epoch: there is one epoch."""

@@ -21,7 +21,7 @@ import sentencepiece
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.encoding import encode_chunk
 from nmt_cli.corpus.text.cleaning import PairLimits
-from nmt_cli.corpus.text.looking_over import CorpusChunk
+from nmt_cli.corpus.text.first_pass import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.tokenizers.tokenizer import load_tokenizer
 from nmt_cli.recipe.model_settings import text_settings

@@ -9,7 +9,7 @@ import pytest
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of, random_bits, read_glossaries
 from nmt_cli.corpus.batching import BatchPlan
-from nmt_cli.corpus.loader import Planned, SentencePairs, load_batches
+from nmt_cli.corpus.loader import PlannedBatch, SentencePairs, load_batches
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import WhitespaceTokenizer
 from nmt_cli.messages import logs
@@ -69,7 +69,7 @@ class Corpora:
         gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
         change = changes_of(recipe, corpus, read_glossaries(recipe))
         assert change is not None
-        batch = change(gathered, Planned(9, epoch, pairs, np.full_like(pairs, copy)))
+        batch = change(gathered, PlannedBatch(9, epoch, pairs, np.full_like(pairs, copy)))
         return [texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target)]
 
     def plain(self, pairs=PAIRS):
@@ -210,7 +210,7 @@ def test_a_pair_with_a_side_that_would_be_too_long_or_empty_stays_as_it_is(corpo
     corpus.source.longest = corpus.target.longest = limit
     change = changes_of(recipe, corpus, {})
     assert change is not None
-    batch = change(plain, Planned(0, 0, pairs, np.zeros_like(pairs)))
+    batch = change(plain, PlannedBatch(0, 0, pairs, np.zeros_like(pairs)))
     texts = texts_of(batch.source, corpus.tokenizer), texts_of(batch.target, corpus.tokenizer)
     for place, both in enumerate(zip(*texts, strict=True)):
         changes = lengths[place] <= limit
@@ -229,7 +229,7 @@ def test_a_pair_with_pieces_without_text_stays_as_it_is(corpora):
         change = changes_of(recipe, corpus, {})
         assert change is not None
         gathered = SentencePairs(corpus.source.gather(pairs), corpus.target.gather(pairs))
-        batch = change(gathered, Planned(0, 0, pairs, np.zeros_like(pairs)))
+        batch = change(gathered, PlannedBatch(0, 0, pairs, np.zeros_like(pairs)))
         both = zip(*plain, texts_of(batch.source, tokenizer), strict=True)
         stay = {source: source == found for source, _, found in both}
         texts = [(s, f"{s} {t}", f"{s} {t}".upper()) for s, t in zip(*plain, strict=True)]
@@ -287,7 +287,7 @@ def test_links_stay_those_of_the_words_they_link(tmp_path, tag):
     columns = (text.gather(pairs) for text in (corpus.source, corpus.target, corpus.links))
     change = changes_of(recipe, corpus, {})
     assert change is not None
-    batch = change(SentencePairs(*columns), Planned(0, 0, pairs, np.zeros_like(pairs)))
+    batch = change(SentencePairs(*columns), PlannedBatch(0, 0, pairs, np.zeros_like(pairs)))
     assert batch.links is not None
     num_terms, ends = 0, np.cumsum(batch.links.lengths)
     sides = (texts_of(side, corpus.tokenizer) for side in (batch.source, batch.target))

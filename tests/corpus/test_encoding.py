@@ -9,7 +9,7 @@ import pytest
 from nmt_cli.corpus.chunk_pool import CHUNKS_IN_FLIGHT, ChunkPool
 from nmt_cli.corpus.encoding import encode_chunk
 from nmt_cli.corpus.text.cleaning import KEPT, RULES, PairLimits
-from nmt_cli.corpus.text.looking_over import CorpusChunk
+from nmt_cli.corpus.text.first_pass import CorpusChunk
 from nmt_cli.corpus.text.parallel_text import LineChunk
 from nmt_cli.corpus.tokenizers.normalization import Normalizer
 from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTokenizer

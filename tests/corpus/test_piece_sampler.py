@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from nmt_cli.corpus.augmenter import PieceSampler
 from nmt_cli.corpus.binarized import Sentences
-from nmt_cli.corpus.tokenizers import ways_to_cut
+from nmt_cli.corpus.tokenizers import subword_sampling
+from nmt_cli.corpus.tokenizers.subword_sampling import BpeDropout, Piece, UnigramSampling
 from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
-from nmt_cli.corpus.tokenizers.ways_to_cut import BpeDropout, Piece, UnigramSampling
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
@@ -72,7 +72,7 @@ def sentences_of(side):
 
 
 def sampler_of(tokenizer, *, strength=STRENGTH, seed=3, longest=999):
-    return PieceSampler(tokenizer.ways_to_cut(strength, "the model"), seed, longest)
+    return PieceSampler(tokenizer.subword_sampling(strength, "the model"), seed, longest)
 
 
 def with_dropout(word, scores, strength):
@@ -248,7 +248,7 @@ def random_texts(alphabet, shortest, longest):
 def test_what_is_kept_of_a_text_takes_at_most_the_memory_that_it_may(kind, text, monkeypatch):
     """The witness is Python's own count of its memory."""
     limit = 120_000
-    monkeypatch.setattr(ways_to_cut, "BYTES_KEPT", limit)
+    monkeypatch.setattr(subword_sampling, "BYTES_KEPT", limit)
     texts, parts = random_texts(*text), ["▁", *CHINESE]
     parts += {part[:end] for part in SYLLABLES for end in range(1, 4)}
     parts += {pair for text in texts for pair in map("".join, itertools.pairwise(text[:6]))}
@@ -265,14 +265,14 @@ def test_what_is_kept_of_a_text_takes_at_most_the_memory_that_it_may(kind, text,
 
 
 def test_a_word_that_comes_again_and_again_is_not_forgotten(monkeypatch):
-    monkeypatch.setattr(ways_to_cut, "BYTES_KEPT", 20_000)
+    monkeypatch.setattr(subword_sampling, "BYTES_KEPT", 20_000)
     made: list[int] = []
 
     def make(key: int) -> int:
         made.append(key)
         return -key
 
-    recent = ways_to_cut.Recent(make, lambda *_: 100)
+    recent = subword_sampling.RecentResults(make, lambda *_: 100)
     for number in range(1, 2000):
         assert recent[number] == -number
         assert recent[1 + number % 7] == -1 - number % 7

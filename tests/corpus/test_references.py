@@ -4,7 +4,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from nmt_cli.corpus import references
-from nmt_cli.corpus.references import Fitting, fitting_tokenizer
+from nmt_cli.corpus.references import FittingTokenizer, fitting_tokenizer
 
 CHINESE = ["天天下雨的地方真多，他每天去那里。", "我喜欢看月亮。"]
 JAPANESE = ["月がきれいですね。", "東京タワーへ行きました。"]
@@ -67,4 +67,4 @@ def test_other_text_without_spaces_gets_a_remark():
     assert remark is not None
     assert "such as char" in remark
     german = ["Die Donaudampfschifffahrtsgesellschaft fährt auch heute wieder nach Wien."]
-    assert fitting_tokenizer(german) == Fitting("13a")
+    assert fitting_tokenizer(german) == FittingTokenizer("13a")

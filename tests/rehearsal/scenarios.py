@@ -29,7 +29,7 @@ from nmt_cli.interchange.exported_model import CARD
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.model import triton_support
-from nmt_cli.model.no_draws import NoDraws
+from nmt_cli.model.skip_init import SkipInit
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.optimization import Adam
 from nmt_cli.recipe.model_settings import settings_of
@@ -38,7 +38,7 @@ from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.training import GuidedAlignmentConfig
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import load_model
-from nmt_cli.search.members import Member
+from nmt_cli.search.loading import EnsembleMember
 from nmt_cli.search.search import Search
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.training import backend_choice, starting, trainer
@@ -333,7 +333,7 @@ def compute_base(
 ) -> dict[str, Any]:
     """Compute the gradient of two micro-batches of the model base, which have the same room."""
     shape = SHAPES["base-25k"]
-    with NoDraws():
+    with SkipInit():
         model = Transformer(model_config(shape), shape.vocabulary_size).to("cuda")
     engine = GradientEngine.of(model, 1, 0.1, 1, Machine(CUDA, "bf16"))
     backends = Backends(attention="varlen", launches="graph")
@@ -445,7 +445,7 @@ def translate(
         "a phrase": {},
         "rules": {"constraints": Constraints(min_length=2, no_repeat_ngram=3)},
         "alignments": {"alignments": True},
-        "ensemble": {"ensemble": [Member(settings, other)]},
+        "ensemble": {"ensemble": [EnsembleMember(settings, other)]},
     }
     _marked(mode, Search, "step", "step")
     mode.invent = _ending_soon(mode, tokenizer.eos_id)

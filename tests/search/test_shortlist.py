@@ -15,7 +15,7 @@ from nmt_cli.model.compiled.c_library import Library
 from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.engine import Ensemble
-from nmt_cli.search.members import load_models
+from nmt_cli.search.loading import load_models
 from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, Alternative, RequiredPhrases
 from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, Shortlist
 from nmt_cli.search.shortlist import Shortlists

@@ -5,7 +5,7 @@ import pytest
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus import references
 from nmt_cli.corpus.prepared import open_prepared
-from nmt_cli.corpus.references import Fitting
+from nmt_cli.corpus.references import FittingTokenizer
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.recipe.reading.reader import read_recipe
@@ -116,7 +116,7 @@ def test_best_and_patience_begin_anew_when_another_tokenizer_fits(
     recipe = changed(toy.recipe, validation=EVERY_STEP, training=THREE_STEPS)
     unknown = {} if is_known else {"signature": None}
     assert train(recipe, [50.0, 60.0, 40.0], **unknown) == (3, 2)
-    monkeypatch.setattr(references, "Fitting", lambda _: Fitting("char"))
+    monkeypatch.setattr(references, "FittingTokenizer", lambda _: FittingTokenizer("char"))
     logs.configure(quiet=False)
     longer = changed(recipe, training={"max_steps": 9})
     assert train(longer, [20.0, 30.0, 25.0, 26.0]) == ((7, 5) if is_known else (4, 2))

@@ -14,7 +14,7 @@ from nmt_cli import cli
 from nmt_cli.commands import preprocess
 from nmt_cli.corpus.augmenter import changes_of
 from nmt_cli.corpus.change_pool import ChangePool
-from nmt_cli.corpus.loader import Planned, load_batches
+from nmt_cli.corpus.loader import PlannedBatch, load_batches
 from nmt_cli.corpus.prepared import open_prepared
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
@@ -260,7 +260,7 @@ def test_processes_change_batches_as_a_thread_does(augmented):
 @pytest.mark.slow
 def test_a_process_that_dies_is_one_line(augmented):
     plan = plan_batches(augmented.recipe, augmented.corpus)
-    planned = Planned(0, 0, *plan.listed(0))
+    planned = PlannedBatch(0, 0, *plan.listed(0))
     with ChangePool(augmented.recipe, augmented.corpus, {}, 2, with_links=False) as pool:
         assert pool.begin(planned)().links is None
         waiting = pool.begin(planned)

@@ -318,14 +318,16 @@ class DuplicateFinder:
         return self._directory / f"hashes-{bucket:04d}"
 
 
-class Repeated(NamedTuple):
+class RepeatedPairs(NamedTuple):
     """The indices of pairs that have the same hash as other pairs."""
 
     best: npt.NDArray[np.int64]  # of each hash, the one with the best score, or the first of them
     others: npt.NDArray[np.int64]
 
 
-def repeated_in(part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = RECORD) -> Repeated:
+def repeated_in(
+    part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = RECORD
+) -> RepeatedPairs:
     """Return the pairs of a part that repeat each other; remove the file of the part."""
     if isinstance(part, Path):
         records = np.fromfile(part, dtype=dtype)
@@ -340,7 +342,7 @@ def repeated_in(part: "npt.NDArray[np.void] | Path", dtype: np.dtype[np.void] = 
     begins = same.copy()
     begins[1:] &= ~same[:-1]
     indices = records["index"].astype(np.int64)
-    return Repeated(indices[:-1][begins], indices[1:][same])
+    return RepeatedPairs(indices[:-1][begins], indices[1:][same])
 
 
 class BitSet:

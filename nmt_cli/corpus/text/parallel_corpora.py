@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.text import cleaning
-from nmt_cli.corpus.text.looking_over import (
+from nmt_cli.corpus.text.first_pass import (
     ChunkFindings,
     Cleaner,
     CorpusChunk,

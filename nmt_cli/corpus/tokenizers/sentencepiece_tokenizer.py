@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import sentencepiece
 
 from nmt_cli.corpus.tokenizers.normalization import Normalizer, Side
-from nmt_cli.corpus.tokenizers.ways_to_cut import ALGORITHMS, Piece, WaysToCut
+from nmt_cli.corpus.tokenizers.subword_sampling import ALGORITHMS, Piece, SubwordSampling
 from nmt_cli.files.file_names import SENTENCEPIECE_MODEL
 from nmt_cli.files.text_files import read_content
 from nmt_cli.launch.python_process import python_command
@@ -80,7 +80,7 @@ class SentencePieceTokenizer:
         del side
         return encoded_texts(self._processor, texts, int)
 
-    def ways_to_cut(self, strength: float, name: str) -> WaysToCut:
+    def subword_sampling(self, strength: float, name: str) -> SubwordSampling:
         """Return what draws the pieces of plain text, with the strength of the randomness.
 
         Control ids, bytes, ``<unk>``, unused pieces and user-defined symbols are no plain text.
@@ -154,7 +154,7 @@ def existing_tokenizer(
     """
     tokenizer = SentencePieceTokenizer(read_usable_model(path), normalizer, str(path))
     if config.sampling is not None:
-        tokenizer.ways_to_cut(config.sampling, str(path))
+        tokenizer.subword_sampling(config.sampling, str(path))
     known = set(tokenizer.pieces(range(tokenizer.size)))
     for symbol in config.user_defined_symbols:
         if symbol not in known:

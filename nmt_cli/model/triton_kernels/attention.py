@@ -16,8 +16,8 @@ from torch import Tensor
 
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import FARTHEST, Window
-from nmt_cli.model.dropout import Drawn
-from nmt_cli.model.triton_kernels.draws import kept_of
+from nmt_cli.model.dropout import KernelDropout
+from nmt_cli.model.triton_kernels.dropout import kept_of
 
 LEAST_TILE, LARGEST_TILE = 32, 128  # rows, unless those of wide heads are fewer
 LEAST_OF_PRODUCT = 16  # rows and columns
@@ -31,7 +31,7 @@ class Heads(NamedTuple):
     number: int
     d_k: int
     d_v: int
-    drawn: Drawn
+    drawn: KernelDropout
 
 
 def attend(

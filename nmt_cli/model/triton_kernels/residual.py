@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from nmt_cli.model.dropout import Drawn
-from nmt_cli.model.triton_kernels.draws import kept_in_rows
+from nmt_cli.model.dropout import KernelDropout
+from nmt_cli.model.triton_kernels.dropout import kept_in_rows
 from nmt_cli.model.triton_kernels.sums import summed
 
 NUMBERS = 2048  # of the rows that a program holds at a time
@@ -26,7 +26,9 @@ class Norm(NamedTuple):
     epsilon: float
 
 
-def add_dropout_norm(rows: Tensor, branch: Tensor, drawn: Drawn, norm: Norm | None) -> Tensor:
+def add_dropout_norm(
+    rows: Tensor, branch: Tensor, drawn: KernelDropout, norm: Norm | None
+) -> Tensor:
     """Return ``rows`` plus ``branch`` with dropout [T, D], normalized if there is a ``norm``.
 
     All is computed in fp32. The result has the type of ``branch`` if it is normalized, else that of
@@ -46,7 +48,7 @@ class _AddDropoutNorm(torch.autograd.Function):
         weight: Tensor | None,
         bias: Tensor | None,
         epsilon: float,
-        drawn: Drawn,
+        drawn: KernelDropout,
     ) -> Tensor:
         wide = torch.promote_types(rows.dtype, branch.dtype)
         result = torch.empty_like(branch, dtype=wide if weight is None else branch.dtype)
@@ -77,7 +79,7 @@ class _AddDropoutNorm(torch.autograd.Function):
         return of_rows, of_branch, of_weight, of_bias, None, None
 
 
-def _sizes(rows: Tensor, drawn: Drawn, *, has_norm: bool) -> dict[str, Any]:
+def _sizes(rows: Tensor, drawn: KernelDropout, *, has_norm: bool) -> dict[str, Any]:
     """Return the constants that the kernels are compiled for."""
     width = rows.shape[1]
     tile = max(4, triton.next_power_of_2(width))

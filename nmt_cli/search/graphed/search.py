@@ -23,7 +23,7 @@ from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
 STEPS_AT_ONCE = 4
 
 
-class SearchAhead(BeamSearch[GraphedTransformer]):
+class GraphedSearch(BeamSearch[GraphedTransformer]):
     """Beam search without further rules, the same as ``Search``.
 
     Steps follow each other on the device, where the hypotheses are. What they reported is read when

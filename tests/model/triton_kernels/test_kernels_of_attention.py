@@ -7,7 +7,7 @@ import torch
 
 from nmt_cli.model.attention_layout import AttentionLayout
 from nmt_cli.model.attention_window import EVERYTHING, THE_PAST, Window, distances
-from nmt_cli.model.dropout import Drawn
+from nmt_cli.model.dropout import KernelDropout
 from nmt_cli.model.packing import Packed
 from tests.kernels_in_triton import DEVICE, MARKS
 from tests.units_in_the_last_place import errors
@@ -15,7 +15,7 @@ from tests.units_in_the_last_place import errors
 from nmt_cli.model.triton_kernels.attention import Heads, attend  # isort: skip
 
 pytestmark = MARKS
-NO_DROPOUT = Drawn(0.0, None, 0)
+NO_DROPOUT = KernelDropout(0.0, None, 0)
 UNITS = {torch.bfloat16: 2.0, torch.float32: 1e-5 * 2**23}
 TYPES = [torch.float32, torch.bfloat16]
 
@@ -115,7 +115,7 @@ def test_sentences_of_any_length_reach_what_they_should(lengths, key_lengths, wi
 
 
 def drawn(number=1, seed=5, rate=0.3):
-    return Drawn(rate, torch.tensor([seed << 33], device=DEVICE), number)
+    return KernelDropout(rate, torch.tensor([seed << 33], device=DEVICE), number)
 
 
 def kept_weights(layout, heads):

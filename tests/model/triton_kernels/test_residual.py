@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt_cli.model.dropout import Drawn
+from nmt_cli.model.dropout import KernelDropout
 from tests.kernels_in_triton import DEVICE, MARKS
 from tests.units_in_the_last_place import errors
 
@@ -15,7 +15,7 @@ UNITS = {torch.bfloat16: 2.0, torch.float32: 1e-5 * 2**23}
 
 
 def drawn(rate, number=3):
-    return Drawn(rate, torch.tensor([7 << 35], device=DEVICE) if rate else None, number)
+    return KernelDropout(rate, torch.tensor([7 << 35], device=DEVICE) if rate else None, number)
 
 
 def kept_of(shape, dropout):

@@ -11,7 +11,7 @@ DRAWING = {
 }
 
 
-class NoDraws(TorchFunctionMode):
+class SkipInit(TorchFunctionMode):
     """In this context, a new module's weights hold whatever is in the memory.
 
     Drawing takes half a second for a base model. To draw on the device meta, torch imports its

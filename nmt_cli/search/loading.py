@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Loading = Callable[[Model], "PackedModel | Transformer"]
 
 
-class Member(NamedTuple):
+class EnsembleMember(NamedTuple):
     """A model that searches, alone or together with others."""
 
     settings: ModelSettings
@@ -41,7 +41,7 @@ class LoadedModels(NamedTuple):
 
     path: Path  # of the directory of the first
     tokenizer: Tokenizer
-    members: list[Member]  # the settings of the first are those of the search
+    members: list[EnsembleMember]  # the settings of the first are those of the search
     precision: DecodingPrecision
     device: str
 
@@ -86,7 +86,7 @@ def load_models(
                 "Models of an ensemble are trained on one prepared text, or with one tokenizer."
             )
         of_shortlist = found.lexicon, found.uses_shortlist
-        members.append(Member(found.settings, model, found.fingerprint, *of_shortlist))
+        members.append(EnsembleMember(found.settings, model, found.fingerprint, *of_shortlist))
     assert first is not None
     return LoadedModels(first.path, first.tokenizer, members, of_all, chosen)
 

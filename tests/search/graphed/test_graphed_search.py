@@ -23,7 +23,7 @@ from nmt_cli.search.graphed.model import (
     size_for,
     size_within,
 )
-from nmt_cli.search.graphed.search import SearchAhead
+from nmt_cli.search.graphed.search import GraphedSearch
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import SearchSettings, Sentence
@@ -76,7 +76,7 @@ def search_ahead(model, sentences, num_slots, settings, graphed=None):
 
 def begun_ahead(graphed, sentences, num_slots, settings):
     driver = Driver[int](
-        lambda first, _: SearchAhead(graphed, len(first), settings),
+        lambda first, _: GraphedSearch(graphed, len(first), settings),
         SearchSize(num_slots),
         lambda sentence: 1,
     )
@@ -141,7 +141,7 @@ def test_a_sentence_that_leaves_changes_nothing_for_the_others(replayed, monkeyp
         return [2] if len(steps) == 2 else None
 
     monkeypatch.setattr(graphed, "copy_beams", copying)
-    search = partial(SearchAhead, graphed, settings=settings)
+    search = partial(GraphedSearch, graphed, settings=settings)
     driver = Driver[int](lambda _, n: search(n), SearchSize(4), lambda sentence: 1)
     waiting = iter(enumerate(sentences))
     found = dict(driver.run(lambda: next(waiting, None), watch))
@@ -359,7 +359,7 @@ def test_full_memory_gives_up_all_and_a_smaller_search_follows(monkeypatch):
         compute(recorder, step)
 
     monkeypatch.setattr(GraphRecorder, "compute", full)
-    search = SearchAhead(graphed, 16, settings)
+    search = GraphedSearch(graphed, 16, settings)
     search.admit(search.prepare(sentences[:16]))
     with pytest.raises(MemoryError):
         [search.step() for _ in range(100)]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmt_cli.model.no_draws import NoDraws
+from nmt_cli.model.skip_init import SkipInit
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.sections.model import ModelConfig
 
@@ -17,7 +17,7 @@ def test_a_model_is_made_without_drawing_a_number(changes):
     expected = {name: each.shape for name, each in Transformer(config, 11).named_parameters()}
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    with NoDraws():
+    with SkipInit():
         model = Transformer(config, 11)
         nn.Embedding(3, 4), nn.Linear(3, 4)
     assert torch.equal(torch.get_rng_state(), before)
@@ -25,6 +25,6 @@ def test_a_model_is_made_without_drawing_a_number(changes):
 
 
 def test_other_functions_compute():
-    with NoDraws():
+    with SkipInit():
         assert nn.LayerNorm(4).weight.tolist() == [1.0] * 4
         assert torch.ones(2).add_(1).sum() == 4

@@ -21,7 +21,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Recent(dict[Key, Value], Generic[Key, Value]):
+class RecentResults(dict[Key, Value], Generic[Key, Value]):
     """What ``make`` returns for the keys that were used last, in at most ``BYTES_KEPT``.
 
     ``bytes_of`` returns the bytes of an entry, with 100 for its place here. Threads may share an
@@ -61,7 +61,7 @@ class BpeDropout:
 
     def __init__(self, pieces: dict[str, Piece], strength: float) -> None:
         self.pieces, self._log_kept = pieces, math.log1p(-strength)
-        self._cuts = Recent(self._cut_without, _bytes_of_cut)
+        self._cuts = RecentResults(self._cut_without, _bytes_of_cut)
 
     def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
         """Return the ids of drawn pieces of ``text``; ``plain`` if no merge was left out.
@@ -135,7 +135,7 @@ class UnigramSampling:
         self.pieces, self._strength = pieces, strength
         self._lengths = {piece.id: len(text) for text, piece in pieces.items()}
         self._longest = max(self._lengths.values(), default=0)
-        self._last_pieces = Recent(self._last_pieces_of, _bytes_of_last_pieces)
+        self._last_pieces = RecentResults(self._last_pieces_of, _bytes_of_last_pieces)
 
     def draw(self, text: str, plain: tuple[int, ...], draw: Draw) -> tuple[int, ...]:
         """Return the ids of drawn pieces of ``text``; ``plain`` are ids that BPE may return."""
@@ -180,6 +180,6 @@ def _bytes_of_last_pieces(text: str, found: _LastPieces) -> int:
 
 
 # Draws one of the ways to cut a text.
-WaysToCut: TypeAlias = BpeDropout | UnigramSampling
+SubwordSampling: TypeAlias = BpeDropout | UnigramSampling
 # By the numbers of sentencepiece_model.proto.
-ALGORITHMS: dict[int, type[WaysToCut]] = {1: UnigramSampling, 2: BpeDropout}
+ALGORITHMS: dict[int, type[SubwordSampling]] = {1: UnigramSampling, 2: BpeDropout}
