@@ -161,7 +161,7 @@ def test_no_command_needs_packages_that_may_be_missing_before_it_uses_them(impor
 
 
 def test_lines_are_prepared_searched_and_answered_without_torch():
-    names = ("scheduling.line_jobs", "outputs.attention_to_source", "shown_attention")
+    names = ("scheduling.line_processor", "outputs.attention_to_source", "shown_attention")
     imports = "; ".join(f"import nmt_cli.translating.{name}" for name in names)
     imports += "; import nmt_cli.model.compiled.layers"
     searches = ("driver", "constrained_candidates", "compiled_model")

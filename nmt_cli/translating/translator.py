@@ -20,14 +20,14 @@ from nmt_cli.search.loading import EnsembleMember, load_models
 from nmt_cli.search.sentences import SearchSettings
 from nmt_cli.search.shortlist import Shortlists
 from nmt_cli.translating.encoding.output_limits import OutputLimits
-from nmt_cli.translating.encoding.wanted_output import WantedOutputs
+from nmt_cli.translating.encoding.sentence_builder import SentenceBuilder
 from nmt_cli.translating.interface.options import LoadOptions, TranslatorOptions, taking
 from nmt_cli.translating.interface.request import Request, numbered, require_lines, windows_of
 from nmt_cli.translating.interface.translation import Translation, in_order
-from nmt_cli.translating.outputs.answers import Answers
 from nmt_cli.translating.outputs.attention_to_source import AttentionToSource
+from nmt_cli.translating.outputs.translation_builder import TranslationBuilder
 from nmt_cli.translating.scheduling.continuous_search import ContinuousSearch, LineKey, LineSource
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 from nmt_cli.translating.scheduling.submitted_lines import SubmittedLines
 from nmt_cli.translating.segmentation.segmenter import Segmenter
 
@@ -116,7 +116,7 @@ class Translator:
             _trees_only(settings, tokenizer, options),
             None if lexicon is None else Shortlists(lexicon, search, is_shared=is_shared),
         )
-        outputs = WantedOutputs(
+        builder = SentenceBuilder(
             tokenizer,
             limits,
             constraints,
@@ -125,7 +125,9 @@ class Translator:
             sampling=sampling,
             is_parser=is_parser,
         )
-        answers = Answers(tokenizer, settings, search.length_penalty, options, limits.trees)
+        translations = TranslationBuilder(
+            tokenizer, settings, search.length_penalty, options, limits.trees
+        )
         segmenter = Segmenter(settings, tokenizer, options)
         # Rules for every line exclude CUDA graphs: these hold also for sentences without data.
         has_rules = constraints.min_length or constraints.no_repeat_ngram
@@ -140,8 +142,8 @@ class Translator:
         self._engine = SearchEngine(
             [model, *(each.model for each in ensemble)],
             search,
-            outputs.rules(search.eos_id),
-            outputs.choice(search),
+            builder.rules(search.eos_id),
+            builder.choice(search),
             Computing(options.precision, options.max_tokens_per_device, not no_graphs),
             finish_of,
         )
@@ -149,10 +151,10 @@ class Translator:
             self._engine.model.unpack_output()  # before workers are forked, which share it
         # The model, and what "auto" became: for a record of how a text was translated.
         self.chosen = dict(self._engine.chosen)
-        self._jobs = LineJobs(
-            tokenizer, outputs, answers, segmenter, lengths.source, options.too_long, words_of
+        self._processor = LineProcessor(
+            tokenizer, builder, translations, segmenter, lengths.source, options.too_long, words_of
         )
-        self._submitted = SubmittedLines(self._jobs, self._engine)
+        self._submitted = SubmittedLines(self._processor, self._engine)
         self._settings, self._tokenizer = settings, tokenizer
 
     @classmethod
@@ -225,7 +227,7 @@ class Translator:
 
     def continuous_search(self, lines: LineSource[LineKey]) -> ContinuousSearch[LineKey]:
         """Return what translates ``lines`` as they come, while nothing else uses the translator."""
-        return ContinuousSearch(self._jobs, self._engine, lines)
+        return ContinuousSearch(self._processor, self._engine, lines)
 
     @property
     def may_be_shared(self) -> bool:

@@ -14,7 +14,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.encoding.wanted_output import FOR_SAMPLES
+from nmt_cli.translating.encoding.sentence_builder import FOR_SAMPLES
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import save_as_model, tiny_recipe
 

@@ -8,7 +8,7 @@ from nmt_cli.corpus.text.glossary import Glossary, Term
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.encoding.wanted_output import FOR_SAMPLES
+from nmt_cli.translating.encoding.sentence_builder import FOR_SAMPLES
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import ONLY_TEXT, Request
 from nmt_cli.translating.interface.soft_glossary import SoftGlossary

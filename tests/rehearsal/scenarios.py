@@ -52,7 +52,7 @@ from nmt_cli.training.trainer import Trainer
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.rescorer import Rescorer
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers.worker_process import LINES_OF_A_TEXT, MostLines
 from tests.benchmarks.data import NEWS, random_corpus, write_batches
@@ -486,18 +486,18 @@ def share_a_text(
     mode.invent = _ending_soon(mode, tokenizer.eos_id)
     all_have_one = multiprocessing.get_context("fork").Barrier(2)  # so that each gets lines
     LINES_OF_A_TEXT["cuda"] = MostLines(2, 2)
-    whole, seen = LineJobs.prepare, list[str]()
+    whole, seen = LineProcessor.prepare, list[str]()
 
-    def noting(jobs: LineJobs, request: Any) -> Any:
+    def noting(processor: LineProcessor, request: Any) -> Any:
         if not seen:
             all_have_one.wait(timeout=60)
         seen.append(request.text)
-        prepared = whole(jobs, request)
+        prepared = whole(processor, request)
         noted = {"lines": seen, "devices": sorted(mode.devices), "illegal": mode.illegal}
         (run_dir / f"worker-{os.getpid()}").write_text(json.dumps(noted))
         return prepared
 
-    LineJobs.prepare = noting  # type: ignore[method-assign, assignment]
+    LineProcessor.prepare = noting  # type: ignore[method-assign, assignment]
     output = run_dir / "out"
     status = translate_command.run(
         run_dir / "model",

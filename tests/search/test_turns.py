@@ -4,7 +4,7 @@ import threading
 import time
 
 from nmt_cli.translating.scheduling import submitted_lines as service_module
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 from tests.fake_models import copying
 from tests.translating.test_submitted_lines import SECONDS, Gate, texts_of
 
@@ -106,7 +106,7 @@ def test_threads_may_share_a_translator(monkeypatch):
         return calling_alone
 
     for name in ("prepare", "answer", "without_copies"):
-        monkeypatch.setattr(LineJobs, name, alone(getattr(LineJobs, name)))
+        monkeypatch.setattr(LineProcessor, name, alone(getattr(LineProcessor, name)))
     lines = [f"line {number}" for number in range(20)]
 
     def translate():

@@ -17,13 +17,13 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import engine
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.encoding.copies import Copy, ProtectedText, SourceCopies, limits_of
+from nmt_cli.translating.encoding.sentence_builder import FOR_SAMPLES
 from nmt_cli.translating.encoding.target_phrases import TargetPhrases
-from nmt_cli.translating.encoding.wanted_output import FOR_SAMPLES
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.protection import Match, Protection
 from nmt_cli.translating.interface.request import KEEPS_PIECES, Request
 from nmt_cli.translating.interface.translation import Alternative, Translation
-from nmt_cli.translating.scheduling.line_jobs import strict
+from nmt_cli.translating.scheduling.line_processor import strict
 from tests.corpus.test_mapped_sentencepiece import train
 from tests.fake_models import CopyModel, tiny_recipe, translator_of
 

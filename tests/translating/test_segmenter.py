@@ -11,7 +11,7 @@ from nmt_cli.corpus.tokenizers.whitespace_tokenizer import CONTROL, WhitespaceTo
 from nmt_cli.files.lines import is_blank
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search.sentences import Sampling
-from nmt_cli.translating.encoding.wanted_output import Wanted
+from nmt_cli.translating.encoding.sentence_builder import Wanted
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import Request

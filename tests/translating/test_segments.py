@@ -13,8 +13,8 @@ from nmt_cli.messages.errors import UserError
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import Request
-from nmt_cli.translating.outputs.answers import best_sums
-from nmt_cli.translating.scheduling.line_jobs import NO_SENTENCE
+from nmt_cli.translating.outputs.translation_builder import best_sums
+from nmt_cli.translating.scheduling.line_processor import NO_SENTENCE
 from nmt_cli.translating.segmentation import segments
 from nmt_cli.translating.segmentation.segmenter import LANGUAGE_MISSING
 from nmt_cli.translating.segmentation.segments import Output, Segments, sentences

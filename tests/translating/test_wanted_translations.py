@@ -18,7 +18,7 @@ from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.sentences import Sampling
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import Request
-from nmt_cli.translating.scheduling.line_jobs import NO_PLACE
+from nmt_cli.translating.scheduling.line_processor import NO_PLACE
 from tests.fake_models import tiny_recipe, translator_of
 
 SMALL = {"num_layers": 1, "d_model": 8, "num_heads": 2, "d_ff": 8}

@@ -18,9 +18,9 @@ from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating.encoding.copies import Part
 from nmt_cli.translating.interface.options import Constraints, TranslatorOptions
 from nmt_cli.translating.outputs import attention_to_source
-from nmt_cli.translating.outputs.answers import Answers
 from nmt_cli.translating.outputs.attended_words import joined_links, links_of_parts
 from nmt_cli.translating.outputs.attention_to_source import AttentionToSource, most_attended
+from nmt_cli.translating.outputs.translation_builder import TranslationBuilder
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import EOS, ByteTokenizer, CopyModel, tiny_recipe, translator_of, untrained
 
@@ -139,7 +139,7 @@ def test_an_unknown_piece_becomes_the_whole_word_that_it_attends_to():
     found = Hypothesis(tuple(tokens), -1.0, -1.0, (), Attended((0, 0, 2, 0), (), 0))
     for keep_pieces, text in ((False, "catdog foxeelhen bee"), (True, "cat@@ dog foxeelhen bee")):
         options = TranslatorOptions(replace_unknown=True, keep_pieces=keep_pieces)
-        assert Answers(tokenizer, settings, 0.6, options)._part(found, part) == text
+        assert TranslationBuilder(tokenizer, settings, 0.6, options)._part(found, part) == text
 
 
 @pytest.mark.parametrize("too_long", ["split", "truncate"])

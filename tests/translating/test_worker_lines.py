@@ -16,13 +16,13 @@ import torch
 
 from nmt_cli.corpus.text.glossary import Glossary
 from nmt_cli.search.sentences import Sentence
-from nmt_cli.translating.encoding.wanted_output import MOST_KEPT
+from nmt_cli.translating.encoding.sentence_builder import MOST_KEPT
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.outputs.line_job import LineJob
 from nmt_cli.translating.scheduling import continuous_search
 from nmt_cli.translating.scheduling.continuous_search import _Order
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 from nmt_cli.translating.translator import Translator
 from nmt_cli.translating.workers import worker_main
 from nmt_cli.translating.workers.messages import (
@@ -272,9 +272,9 @@ LARGE = Request("a large line")
 
 
 def held(monkeypatch, name):
-    """Let a method of LineJobs wait with large lines; return what was begun, and the gate."""
+    """Let a method of LineProcessor wait with large lines; return what was begun, and the gate."""
     monkeypatch.setattr(continuous_search, "MOST_BETWEEN_STEPS", 10)
-    whole, begun, gate = getattr(LineJobs, name), list[str](), Gate()
+    whole, begun, gate = getattr(LineProcessor, name), list[str](), Gate()
 
     def holding(jobs, line):
         text = line.text if isinstance(line, Request) else "".join(p.text for p in line.parts)
@@ -283,7 +283,7 @@ def held(monkeypatch, name):
             gate(text)
         return whole(jobs, line)
 
-    monkeypatch.setattr(LineJobs, name, holding)
+    monkeypatch.setattr(LineProcessor, name, holding)
     return begun, gate
 
 
@@ -319,7 +319,7 @@ def test_a_large_line_that_is_withdrawn_costs_no_further_work(monkeypatch):
 
 def test_a_bug_while_a_large_line_is_prepared_is_its_answer(monkeypatch):
     monkeypatch.setattr(continuous_search, "MOST_BETWEEN_STEPS", 10)
-    monkeypatch.setattr(LineJobs, "prepare", lambda _, line: 1 / 0)
+    monkeypatch.setattr(LineProcessor, "prepare", lambda _, line: 1 / 0)
     with worker_of(copying(monkeypatch)[0]) as connection:
         connection.send([(1, LARGE)])
         ((_, found),) = answers_from(connection, 1)

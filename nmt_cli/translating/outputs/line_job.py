@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nmt_cli.search.sentences import Outcome, Sentence
 from nmt_cli.translating.encoding.copies import Part, ProtectedText
-from nmt_cli.translating.encoding.wanted_output import Wanted
+from nmt_cli.translating.encoding.sentence_builder import Wanted
 from nmt_cli.translating.interface.translation import MemoryMatch
 from nmt_cli.translating.segmentation.segments import Segments, uncut
 

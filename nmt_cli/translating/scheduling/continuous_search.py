@@ -16,13 +16,13 @@ from nmt_cli.search.sentences import Outcome, Sentence
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.outputs.line_job import LineJob, Ticket, TicketedSentence
-from nmt_cli.translating.scheduling.aside import Aside
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.background import BackgroundThread
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 
 # Characters of a line that is prepared between two steps, in at most 30 ms: the worst are texts of
 # one letter between tags. All others wait for that, so larger lines are prepared beside the steps.
 MOST_BETWEEN_STEPS = 1_000
-SECONDS_OF_A_WAIT = 0.005  # for work aside, while nothing is searched
+SECONDS_OF_A_WAIT = 0.005  # for background work, while nothing is searched
 # If so many lines have sentences that wait for room, or are prepared, no further line is taken.
 MOST_DIVIDED_LINES = 32
 # When sentences of divided lines fill this share of the room, no further ones of these join: a long
@@ -41,11 +41,12 @@ class LineSource(ABC, Generic[LineKey]):
 
     If ``is_text``, nobody waits for a single line: all sentences that are known are searched
     longest first, and the memory of the search is freed when none is left. Otherwise lines take
-    turns, so that none waits for a long one, and large lines are prepared and answered ``aside``.
+    turns, so that none waits for a long one, and large lines are prepared and answered in the
+    ``background``.
     """
 
     is_text = False
-    aside: Aside | None = None
+    background: BackgroundThread | None = None
 
     @abstractmethod
     def take(self) -> tuple[LineKey, Request] | None:
@@ -77,13 +78,16 @@ class ContinuousSearch(Generic[LineKey]):
     Not to be shared between threads.
     """
 
-    def __init__(self, jobs: LineJobs, engine: SearchEngine, lines: LineSource[LineKey]) -> None:
+    def __init__(
+        self, processor: LineProcessor, engine: SearchEngine, lines: LineSource[LineKey]
+    ) -> None:
         """Translate ``lines`` in ``run``."""
-        self._jobs, self._engine, self._lines = jobs, engine, lines
-        self._aside, self._jobs_aside = lines.aside, jobs.for_another_thread()
+        self._processor, self._engine, self._lines = processor, engine, lines
+        self._background = lines.background
+        self._other_processor = processor.for_another_thread()  # of the background
         self._inside: dict[LineJob, LineKey] = {}  # lines that were taken, and have no answer yet
-        # Of these, lines that are prepared and answered aside, and those whose sentences have not
-        # joined, although they are prepared.
+        # Of these, lines that are prepared and answered in the background, and those whose
+        # sentences have not joined, although they are prepared.
         self._large, self._prepared = set[LineJob](), deque[LineJob]()
 
     def run(self) -> None:
@@ -111,8 +115,8 @@ class ContinuousSearch(Generic[LineKey]):
         self._order = _Order(self._next, driver.most_like, None if is_text else most_divided)
 
         def watch(inside: Iterable[Ticket]) -> list[Ticket]:
-            if self._aside is not None:
-                self._aside.take_done()
+            if self._background is not None:
+                self._background.take_done()
             unwanted = self._withdraw()
             self._order.remove(unwanted)
             leaving = [ticket for job in unwanted for ticket, _ in job.ticketed()]
@@ -125,9 +129,9 @@ class ContinuousSearch(Generic[LineKey]):
                 self._order.take, watch, is_text=is_text, is_urgent=self._is_urgent
             ):
                 self._note(ticket, outcome)
-            if self._aside is None or not self._aside.num_inside:
+            if self._background is None or not self._background.num_inside:
                 return
-            self._aside.take_done(SECONDS_OF_A_WAIT)
+            self._background.take_done(SECONDS_OF_A_WAIT)
             watch(())
 
     def _note(self, ticket: Ticket, outcome: Outcome) -> None:
@@ -169,19 +173,19 @@ class ContinuousSearch(Generic[LineKey]):
         return []
 
     def _take(self) -> tuple[LineKey, Request] | None:
-        is_full = self._aside is not None and self._aside.num_inside >= MOST_DIVIDED_LINES
+        is_full = self._background is not None and self._background.num_inside >= MOST_DIVIDED_LINES
         return None if is_full else self._lines.take()
 
     def _begun(self, line: LineKey, request: Request) -> list[TicketedSentence]:
         """Return the sentences of a line; answer one that has none."""
-        if self._aside is not None and (size := request.size) > MOST_BETWEEN_STEPS:
+        if self._background is not None and (size := request.size) > MOST_BETWEEN_STEPS:
             known = LineJob()  # until it is prepared
             self._inside[known] = line
-            work = partial(self._if_wanted, known, partial(self._jobs_aside.prepare, request))
-            self._aside.do(size, work, partial(self._take_prepared, known))
+            work = partial(self._if_wanted, known, partial(self._other_processor.prepare, request))
+            self._background.do(size, work, partial(self._take_prepared, known))
             return []
         try:
-            job = self._jobs.prepare(request)
+            job = self._processor.prepare(request)
         except Exception as error:
             self._lines.answer(line, error)
             return []
@@ -191,11 +195,11 @@ class ContinuousSearch(Generic[LineKey]):
         return job.ticketed()
 
     def _if_wanted(self, job: LineJob, work: Callable[[], Any]) -> Any:
-        """Do work aside for a line, unless it was withdrawn meanwhile."""
+        """Do background work for a line, unless it was withdrawn meanwhile."""
         return work() if job in self._inside else None
 
     def _take_prepared(self, known: LineJob, found: LineJob | BaseException) -> None:
-        """Take a line that was prepared aside, or the bug that it met."""
+        """Take a line that was prepared in the background, or the bug that it met."""
         if known not in self._inside:
             return
         line = self._inside.pop(known)
@@ -212,13 +216,13 @@ class ContinuousSearch(Generic[LineKey]):
     def _conclude(self, job: LineJob) -> None:
         """Answer a line whose sentences have outcomes, or search some of them again."""
         if job in self._large:
-            assert self._aside is not None
+            assert self._background is not None
             size = sum(len(part.text) for part in job.parts)
-            work = partial(self._if_wanted, job, partial(_concluded, self._jobs_aside, job))
-            self._aside.do(size, work, partial(self._take_concluded, job))
+            work = partial(self._if_wanted, job, partial(_concluded, self._other_processor, job))
+            self._background.do(size, work, partial(self._take_concluded, job))
             return
         try:
-            found: Any = _concluded(self._jobs, job)
+            found: Any = _concluded(self._processor, job)
         except Exception as error:
             found = error
         self._take_concluded(job, found)
@@ -235,9 +239,9 @@ class ContinuousSearch(Generic[LineKey]):
             self._lines.answer(self._inside.pop(job), found)
 
 
-def _concluded(jobs: LineJobs, job: LineJob) -> list[TicketedSentence] | Translation:
+def _concluded(processor: LineProcessor, job: LineJob) -> list[TicketedSentence] | Translation:
     """Return the translation of a line, or the sentences that are searched again."""
-    return jobs.without_copies(job) or jobs.answer(job)
+    return processor.without_copies(job) or processor.answer(job)
 
 
 class _Order:

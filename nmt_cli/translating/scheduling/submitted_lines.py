@@ -19,9 +19,9 @@ from weakref import WeakSet
 from nmt_cli.search.engine import SearchEngine
 from nmt_cli.translating.interface.request import Request, numbered
 from nmt_cli.translating.interface.translation import Translation
-from nmt_cli.translating.scheduling.aside import Aside
+from nmt_cli.translating.scheduling.background import BackgroundThread
 from nmt_cli.translating.scheduling.continuous_search import ContinuousSearch, LineSource
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 
 TOO_LATE = "its timeout passed before its translation began"
 IDLE_SECONDS = 5.0  # then the thread ends, so that it does not keep the model in memory for ever
@@ -47,8 +47,8 @@ class SubmittedLines(LineSource[Answer]):
     Submitted lines and callers of ``paused`` use the model in the order in which they came.
     """
 
-    def __init__(self, jobs: LineJobs, engine: SearchEngine) -> None:
-        self._jobs, self._engine = jobs, engine
+    def __init__(self, processor: LineProcessor, engine: SearchEngine) -> None:
+        self._processor, self._engine = processor, engine
         self._cancelled = deque[Answer]()  # since the last step
         self._numbers = count(1)
         self._is_stopped = self._is_closed = False
@@ -65,7 +65,7 @@ class SubmittedLines(LineSource[Answer]):
         # object of the caller that uses the model is the first.
         self._waiting = deque[_Line | object]()
         self._is_translating = False  # the thread
-        self.aside = Aside()
+        self.background = BackgroundThread()
         self._thread: threading.Thread | None = None
 
     def submit(
@@ -173,7 +173,7 @@ class SubmittedLines(LineSource[Answer]):
         atexit.register(self._stop)
 
     def _run(self) -> None:
-        search = ContinuousSearch(self._jobs, self._engine, self)
+        search = ContinuousSearch(self._processor, self._engine, self)
         while self._wait():
             with suppress(BaseException):  # it is the answer of the lines inside
                 search.run()

@@ -14,8 +14,8 @@ from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer, source_pieces
 from nmt_cli.files.lines import is_blank
 from nmt_cli.messages.errors import UserError, WrongUsageError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE, ModelSettings
+from nmt_cli.translating.encoding.sentence_builder import Wanted
 from nmt_cli.translating.encoding.target_phrases import BYTE
-from nmt_cli.translating.encoding.wanted_output import Wanted
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import LineError, Request

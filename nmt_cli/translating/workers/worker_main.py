@@ -29,7 +29,7 @@ from nmt_cli.messages.errors import UserError, reporting_full_memory
 from nmt_cli.pictures.attention import as_html
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
-from nmt_cli.translating.scheduling.aside import Aside
+from nmt_cli.translating.scheduling.background import BackgroundThread
 from nmt_cli.translating.scheduling.continuous_search import LineSource
 from nmt_cli.translating.shown_attention import languages_of
 from nmt_cli.translating.translator import Translator
@@ -78,7 +78,7 @@ class WorkerLines(LineSource[int]):
 
     def __init__(self, connection: Connection, translator: Translator, *, is_text: bool) -> None:
         """``translator`` draws the pages. ``is_text`` is as in ``LineSource``."""
-        self.is_text, self.aside = is_text, None if is_text else Aside()
+        self.is_text, self.background = is_text, None if is_text else BackgroundThread()
         self.is_closed = False  # the other end was closed
         self._connection, self._translator = connection, translator
         # ``Connection.poll`` makes such an object each time: 30 µs a step.
@@ -86,7 +86,7 @@ class WorkerLines(LineSource[int]):
         self._arrivals.register(connection.fileno(), select.POLLIN)
         self._waiting: dict[int, Request] = {}  # in order
         self._pages: dict[int, messages.AttentionOf] = {}  # that wait, where torch draws them
-        self._drawing: set[int] = set()  # those that are drawn aside
+        self._drawing: set[int] = set()  # those that are drawn in the background
         self._shared: dict[int, Request] = {}
         self._of_many: set[int] = set()  # without an answer
         self._withdrawn: set[int] = set()  # since the last step
@@ -131,13 +131,13 @@ class WorkerLines(LineSource[int]):
         self._answers.append((line, answer))
 
     def _draw(self, number: int, wanted: messages.AttentionOf) -> None:
-        """Draw a page aside, if other threads may use the model."""
-        if self.aside is None or not self._translator.may_be_shared:
+        """Draw a page in the background, if other threads may use the model."""
+        if self.background is None or not self._translator.may_be_shared:
             self._pages[number] = wanted
             return
         self._drawing.add(number)
         work = partial(attention_page, self._translator, wanted)
-        self.aside.do(len(wanted.text), work, partial(self._take_page, number))
+        self.background.do(len(wanted.text), work, partial(self._take_page, number))
 
     def _take_page(self, number: int, page: Translation | BaseException) -> None:
         if number in self._drawing:

@@ -11,7 +11,7 @@ from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed.kernel_check import kernels_work
 from tests.fake_models import BOS
 from tests.kernels_in_triton import DEVICE, MARKS
-from tests.search.graphed.test_search_ahead import (
+from tests.search.graphed.test_graphed_search import (
     VARIANTS,
     VOCABULARY_SIZE,
     assert_same,

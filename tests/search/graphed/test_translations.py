@@ -17,7 +17,7 @@ from nmt_cli.search.torch_models import without_gradients
 from nmt_cli.translating import translator as translator_module
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import AnyOf, Request
-from nmt_cli.translating.scheduling.line_jobs import LineJobs
+from nmt_cli.translating.scheduling.line_processor import LineProcessor
 from nmt_cli.translating.translator import Translator
 
 FORMATS = Path(__file__).parents[2] / "formats"
@@ -94,14 +94,14 @@ def test_lines_are_answered_while_the_device_searches_others(monkeypatch):
         search = translator._engine.driver._search
         return search is not None and len(search._launched) > 0
 
-    answered = calls_of(LineJobs, "answer", monkeypatch, is_searching)
+    answered = calls_of(LineProcessor, "answer", monkeypatch, is_searching)
     assert_same(list(translator.translate(lines)), expected)
     assert len(answered) == 60
     assert sum(answered) > 40
 
 
 def test_a_bug_in_an_answer_is_raised_for_its_line(monkeypatch):
-    lines, answer = lines_of_unlike_length(8), LineJobs.answer
+    lines, answer = lines_of_unlike_length(8), LineProcessor.answer
     translator = running_ahead()
     expected = list(translator.translate(lines))
 
@@ -110,7 +110,7 @@ def test_a_bug_in_an_answer_is_raised_for_its_line(monkeypatch):
             raise ZeroDivisionError
         return answer(jobs, job)
 
-    monkeypatch.setattr(LineJobs, "answer", failing)
+    monkeypatch.setattr(LineProcessor, "answer", failing)
     with pytest.raises(LinesFailedError) as raised:
         translator.translate_window(lines)
     assert (raised.value.first, raised.value.last) == (2, 2)

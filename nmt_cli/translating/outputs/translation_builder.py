@@ -24,9 +24,9 @@ from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.sentences import Hypothesis
 from nmt_cli.translating.encoding.copies import Part, ProtectedText
 from nmt_cli.translating.encoding.known_text import KnownText
+from nmt_cli.translating.encoding.sentence_builder import Wanted
 from nmt_cli.translating.encoding.target_phrases import TargetPhrase
 from nmt_cli.translating.encoding.unseen import Run
-from nmt_cli.translating.encoding.wanted_output import Wanted
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.translation import (
     Alternative,
@@ -38,8 +38,8 @@ from nmt_cli.translating.interface.translation import (
 from nmt_cli.translating.outputs import attended_words
 from nmt_cli.translating.outputs.line_job import LineJob
 from nmt_cli.translating.outputs.unseen_placement import place_runs
-from nmt_cli.translating.segmentation.over_long import lacks_sentences
 from nmt_cli.translating.segmentation.segments import Output, Span
+from nmt_cli.translating.segmentation.too_long import lacks_sentences
 
 if TYPE_CHECKING:
     from nmt_cli.parsing.linearization import Linearization
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from nmt_cli.search.rules.well_formed_trees import WellFormedTrees
 
 
-class Answers:
+class TranslationBuilder:
     """Joins the outputs for the parts of a line, and reads trees from them."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Answers:
                 "this one can write any word."
             )
 
-    def answer(self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
+    def build(self, job: LineJob, found: Sequence[tuple[Hypothesis, ...]]) -> Translation:
         """Return the translation of a line whose parts have the hypotheses ``found``.
 
         The n best are the choices of an output for each segment whose scores have the greatest

@@ -15,7 +15,7 @@ from nmt_cli.search.rules.rule import SampledCandidates
 from nmt_cli.search.sentences import Sampling, samples_of
 from nmt_cli.translating.encoding.copies import Part
 from nmt_cli.translating.encoding.output_limits import OutputLimits
-from nmt_cli.translating.encoding.wanted_output import WantedOutputs
+from nmt_cli.translating.encoding.sentence_builder import SentenceBuilder
 from nmt_cli.translating.interface.options import Constraints
 from nmt_cli.translating.interface.request import LineError, Request
 from tests.fake_models import EOS, tiny_recipe
@@ -28,26 +28,26 @@ LONGEST = 4
 EVERYTHING = [tokens for length in range(LONGEST + 1) for tokens in product(TOKENS, repeat=length)]
 
 
-def error_of(outputs, request):
+def error_of(builder, request):
     """Return why what a line asks for is impossible; None if it is possible."""
     try:
-        outputs.wanted(request)
+        builder.wanted(request)
     except LineError as error:
         return str(error)
     return None
 
 
-def wanted_outputs(constraints, extra_length=2, longest=None, *, is_parser=False):
+def sentence_builder(constraints, extra_length=2, longest=None, *, is_parser=False):
     limits = OutputLimits(extra_length, longest, n_best=1, beam_size=5, longest_prefix=20)
-    return WantedOutputs(TOKENIZER, limits, constraints, end=[EOS], is_parser=is_parser)
+    return SentenceBuilder(TOKENIZER, limits, constraints, end=[EOS], is_parser=is_parser)
 
 
-def rules_of(outputs):
-    return outputs.rules(EOS)
+def rules_of(builder):
+    return builder.rules(EOS)
 
 
-def choice_of(outputs, beam_size):
-    return outputs.choice(settings(beam_size))
+def choice_of(builder, beam_size):
+    return builder.choice(settings(beam_size))
 
 
 def ids(text):
@@ -104,9 +104,9 @@ CASES = [
 
 @pytest.mark.parametrize("constraints", CASES, ids=str)
 def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
-    outputs = wanted_outputs(constraints, longest=constraints.max_length)
-    wanted = outputs.wanted(Request("x"))
-    (sentence,) = outputs.sentences([Part([3, 4], "")], (), wanted)  # 2 pieces and 2 more
+    builder = sentence_builder(constraints, longest=constraints.max_length)
+    wanted = builder.wanted(Request("x"))
+    (sentence,) = builder.sentences([Part([3, 4], "")], (), wanted)  # 2 pieces and 2 more
     table = random_table(7)
     beam_size = len(EVERYTHING)
     sentence = sentence._replace(n_best=None)
@@ -114,8 +114,8 @@ def test_the_outputs_of_a_wide_beam_are_all_that_are_allowed(constraints):
         table,
         [sentence],
         settings(beam_size, n_best=beam_size),
-        rules=rules_of(outputs),
-        choice=choice_of(outputs, beam_size),
+        rules=rules_of(builder),
+        choice=choice_of(builder, beam_size),
     )
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
     assert expected
@@ -130,12 +130,12 @@ def test_samples_are_outputs_that_are_allowed(constraints):
     def flat(source, prefix):
         return torch.zeros(7)
 
-    outputs = wanted_outputs(constraints, longest=constraints.max_length)
-    (sentence,) = outputs.sentences([Part([3, 4], "")], (), outputs.wanted(Request("x")))
+    builder = sentence_builder(constraints, longest=constraints.max_length)
+    (sentence,) = builder.sentences([Part([3, 4], "")], (), builder.wanted(Request("x")))
     sampling = Sampling(seed=3)
     samples = samples_of([sentence], sampling, 1, 400)
     choice = SampledCandidates(sampling)
-    found = search(flat, samples, settings(1), 400, rules_of(outputs), choice)
+    found = search(flat, samples, settings(1), 400, rules_of(builder), choice)
     drawn = {hypothesis.tokens for hypotheses in found for hypothesis in hypotheses}
     expected = {tokens for tokens in EVERYTHING if is_allowed(tokens, constraints)}
     assert drawn <= expected
@@ -146,7 +146,7 @@ def test_samples_are_outputs_that_are_allowed(constraints):
 def test_sentences_with_and_without_wishes_share_a_search():
     """Slots of different lengths and wishes, in beams too narrow to see all."""
     constraints = Constraints(no_repeat_ngram=2, banned=["c c"])
-    outputs = wanted_outputs(constraints, extra_length=4)
+    builder = sentence_builder(constraints, extra_length=4)
     requests = [
         Request("x"),
         Request("x", prefix="c a"),
@@ -158,12 +158,12 @@ def test_sentences_with_and_without_wishes_share_a_search():
         Request("x", prefix="d d", no_repeat_ngram=3),
     ] * 3
     sentences = [
-        outputs.sentences([Part([3] * (n % 5), "")], (), outputs.wanted(request))[0]
+        builder.sentences([Part([3] * (n % 5), "")], (), builder.wanted(request))[0]
         for n, request in enumerate(requests)
     ]
-    table, rules = random_table(7), rules_of(outputs)
+    table, rules = random_table(7), rules_of(builder)
     for beam_size in (1, 3):
-        choice = choice_of(outputs, beam_size)
+        choice = choice_of(builder, beam_size)
         alone = [
             search(table, [each], settings(beam_size), 1, rules, choice)[0] for each in sentences
         ]
@@ -181,10 +181,10 @@ def test_sentences_with_and_without_wishes_share_a_search():
 
 
 def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
-    outputs = wanted_outputs(Constraints(prefix="a b", required=["c"], banned=["d"]))
-    plain = outputs.wanted(Request("x", line=7))
+    builder = sentence_builder(Constraints(prefix="a b", required=["c"], banned=["d"]))
+    plain = builder.wanted(Request("x", line=7))
     assert (plain.request.line, plain.prefix[0].ids, plain.shortest) == (7, (3, 4), 3)
-    own = outputs.wanted(Request("x", prefix="c", required=["a a"], banned=["b b"]))
+    own = builder.wanted(Request("x", prefix="c", required=["a a"], banned=["b b"]))
     assert own.prefix[0].ids == (5,)
     assert own.required_phrases is not None
     assert [[each.ids for each in forms] for forms in own.required_phrases.constraints] == [
@@ -194,17 +194,17 @@ def test_wishes_of_a_line_join_those_of_all_lines_but_its_prefix_is_its_own():
     assert own.banned_phrases is not None
     assert own.banned_phrases.phrases == ((6,), (4, 4))
     assert own.shortest == 3  # c a a
-    assert outputs.wanted(Request("x", prefix="")).prefix == ()
-    assert outputs.wanted(Request("x", prefix="a")).banned_phrases is plain.banned_phrases
+    assert builder.wanted(Request("x", prefix="")).prefix == ()
+    assert builder.wanted(Request("x", prefix="a")).banned_phrases is plain.banned_phrases
 
 
 def test_longest_outputs_make_room_for_what_must_be_written():
-    outputs = wanted_outputs(Constraints(min_length=5), extra_length=1, longest=6)
+    builder = sentence_builder(Constraints(min_length=5), extra_length=1, longest=6)
     assert (
-        outputs.sentences([Part([3], "")], (), outputs.wanted(Request("x")))[0].longest_output == 5
+        builder.sentences([Part([3], "")], (), builder.wanted(Request("x")))[0].longest_output == 5
     )
-    (first, second) = outputs.sentences(
-        [Part([3, 4], ""), Part([3], "")], (), outputs.wanted(Request("x", prefix="a b a b a b"))
+    (first, second) = builder.sentences(
+        [Part([3, 4], ""), Part([3], "")], (), builder.wanted(Request("x", prefix="a b a b a b"))
     )
     assert first.longest_output == 6
     assert first.rule_data.keys() == {"forced_prefix"}
@@ -238,7 +238,7 @@ CONTRADICTIONS = [
 @pytest.mark.parametrize(("asked", "reason"), CONTRADICTIONS)
 def test_contradictions_are_an_error_of_the_line(asked, reason):
     rules = Constraints(no_repeat_ngram=2, banned=["b d"])
-    assert (error_of(wanted_outputs(rules, longest=5), asked) or "").startswith(reason)
+    assert (error_of(sentence_builder(rules, longest=5), asked) or "").startswith(reason)
 
 
 @pytest.mark.parametrize(("asked", "reason"), CONTRADICTIONS)
@@ -250,15 +250,15 @@ def test_contradictions_of_options_are_refused(asked, reason):
         banned=["b d", *asked.banned],
     )
     with pytest.raises(UserError) as caught:
-        wanted_outputs(rules, longest=5)
+        sentence_builder(rules, longest=5)
     assert str(caught.value).startswith(reason)
     assert str(caught.value).endswith("; change one of these options.")
 
 
 def test_a_prefix_is_no_longer_than_a_line_of_the_model():
-    outputs = wanted_outputs(Constraints())
-    assert error_of(outputs, Request("x", prefix="a " * 20)) is None
-    error = error_of(outputs, Request("x", prefix="a " * 21))
+    builder = sentence_builder(Constraints())
+    assert error_of(builder, Request("x", prefix="a " * 20)) is None
+    error = error_of(builder, Request("x", prefix="a " * 21))
     assert error == "the prefix has 21 pieces, but only 20 are possible"
 
 
@@ -287,39 +287,39 @@ def test_numbers_out_of_range_are_refused(constraints, message):
 def test_a_model_that_parses_has_only_a_longest_output():
     for constraints in (Constraints(min_length=1), Constraints(banned=["a"])):
         with pytest.raises(UserError, match="this model parses; the only rule possible"):
-            wanted_outputs(constraints, is_parser=True)
-    parser = wanted_outputs(Constraints(max_length=9), is_parser=True)
+            sentence_builder(constraints, is_parser=True)
+    parser = sentence_builder(Constraints(max_length=9), is_parser=True)
     assert error_of(parser, Request("x", banned=["a"])) is not None
     assert error_of(parser, Request("x", prefix="")) is None
     with pytest.raises(UserError, match="--min-length asks for 9 pieces, but an output has at mo"):
-        wanted_outputs(Constraints(min_length=9), longest=8)
+        sentence_builder(Constraints(min_length=9), longest=8)
 
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_a_line_has_its_own_rule_about_repeated_pieces(n):
-    outputs = wanted_outputs(Constraints())
-    plain, asked = outputs.wanted(Request("x")), outputs.wanted(Request("x", no_repeat_ngram=n))
-    sentences = [outputs.sentences([Part([3, 4], "")], (), each)[0] for each in (plain, asked)]
+    builder = sentence_builder(Constraints())
+    plain, asked = builder.wanted(Request("x")), builder.wanted(Request("x", no_repeat_ngram=n))
+    sentences = [builder.sentences([Part([3, 4], "")], (), each)[0] for each in (plain, asked)]
     table, beam_size = random_table(7), len(EVERYTHING)
     sentences = [each._replace(n_best=beam_size) for each in sentences]
-    found = search(table, sentences, settings(beam_size, n_best=beam_size), 2, rules_of(outputs))
+    found = search(table, sentences, settings(beam_size, n_best=beam_size), 2, rules_of(builder))
     assert [{each.tokens for each in hypotheses} for hypotheses in found] == [
         {tokens for tokens in EVERYTHING if is_allowed(tokens, Constraints())},
         {tokens for tokens in EVERYTHING if is_allowed(tokens, Constraints(no_repeat_ngram=n))},
     ]
-    assert error_of(outputs, Request("x", prefix="a a", no_repeat_ngram=1)) == (
+    assert error_of(builder, Request("x", prefix="a a", no_repeat_ngram=1)) == (
         'the prefix "a a" breaks the rule no_repeat_ngram 1'
     )
-    error = error_of(outputs, Request("x", no_repeat_ngram=0))
+    error = error_of(builder, Request("x", no_repeat_ngram=0))
     assert error == "no_repeat_ngram must be at least 1, but is 0"
-    longest = outputs.wanted(Request("x", no_repeat_ngram=10**400))  # no float can be that large
-    (sentence,) = outputs.sentences([Part([3, 4], "")], (), longest)
+    longest = builder.wanted(Request("x", no_repeat_ngram=10**400))  # no float can be that large
+    (sentence,) = builder.sentences([Part([3, 4], "")], (), longest)
     found = search(
-        table, [sentence._replace(n_best=beam_size)], settings(beam_size), 2, rules_of(outputs)
+        table, [sentence._replace(n_best=beam_size)], settings(beam_size), 2, rules_of(builder)
     )
     assert {each.tokens for each in found[0]} == {*EVERYTHING}
     for value in (10**400, -(10**400), math.inf, math.nan):
-        error = error_of(outputs, Request("x", length_penalty=value))
+        error = error_of(builder, Request("x", length_penalty=value))
         assert error == f"length_penalty must be at least 0 and at most 10, but is {value}"
-    parser = wanted_outputs(Constraints(), is_parser=True)
+    parser = sentence_builder(Constraints(), is_parser=True)
     assert error_of(parser, Request("x", no_repeat_ngram=n)) is not None

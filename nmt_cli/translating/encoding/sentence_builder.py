@@ -80,7 +80,7 @@ class Wanted(NamedTuple):
         return {name: each for name, each in data.items() if each is not None}
 
 
-class WantedOutputs:
+class SentenceBuilder:
     """Makes the sentences of each line, with all that the search needs to know of them."""
 
     def __init__(
@@ -119,7 +119,7 @@ class WantedOutputs:
         except LineError as error:
             raise UserError(f"{error}; change one of these options.") from None
 
-    def for_another_thread(self) -> WantedOutputs:
+    def for_another_thread(self) -> SentenceBuilder:
         """Return what makes the same sentences, and shares nothing that changes."""
         other = copy(self)
         other._kept, other._automata = {}, {}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt_cli.translating.segmentation.over_long import (
+from nmt_cli.translating.segmentation.too_long import (
     SENTENCE_END,
     halve,
     lacks_sentences,

@@ -14,7 +14,7 @@ Work = Callable[[], Any]
 Take = Callable[[Any], None]  # gets what the work returned, or the error that it raised
 
 
-class Aside:
+class BackgroundThread:
     """Does work in a thread of its own, the smallest first; one thread gives work and takes it.
 
     The thread ends when there is nothing to do, so that it keeps nothing in memory.
@@ -46,7 +46,9 @@ class Aside:
         with self._changed:
             heappush(self._waiting, (size, next(self._numbers), work, take))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="nmt-cli aside", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name="nmt-cli background", daemon=True
+                )
                 self._thread.start()
 
     def take_done(self, seconds: float = 0.0) -> None:

@@ -21,17 +21,17 @@ from nmt_cli.translating.encoding.copies import (
     ProtectedText,
     are_possible,
 )
+from nmt_cli.translating.encoding.sentence_builder import SentenceBuilder, Wanted
 from nmt_cli.translating.encoding.target_phrases import shown
 from nmt_cli.translating.encoding.unseen import Run, runs_in
-from nmt_cli.translating.encoding.wanted_output import Wanted, WantedOutputs
 from nmt_cli.translating.interface.request import KEEPS_PIECES, LineError, Request
 from nmt_cli.translating.interface.translation import Translation
-from nmt_cli.translating.outputs.answers import Answers
 from nmt_cli.translating.outputs.line_job import LineJob, TicketedSentence
+from nmt_cli.translating.outputs.translation_builder import TranslationBuilder
 from nmt_cli.translating.segmentation.list_marks import has_letters
-from nmt_cli.translating.segmentation.over_long import parts_within
 from nmt_cli.translating.segmentation.segmenter import Segmenter, needs_no_model
 from nmt_cli.translating.segmentation.segments import uncut
+from nmt_cli.translating.segmentation.too_long import parts_within
 
 if TYPE_CHECKING:
     from nmt_cli.translating.interface.memory import TranslationMemory
@@ -41,14 +41,14 @@ NO_PLACE = "it is too long for one part, and its required phrases have no certai
 NO_SENTENCE = "it has several sentences, and its required phrases have no certain one"
 
 
-class LineJobs:
+class LineProcessor:
     """Prepares lines for the search, and answers them. Not to be shared between threads."""
 
     def __init__(
         self,
         tokenizer: Tokenizer,
-        outputs: WantedOutputs,
-        answers: Answers,
+        builder: SentenceBuilder,
+        translations: TranslationBuilder,
         segmenter: Segmenter,
         longest: int,
         too_long: TooLong,
@@ -58,20 +58,20 @@ class LineJobs:
 
         ``words_of`` cuts a line into the words of its tree; None if the model does not parse.
         """
-        self._tokenizer, self._outputs, self._answers = tokenizer, outputs, answers
-        self._segmenter, self._soft_glossary = segmenter, outputs.constraints.soft_glossary
+        self._tokenizer, self._builder, self._translations = tokenizer, builder, translations
+        self._segmenter, self._soft_glossary = segmenter, builder.constraints.soft_glossary
         # Of the translations that are added to a source.
         self._soft_terms = (
             frozenset[str]() if self._soft_glossary is None else self._soft_glossary.characters
         )
-        self._memory = outputs.constraints.memory
-        self._longest = longest - len(outputs.tag)
+        self._memory = builder.constraints.memory
+        self._longest = longest - len(builder.tag)
         self._too_long, self._words_of = too_long, words_of
 
-    def for_another_thread(self) -> LineJobs:
+    def for_another_thread(self) -> LineProcessor:
         """Return what prepares and answers lines as this does, and shares nothing that changes."""
         other = copy(self)
-        other._outputs = self._outputs.for_another_thread()
+        other._builder = self._builder.for_another_thread()
         return other
 
     def prepare(self, request: Request) -> LineJob:
@@ -93,9 +93,9 @@ class LineJobs:
         """
         if (reason := why_not_unicode(request.text)) is not None:
             raise LineError(reason)
-        wanted = job.wanted = self._outputs.wanted(request)
+        wanted = job.wanted = self._builder.wanted(request)
         job.layout = self._segmenter.layout(request, wanted)
-        if wanted.protection is not None and self._answers.keep_pieces:
+        if wanted.protection is not None and self._translations.keep_pieces:
             raise LineError(KEEPS_PIECES)
         if self._words_of is not None:
             job.words = [word for text in job.layout.texts for word in self._words_of(text)]
@@ -112,7 +112,7 @@ class LineJobs:
         """Return the segments with what is copied of each; a forced output needs the model."""
         wanted = job.wanted
         sources = [
-            self._outputs.protected(text, wanted.protection, self._find_runs(text, wanted))
+            self._builder.protected(text, wanted.protection, self._find_runs(text, wanted))
             for text in job.layout.texts
         ]
         if self._memory is not None:
@@ -135,12 +135,12 @@ class LineJobs:
         """
         if not source.runs:
             return wanted.needs_model
-        return bool(wanted.prefix) or self._answers.has_banned(source.source, wanted)
+        return bool(wanted.prefix) or self._translations.has_banned(source.source, wanted)
 
     def _with_text(self, source: ProtectedText, wanted: Wanted) -> ProtectedText:
         """Return ``source``, whose output the model must write, with something for the model."""
         if source.runs and is_blank(source.text):
-            return self._outputs.protected(source.source, wanted.protection, None)
+            return self._builder.protected(source.source, wanted.protection, None)
         return source
 
     def _find_runs(self, text: str, wanted: Wanted) -> FindRuns | None:
@@ -151,7 +151,7 @@ class LineJobs:
         """
         if not self._segmenter.copies_unseen:
             return None
-        known_text = self._answers.known_text
+        known_text = self._translations.known_text
         unknown = known_text.unknown_in(text) - self._soft_terms
         found = wanted.glossary.found_in(text) if unknown and wanted.glossary is not None else ()
         terms = {term.source.casefold(): term.targets[0] for term in found}
@@ -213,7 +213,7 @@ class LineJobs:
         if job.error is not None:
             raise LineError(job.error)
         outcomes: Sequence[Outcome] = [job.outcomes[place] for place in range(len(job.sentences))]
-        if self._outputs.sampling is not None:
+        if self._builder.sampling is not None:
             outcomes = gathered(outcomes, job.wanted.n_best)
         found = []
         for outcome in outcomes:
@@ -223,8 +223,10 @@ class LineJobs:
                 raise outcome.bug
             else:
                 raise LineError(self._reason(outcome, job.wanted))
-        translation = self._answers.answer(job, found)
-        drops = any(map(self._answers.known_text.drops_from, (part.text for part in job.parts)))
+        translation = self._translations.build(job, found)
+        drops = any(
+            map(self._translations.known_text.drops_from, (part.text for part in job.parts))
+        )
         translation = replace(
             translation,
             drops_invisible=drops,
@@ -257,13 +259,13 @@ class LineJobs:
 
     def _reason(self, failure: Failure, wanted: Wanted) -> str:
         """Return why a line has no translation; rules may be why no output is possible."""
-        if failure.cause is Cause.IMPOSSIBLE and self._outputs.have_rules_for(wanted):
+        if failure.cause is Cause.IMPOSSIBLE and self._builder.have_rules_for(wanted):
             return NOTHING_FOUND
         return failure.reason
 
     def _sentences(self, job: LineJob) -> list[Sentence]:
         """Return the sentences for the parts of a line, with the terms in them."""
-        parts = [part._replace(text=self._answers.known_text(part.text)) for part in job.parts]
+        parts = [part._replace(text=self._translations.known_text(part.text)) for part in job.parts]
         words = job.words if len(parts) == 1 and not job.truncated else ()
         of_segments = zip(job.layout.need_spans, job.sources, job.parts_of_each, strict=True)
         need_units = [
@@ -271,10 +273,10 @@ class LineJobs:
             for need, source, number in of_segments
             for _ in range(number)
         ]
-        return self._outputs.sentences(parts, words, job.wanted, need_units)
+        return self._builder.sentences(parts, words, job.wanted, need_units)
 
     def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(self._answers.known_text(text))
+        return self._tokenizer.encode(self._translations.known_text(text))
 
     def _parts(self, job: LineJob, place: int) -> list[Part]:
         """Return the parts of the segment at ``place``. Raises LineError if it is too long.
