@@ -1,14 +1,23 @@
 """Searches over tables of random logits, which a test can also search by brute force."""
 
 from functools import cache, partial
+from typing import NamedTuple
 
 import torch
 
 from nmt_cli.search.driver import Driver
 from nmt_cli.search.search import Search
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import IMPOSSIBLE, Failure, Found, SearchSettings
+from nmt_cli.search.sentences import IMPOSSIBLE, Failure, Hypothesis, SearchSettings
 from tests.fake_models import BOS, EOS, TableModel
+
+
+class Found(NamedTuple):
+    """The best hypotheses of one sentence, best first, or why it has none."""
+
+    number: int
+    hypotheses: tuple[Hypothesis, ...]
+    error: str | None = None
 
 
 def random_table(vocabulary_size, *, end_bias=0.0):

@@ -13,7 +13,15 @@ import numpy as np
 
 from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.logits import Candidates
-from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
+from nmt_cli.search.sentences import (
+    IMPOSSIBLE,
+    Cause,
+    Done,
+    Failure,
+    Hypothesis,
+    SearchSettings,
+    Sentence,
+)
 
 NOT_A_NUMBER = "the model's output is not a number"
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
@@ -109,7 +117,7 @@ class Beams:
         ]
         self.scores[slots, 0] = 0.0
 
-    def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
+    def advance(self, slots: Array, candidates: Candidates) -> list[Done]:
         """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
 
         Returns the sentences of all slots that are done now.
@@ -133,11 +141,11 @@ class Beams:
         self._append_tokens(slots)
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
 
-    def fail(self, slot: int, error: str) -> Found:
+    def fail(self, slot: int, error: str) -> Done:
         """Free ``slot``; return its sentence as failed with ``error``."""
-        found = Found(int(self.numbers[slot]), (), error)
+        number = int(self.numbers[slot])
         self.free([slot])
-        return found
+        return number, Failure(Cause.ITSELF, error)
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""
@@ -202,10 +210,10 @@ class Beams:
         does_not_win = best_live / length_penalty(int(self.lengths[slot]), alpha) <= to_beat
         return bool(self.num_ended[slot] >= self.ends_needed[slot] and does_not_win)
 
-    def _release(self, slot: int) -> Found:
-        found = Found(int(self.numbers[slot]), tuple(self.ended[slot]))
+    def _release(self, slot: int) -> Done:
+        done = int(self.numbers[slot]), tuple(self.ended[slot]) or IMPOSSIBLE
         self.free([slot])
-        return found
+        return done
 
     def free(self, slots: Sequence[int] | Array) -> None:
         """Free ``slots``; nothing is kept of their sentences."""

@@ -15,7 +15,7 @@ from nmt_cli.model.compiled.c_library import Array, Library, fields
 from nmt_cli.model.compiled.layers import CompiledLayers, OutputLists
 from nmt_cli.search.beams import ARRAYS, Beams
 from nmt_cli.search.logits import Banned, Candidates, Restriction
-from nmt_cli.search.sentences import Found, Sampling, SearchSettings, Shortlist
+from nmt_cli.search.sentences import Done, Sampling, SearchSettings, Shortlist
 
 BLOCK = 64  # as in sampling.c
 
@@ -188,7 +188,7 @@ class CompiledBeams(Beams):
         super().keep(slots)
         self._make_results()
 
-    def advance(self, slots: Array, candidates: Candidates) -> list[Found]:
+    def advance(self, slots: Array, candidates: Candidates) -> list[Done]:
         """Replace the hypotheses in ``slots`` [B] by ``candidates``, their best continuations.
 
         Returns the sentences of all slots that are done now.
@@ -209,7 +209,7 @@ class CompiledBeams(Beams):
         assert scores.shape[1] >= self.settings.beam_size, candidates
         return self._replace(arrays, given, ends[:num_ends])
 
-    def advance_by(self, slots: Array, logits: CompiledLogits) -> list[Found] | None:
+    def advance_by(self, slots: Array, logits: CompiledLogits) -> list[Done] | None:
         """Continue the hypotheses in busy ``slots`` by the ``logits`` of their next tokens.
 
         Applies ``NeverStart`` and ``LongestOutput``, in place if all logits are in memory, then
@@ -243,9 +243,7 @@ class CompiledBeams(Beams):
         assert done == self._candidates.B, done
         return True
 
-    def _replace(
-        self, arrays: Sequence[Array], candidates: _Candidates, ends: Array
-    ) -> list[Found]:
+    def _replace(self, arrays: Sequence[Array], candidates: _Candidates, ends: Array) -> list[Done]:
         """Replace the hypotheses by ``candidates``, which point into ``arrays``.
 
         Those at ``ends``, as row * C + rank, end. Returns the sentences that are done now.

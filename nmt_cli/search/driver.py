@@ -13,13 +13,13 @@ from nmt_cli.search.search import BeamSearch
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import (
     Cause,
+    Done,
     Failure,
-    Found,
+    Hypotheses,
     Outcome,
     Sentence,
     ends_the_device,
     failure_of,
-    outcome_of,
     warn_of_passed,
 )
 
@@ -46,13 +46,15 @@ Watch = Callable[[Iterable[Ticket]], Iterable[Ticket] | None]
 
 
 class Completion(Protocol):
-    """Completes what was found for some sentences, such as by the attention of their tokens."""
+    """Completes the hypotheses of some sentences, such as by the attention of their tokens."""
 
     def needs(self, sentence: Sentence) -> bool:
         """Return whether ``sentence`` is to be completed."""
 
-    def complete(self, results: Sequence[Found], sentences: Sequence[Sentence]) -> Iterable[Found]:
-        """Return what was found for each of ``sentences``, completed."""
+    def complete(
+        self, found: Sequence[Hypotheses], sentences: Sequence[Sentence]
+    ) -> Iterable[Hypotheses]:
+        """Return the hypotheses that were ``found`` for each of ``sentences``, completed."""
 
 
 @dataclass(eq=False)
@@ -147,7 +149,7 @@ class Driver(Generic[Ticket]):
         """Begin a new search with the next sentence."""
         self._search: BeamSearch[Any] | None = None
         self._inside: dict[int, _Entry[Ticket]] = {}  # by their numbers in the search
-        self._found: list[tuple[_Entry[Ticket], Found]] = []  # without an outcome yet
+        self._found: list[tuple[_Entry[Ticket], Outcome]] = []  # not yielded yet
         # The sentences that the search has taken and that have no outcome, in the order of taking.
         self._suspects: dict[_Entry[Ticket], None] = {}
         self._tokens_of_slot = 0
@@ -160,9 +162,9 @@ class Driver(Generic[Ticket]):
         while True:
             self._supply = supply
             try:
-                for entry, found in self._attempt(waiting):
+                for entry, outcome in self._attempt(waiting):
                     self.size.note_searched(1)
-                    yield entry.ticket, outcome_of(found)
+                    yield entry.ticket, outcome
                 return
             except Exception as error:
                 suspects = list(self._suspects)
@@ -202,7 +204,7 @@ class Driver(Generic[Ticket]):
             mean = -(-sum(tokens) // len(tokens))  # rounded up
             self.size.lower_to(half * (max(tokens) if self.size.slots_are_alike else mean))
 
-    def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket], Found]]:
+    def _attempt(self, waiting: _Waiting) -> Iterator[tuple[_Entry[Ticket], Outcome]]:
         """Search until no sentence waits and none comes; yield each sentence that is done."""
         while True:
             self._fill(waiting)
@@ -225,7 +227,7 @@ class Driver(Generic[Ticket]):
                     entry.prepared = None
                 self.forget_search()
 
-    def _step(self, search: BeamSearch[Any]) -> list[Found]:
+    def _step(self, search: BeamSearch[Any]) -> list[Done]:
         """Make a step of all sentences, or of the urgent ones."""
         urgent = [number for number, entry in self._inside.items() if entry.is_urgent]
         cost = (self._num_ahead + 1) * (len(urgent) + COST_OF_STEP)
@@ -351,26 +353,31 @@ class Driver(Generic[Ticket]):
         for number, entry in zip(numbers, joining, strict=True):
             self._inside[number], entry.prepared = entry, None  # the caches hold it now
 
-    def _leave(self, done: Iterable[Found]) -> None:
-        self._found += [(self._inside.pop(found.number), found) for found in done]
+    def _leave(self, done: Iterable[Done]) -> None:
+        self._found += [(self._inside.pop(number), outcome) for number, outcome in done]
 
-    def _finished(self, search: BeamSearch[Any]) -> list[tuple[_Entry[Ticket], Found]]:
+    def _finished(self, search: BeamSearch[Any]) -> list[tuple[_Entry[Ticket], Outcome]]:
         """Return the sentences that are done; in a text, ``finish`` gets many at once."""
         finish, done, self._found = self._finish, self._found, []
         if finish is not None:
-            needing = [each for each in done if finish.needs(each[0].sentence)]
-            done = [each for each in done if not finish.needs(each[0].sentence)]
+            needing = [
+                (entry, outcome)
+                for entry, outcome in done
+                if not isinstance(outcome, Failure) and finish.needs(entry.sentence)
+            ]
+            entries = {entry for entry, _ in needing}
+            done = [each for each in done if each[0] not in entries]
             if self._supply.is_text:
                 collects = self._inside and len(needing) < search.num_slots
                 number = 0 if collects else len(needing)
             else:
                 needing.sort(key=lambda each: not each[0].is_urgent)
                 number = self._num_completed_now([entry for entry, _ in needing])
-            needing, self._found = needing[:number], needing[number:]
+            needing, self._found = needing[:number], list(needing[number:])
             if needing:
-                entries, found = [each for each, _ in needing], [each for _, each in needing]
-                completed = finish.complete(found, [entry.sentence for entry in entries])
-                done += zip(entries, completed, strict=True)
+                sentences = [entry.sentence for entry, _ in needing]
+                completed = finish.complete([each for _, each in needing], sentences)
+                done += zip((entry for entry, _ in needing), completed, strict=True)
         for entry, _ in done:
             del self._suspects[entry]
         return done

@@ -23,7 +23,7 @@ from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.logits import Candidates, Logits
 from nmt_cli.search.rules import rule as rule_module
 from nmt_cli.search.rules.rule import CandidateChoice, Rule, SlotStates
-from nmt_cli.search.sentences import Found, SearchSettings, Sentence
+from nmt_cli.search.sentences import Done, SearchSettings, Sentence
 
 # The number of slots is one of so many between two powers of two, because each change of it copies
 # the slots. The library computes no free slots, so there they are added up to a power of two, and
@@ -162,26 +162,26 @@ class BeamSearch(ABC, Generic[Model]):
         return most
 
     @abstractmethod
-    def step(self) -> list[Found]:
+    def step(self) -> list[Done]:
         """Make all hypotheses one token longer, new ones two; return the sentences that are done.
 
         A sentence is also done, with an error, if the model's output for it is not a number.
         """
 
-    def step_of(self, numbers: Sequence[int]) -> list[Found]:
+    def step_of(self, numbers: Sequence[int]) -> list[Done]:
         """Make a step of the sentences with these numbers, if others can rest; else of all."""
         del numbers
         return self.step()
 
     @abstractmethod
-    def add_slots(self, number: int, most: int) -> list[Found]:
+    def add_slots(self, number: int, most: int) -> list[Done]:
         """Make room for ``number`` more sentences, as far as ``most`` slots allow.
 
         Returns the sentences that are found to be done meanwhile.
         """
 
     @abstractmethod
-    def drop_free_slots(self) -> list[Found]:
+    def drop_free_slots(self) -> list[Done]:
         """Drop free slots, so that steps no longer compute their rows; at least one must be busy.
 
         Returns the sentences that are found to be done meanwhile.
@@ -241,7 +241,7 @@ class BeamSearch(ABC, Generic[Model]):
         """
         self._beams.free(np.flatnonzero(np.isin(self._beams.numbers, numbers)))
 
-    def _begin(self) -> list[Found]:
+    def _begin(self) -> list[Done]:
         """Give the newcomers their first tokens; return the sentences that are done."""
         if not self._firsts:
             return []
@@ -255,7 +255,7 @@ class BeamSearch(ABC, Generic[Model]):
             done += beams.advance(np.array(list(well)), candidates)
         return done
 
-    def _fail(self, slots: Sequence[int]) -> list[Found]:
+    def _fail(self, slots: Sequence[int]) -> list[Done]:
         """Free ``slots``, because the output of the model for them is not a number."""
         if slots:
             self._model.forget(slots)
@@ -299,15 +299,15 @@ def _with_data(
 class Search(BeamSearch[StepModel]):
     """A search that decides each step on the CPU before the next one begins."""
 
-    def step(self) -> list[Found]:
+    def step(self) -> list[Done]:
         """Make all hypotheses one token longer, new ones two; return what is done."""
         return self._step(None)
 
-    def step_of(self, numbers: Sequence[int]) -> list[Found]:
+    def step_of(self, numbers: Sequence[int]) -> list[Done]:
         """Make a step of these sentences; only the library computes some and lets others rest."""
         return self._step(None if self._model.library is None else numbers)
 
-    def _step(self, numbers: Sequence[int] | None) -> list[Found]:
+    def _step(self, numbers: Sequence[int] | None) -> list[Done]:
         done = self._begin()
         beams = self._beams
         takes_part = beams.is_busy if numbers is None else np.isin(beams.numbers, numbers)
@@ -332,7 +332,7 @@ class Search(BeamSearch[StepModel]):
         candidates = self._candidates(logits, beams.scores[slots], states, sentences)
         return done + beams.advance(slots, candidates)
 
-    def add_slots(self, number: int, most: int) -> list[Found]:
+    def add_slots(self, number: int, most: int) -> list[Done]:
         """Make room for ``number`` more sentences, or for some more. Finds nothing."""
         rounded = rounded_up(self.num_slots + number, num_steps=self._num_steps)
         number = max(number, min(rounded, most) - self.num_slots)
@@ -342,7 +342,7 @@ class Search(BeamSearch[StepModel]):
         self._sentences += [None] * number
         return []
 
-    def drop_free_slots(self) -> list[Found]:
+    def drop_free_slots(self) -> list[Done]:
         """Drop free slots; at least one must be busy. Returns an empty list."""
         is_busy = self._beams.is_busy
         number = rounded_up(self._beams.num_busy, num_steps=STEPS_OF_SLOTS)

@@ -103,14 +103,6 @@ class Hypothesis(NamedTuple):
     attended: Attended | None = None  # if asked for
 
 
-class Found(NamedTuple):
-    """The best hypotheses of one sentence, best first, or why it has none."""
-
-    number: int  # the number of the sentence, counted from 0 in the order of admission
-    hypotheses: tuple[Hypothesis, ...]
-    error: str | None = None
-
-
 class Cause(Enum):
     """Why a sentence has no hypothesis."""
 
@@ -129,19 +121,14 @@ class Failure:
     bug: Exception | None = None
 
 
-Outcome = tuple[Hypothesis, ...] | Failure
+Hypotheses = tuple[Hypothesis, ...]  # of a sentence, best first
+Outcome = Hypotheses | Failure
+Done = tuple[int, Outcome]  # of a sentence, by its number in the order of admission
 IMPOSSIBLE = Failure(Cause.IMPOSSIBLE, "the model gives every translation probability 0")
 NO_MEMORY = Failure(
     Cause.NO_MEMORY,
     "the memory is full even for this line alone; shorten it, or end other programs",
 )
-
-
-def outcome_of(found: Found) -> Outcome:
-    """Return the hypotheses that were found, or why there are none."""
-    if found.error is not None:
-        return Failure(Cause.ITSELF, found.error)
-    return found.hypotheses or IMPOSSIBLE
 
 
 def failure_of(error: Exception) -> Failure | None:

@@ -12,7 +12,7 @@ import torch
 from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
 from nmt_cli.search.logits import Permitted
 from nmt_cli.search.search import Search
-from nmt_cli.search.sentences import Found, SearchSettings, Sentence
+from nmt_cli.search.sentences import Done, SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, TableModel
 from tests.table_search import (
     beam_search,
@@ -223,7 +223,7 @@ def test_slots_may_be_dropped_and_added_between_admission_and_the_first_step():
     expected = search(table, sentences, settings(2))
     ongoing = Search(TableModel(table), 5, settings(2))
     ongoing.admit(ongoing.prepare(sentences[:3]))
-    found: list[Found] = []
+    found: list[Done] = []
     while len(found) < 2:  # the slots of the short ones are free now
         found += ongoing.step()
     ongoing.admit(ongoing.prepare(sentences[3:4]))
@@ -233,7 +233,7 @@ def test_slots_may_be_dropped_and_added_between_admission_and_the_first_step():
     ongoing.admit(ongoing.prepare(sentences[4:]))
     while ongoing.is_busy:
         found += ongoing.step()
-    assert [each.hypotheses for each in sorted(found)] == expected
+    assert [hypotheses for _, hypotheses in sorted(found)] == expected
 
 
 def test_sentences_may_be_admitted_at_any_time():
@@ -254,7 +254,7 @@ def test_sentences_may_be_admitted_at_any_time():
         found += ongoing.step()
     assert not waiting
     assert not ongoing.is_busy
-    assert [each.hypotheses for each in sorted(found)] == expected
+    assert [hypotheses for _, hypotheses in sorted(found)] == expected
 
 
 def test_a_sentence_may_have_another_number_of_hypotheses_than_its_neighbours():
@@ -335,7 +335,8 @@ def test_rules_read_prefixes_and_what_a_sentence_brings_for_them():
         if not waiting and ongoing.is_busy:
             ongoing.drop_free_slots()
     free = search(table, sentences, settings(2))
-    for number, hypotheses, _ in found:
+    for number, hypotheses in found:
+        assert isinstance(hypotheses, tuple)
         tokens = hypotheses[0].tokens
         if number not in forced:
             assert hypotheses == free[number]

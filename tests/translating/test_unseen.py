@@ -84,8 +84,7 @@ def translator(monkeypatch, kind="words", *, model=CopyModel, characters=KNOWN, 
             if model is Reversing:
                 places = places[::-1]
             attended = Attended(places, places, len(places), places, places)
-            each = (one._replace(attended=attended) for one in found.hypotheses)
-            yield found._replace(hypotheses=tuple(each))
+            yield tuple(one._replace(attended=attended) for one in found)
 
     recipe = tiny_recipe(model=SMALL)
     words = ["a", "man", "rides", "the", "bike", ".", ",", "ant", "bee", "cat", "dog"]

@@ -13,7 +13,7 @@ from nmt_cli.model.transformer import Transformer
 from nmt_cli.recipe.model_settings import AlignmentHead, alignment_layer, settings_of
 from nmt_cli.recipe.sections.model import ModelConfig
 from nmt_cli.search import engine
-from nmt_cli.search.sentences import Attended, Found, Hypothesis, Sentence, SentencePair
+from nmt_cli.search.sentences import Attended, Hypothesis, Sentence, SentencePair
 from nmt_cli.search.torch_models import TorchForcing
 from nmt_cli.translating.encoding.copies import Part
 from nmt_cli.translating.interface.options import Constraints, TranslatorOptions
@@ -68,14 +68,12 @@ def test_the_attention_is_that_of_the_pass_over_each_output(source_eos, tag, hea
     order, end = [2, 0, 3, 1], [EOS] * source_eos
 
     def found_for(number):
-        hypotheses = tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
-        return Found(number, hypotheses, None if hypotheses else "it failed")
+        return tuple(Hypothesis(tokens, -1.0, -1.0) for tokens in outputs[number])
 
     sentences = [Sentence([*sources[number], *end], 9) for number in order]
     found = list(of_search.complete([*map(found_for, order)], sentences))
-    assert [each.number for each in found] == order
-    assert found[0] == Found(2, (), "it failed")
-    for number, hypotheses, _ in found:
+    assert found[0] == ()
+    for number, hypotheses in zip(order, found, strict=True):
         for tokens, hypothesis in zip(outputs[number], hypotheses, strict=True):
             assert hypothesis.tokens == tokens
             assert hypothesis.attended is not None
@@ -150,10 +148,9 @@ def test_unknown_words_of_a_copied_line_are_its_own(monkeypatch, too_long):
     monkeypatch.setattr(engine, "step_model", lambda *_: CopyModel(tokenizer.size))
 
     def diagonal(self, founds, sentences):
-        for found in founds:
-            (one,) = found.hypotheses
+        for (one,) in founds:
             places = tuple(range(len(one.tokens)))
-            yield found._replace(hypotheses=(one._replace(attended=Attended(places, (), 0)),))
+            yield (one._replace(attended=Attended(places, (), 0)),)
 
     monkeypatch.setattr(AttentionToSource, "complete", diagonal)
     translator = translator_of(

@@ -14,7 +14,7 @@ from nmt_cli.search.beams import Beams, length_penalty
 from nmt_cli.search.graphed.device_beams import StepReport
 from nmt_cli.search.graphed.model import GraphedTransformer, size_for, size_within
 from nmt_cli.search.search import BeamSearch
-from nmt_cli.search.sentences import Found, Hypothesis, SearchSettings, Sentence
+from nmt_cli.search.sentences import IMPOSSIBLE, Done, Hypothesis, SearchSettings, Sentence
 
 # Steps that are launched together. While they run, the CPU reads the reports of those before. So a
 # slot is refilled up to twice as many steps after its sentence is done; these waste its rows. With
@@ -57,7 +57,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
         """Return the largest size for graphs that is not above ``most``."""
         return size_within(most)
 
-    def step(self) -> list[Found]:
+    def step(self) -> list[Done]:
         """Launch some steps, read those before; return the sentences that were done in them."""
         done = self._begin_ahead()
         if self.is_busy:
@@ -72,7 +72,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
         super().withdraw(numbers)
         self._changed.update(np.flatnonzero(was_busy & ~self._beams.is_busy).tolist())
 
-    def add_slots(self, number: int, most: int) -> list[Found]:
+    def add_slots(self, number: int, most: int) -> list[Done]:
         """Read all reports, and make room for ``number`` more sentences, as far as ``most`` allows.
 
         Returns the sentences that are done.
@@ -83,7 +83,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
             self._resize(size)
         return done
 
-    def drop_free_slots(self) -> list[Found]:
+    def drop_free_slots(self) -> list[Done]:
         """Read all reports, and drop as many free slots as leave one of the sizes.
 
         Returns the sentences that are done.
@@ -93,7 +93,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
             self._resize(size_for(self._beams.num_busy))
         return done
 
-    def _read_all(self) -> list[Found]:
+    def _read_all(self) -> list[Done]:
         done = self._begin_ahead()
         while self._launched:
             done += self._read_oldest()
@@ -113,7 +113,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
         self._beams.add(num_free)
         self._sentences = [*(self._sentences[slot] for slot in kept), *[None] * num_free]
 
-    def _begin_ahead(self) -> list[Found]:
+    def _begin_ahead(self) -> list[Done]:
         beams = self._beams
         newcomers = np.flatnonzero(beams.is_busy & (beams.lengths == 0))
         done = self._begin()
@@ -139,7 +139,7 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
         self._launched.append((first, reports))
         self._num_launched += STEPS_AT_ONCE
 
-    def _read_oldest(self) -> list[Found]:
+    def _read_oldest(self) -> list[Done]:
         """Read the oldest reports; return the sentences that are done."""
         first, launched = self._launched.popleft()
         *of_steps, ended = launched.read()
@@ -153,15 +153,18 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
         is_done = last.are_free & ~last.have_failed
         return done + self._release(slots[is_done[slots]], ended.numpy())
 
-    def _release(self, slots: Array, ended: Array) -> list[Found]:
+    def _release(self, slots: Array, ended: Array) -> list[Done]:
         """Free ``slots``; return what was found, by the hypotheses that ``ended`` [S, K, 3]."""
         beams = self._beams
-        found = [
-            Found(int(beams.numbers[slot]), self._reported.hypotheses(slot, ended[slot], beams))
+        done: list[Done] = [
+            (
+                int(beams.numbers[slot]),
+                self._reported.hypotheses(slot, ended[slot], beams) or IMPOSSIBLE,
+            )
             for slot in slots.tolist()
         ]
         beams.free(slots)
-        return found
+        return done
 
 
 class _Reported:

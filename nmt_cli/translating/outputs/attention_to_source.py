@@ -15,7 +15,7 @@ from nmt_cli.corpus.tokenizers.piece_words import units_of_pieces, words_of_piec
 from nmt_cli.corpus.tokenizers.sentence_marks import without_end
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.recipe.model_settings import ModelSettings, alignment_layer
-from nmt_cli.search.sentences import Attended, AttentionWeights, Found, Sentence, SentencePair
+from nmt_cli.search.sentences import Attended, AttentionWeights, Hypotheses, Sentence, SentencePair
 from nmt_cli.search.teacher_forcing import teacher_forcing
 
 if TYPE_CHECKING:
@@ -57,32 +57,36 @@ class AttentionToSource:
         """Return whether the hypotheses of ``sentence`` get what they attend to."""
         return self._of_all or sentence.needs_units or sentence.needs_words
 
-    def complete(self, results: Sequence[Found], sentences: Sequence[Sentence]) -> Iterator[Found]:
-        """Yield what was found for each of ``sentences``, with ``attended`` of each hypothesis."""
-        batch, num_tokens = list[tuple[Found, Sequence[int], Sentence]](), 0
-        for found, sentence in zip(results, sentences, strict=True):
+    def complete(
+        self, found: Sequence[Hypotheses], sentences: Sequence[Sentence]
+    ) -> Iterator[Hypotheses]:
+        """Yield the hypotheses of each of ``sentences``, with what each has ``attended`` to."""
+        batch, num_tokens = list[tuple[Hypotheses, Sequence[int], Sentence]](), 0
+        for hypotheses, sentence in zip(found, sentences, strict=True):
             source = without_end(sentence.tokens, self._config)
-            batch.append((found, source, sentence))
-            num_tokens += sum(len(source) + len(each.tokens) for each in found.hypotheses)
+            batch.append((hypotheses, source, sentence))
+            num_tokens += sum(len(source) + len(each.tokens) for each in hypotheses)
             if num_tokens >= TOKENS_AT_ONCE:
                 yield from self._together(batch)
                 batch, num_tokens = [], 0
         yield from self._together(batch)
 
-    def _together(self, batch: Sequence[tuple[Found, Sequence[int], Sentence]]) -> Iterator[Found]:
+    def _together(
+        self, batch: Sequence[tuple[Hypotheses, Sequence[int], Sentence]]
+    ) -> Iterator[Hypotheses]:
         pairs = [
             SentencePair(source, each.tokens)
-            for found, source, _ in batch
-            for each in found.hypotheses
+            for hypotheses, source, _ in batch
+            for each in hypotheses
         ]
         weights = self._forcing.attention(pairs, [self._layer]) if pairs else ()
         outputs = zip(pairs, weights, strict=True)
-        for found, _, sentence in batch:
-            hypotheses = []
-            for each in found.hypotheses:
-                attended = self._attended(*next(outputs), with_units=sentence.needs_units)
-                hypotheses.append(each._replace(attended=attended))
-            yield found._replace(hypotheses=tuple(hypotheses))
+        for hypotheses, _, sentence in batch:
+            attended = (
+                self._attended(*next(outputs), with_units=sentence.needs_units) for _ in hypotheses
+            )
+            both = zip(hypotheses, attended, strict=True)
+            yield tuple(each._replace(attended=of_each) for each, of_each in both)
 
     def _attended(
         self, pair: SentencePair, weights: AttentionWeights, *, with_units: bool

@@ -62,15 +62,16 @@ def test_device_and_cpu_have_the_same_hypotheses_and_end_at_the_same_step(beam_s
     start(slots.tolist())
     for step in range(30):
         candidates = drawn_candidates(rng, step, beam_size)
-        done = {found.number: found for found in beams.advance(slots, candidates)}
+        done = dict(beams.advance(slots, candidates))
         scores, parents, tokens = map(torch.from_numpy, candidates)
         of_device.choose(scores, parents, tokens, no_nan)
         is_free = (of_device.scores == -np.inf).all(dim=1)
         assert is_free.nonzero().flatten().tolist() == sorted(done)
         assert (of_device.lengths[is_free] == 0).all()
-        for number, found in done.items():
+        for number, hypotheses in done.items():
             n_best = sentences[number].n_best or 1
-            expected = [(h.score, h.log_probability, len(h.tokens)) for h in found.hypotheses]
+            hypotheses = hypotheses if isinstance(hypotheses, tuple) else ()
+            expected = [(h.score, h.log_probability, len(h.tokens)) for h in hypotheses]
             assert ended_on_device(of_device, number, beam_size, n_best) == expected
         num_done += len(done)
         for name in ("tokens", "parents", "scores", "lengths"):

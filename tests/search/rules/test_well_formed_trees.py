@@ -319,7 +319,7 @@ def test_slots_may_be_refilled_and_dropped_at_any_time():
         found += ongoing.step()
         if not waiting and ongoing.is_busy:
             ongoing.drop_free_slots()
-    assert [each.hypotheses for each in sorted(found)] == expected
+    assert [hypotheses for _, hypotheses in sorted(found)] == expected
 
 
 def test_forbidding_leaves_the_logits_of_the_allowed_as_they_are():
