@@ -13,17 +13,8 @@ import numpy as np
 
 from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.logits import Candidates
-from nmt_cli.search.sentences import (
-    IMPOSSIBLE,
-    Cause,
-    Done,
-    Failure,
-    Hypothesis,
-    SearchSettings,
-    Sentence,
-)
+from nmt_cli.search.sentences import IMPOSSIBLE, Done, Hypothesis, SearchSettings, Sentence
 
-NOT_A_NUMBER = "the model's output is not a number"
 FIRST_ROOM = 32  # for tokens of hypotheses; it is doubled when they are longer
 # The arrays of ``Beams`` that a library reads and writes, in the order of its structure.
 ARRAYS = (
@@ -140,12 +131,6 @@ class Beams:
         self.free(slots[~self.is_busy[slots]])
         self._append_tokens(slots)
         return [self._release(slot) for slot in np.flatnonzero(self._is_done()).tolist()]
-
-    def fail(self, slot: int, error: str) -> Done:
-        """Free ``slot``; return its sentence as failed with ``error``."""
-        number = int(self.numbers[slot])
-        self.free([slot])
-        return number, Failure(Cause.ITSELF, error)
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots."""

@@ -18,12 +18,12 @@ import numpy as np
 
 from nmt_cli.hardware.memory import rounded_up
 from nmt_cli.model.compiled.c_library import Array, Library
-from nmt_cli.search.beams import NOT_A_NUMBER, Beams
+from nmt_cli.search.beams import Beams
 from nmt_cli.search.compiled_logits import CompiledBeams, CompiledLogits
 from nmt_cli.search.logits import Candidates, Logits
 from nmt_cli.search.rules import rule as rule_module
 from nmt_cli.search.rules.rule import CandidateChoice, Rule, SlotStates
-from nmt_cli.search.sentences import Done, SearchSettings, Sentence
+from nmt_cli.search.sentences import NOT_A_NUMBER, Done, SearchSettings, Sentence
 
 # The number of slots is one of so many between two powers of two, because each change of it copies
 # the slots. The library computes no free slots, so there they are added up to a power of two, and
@@ -259,7 +259,9 @@ class BeamSearch(ABC, Generic[Model]):
         """Free ``slots``, because the output of the model for them is not a number."""
         if slots:
             self._model.forget(slots)
-        return [self._beams.fail(slot, NOT_A_NUMBER) for slot in slots]
+        numbers = self._beams.numbers[slots].tolist()
+        self._beams.free(slots)
+        return [(number, NOT_A_NUMBER) for number in numbers]
 
     def _candidates(
         self, logits: Logits, scores: Array, states: SlotStates, sentences: Sequence[Sentence]

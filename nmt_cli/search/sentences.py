@@ -124,6 +124,7 @@ class Failure:
 Hypotheses = tuple[Hypothesis, ...]  # of a sentence, best first
 Outcome = Hypotheses | Failure
 Done = tuple[int, Outcome]  # of a sentence, by its number in the order of admission
+NOT_A_NUMBER = Failure(Cause.ITSELF, "the model's output is not a number")
 IMPOSSIBLE = Failure(Cause.IMPOSSIBLE, "the model gives every translation probability 0")
 NO_MEMORY = Failure(
     Cause.NO_MEMORY,

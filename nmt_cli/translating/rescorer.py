@@ -19,7 +19,7 @@ from nmt_cli.parsing.tree_output import linearized
 from nmt_cli.recipe.model_settings import ModelSettings, common_characters, length_limits
 from nmt_cli.recipe.translation_options import RESCORING_PENALTY, refuse_outside
 from nmt_cli.search import sentences
-from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
+from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.loading import EnsembleMember, load_models
 from nmt_cli.search.search_size import SearchSize
 from nmt_cli.search.sentences import Cause, Failure, SentencePair
@@ -221,7 +221,7 @@ class Rescorer:
     def _rescored(self, pair: SentencePair, scores: Sequence[float]) -> Rescored:
         total = sum(scores)
         if math.isnan(total):
-            return Rescored(error=NOT_A_NUMBER)
+            return Rescored(error=sentences.NOT_A_NUMBER.reason)
         score = total / length_penalty(len(scores), self._alpha)
         return Rescored(score, tuple(self._tokenizer.pieces(pair.target)), tuple(scores))
 

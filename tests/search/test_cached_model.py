@@ -12,13 +12,12 @@ from nmt_cli.model.packing import pack
 from nmt_cli.model.transformer import Transformer
 from nmt_cli.search import compiled_model
 from nmt_cli.search.attention_cache import GrowingPast
-from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.compiled_model import CompiledTransformer
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search import StepInput
 from nmt_cli.search.search_size import room_for
-from nmt_cli.search.sentences import SearchSettings, Sentence
+from nmt_cli.search.sentences import NOT_A_NUMBER, SearchSettings, Sentence
 from nmt_cli.search.torch_models import at_precision
 from tests.fake_models import BOS, EOS, TableModel, packed_model, tiny_recipe
 from tests.table_search import beam_search
@@ -201,7 +200,7 @@ def test_a_sentence_of_which_the_model_makes_no_number_leaves_the_compiled_cache
     def tokens(sentences, num_slots):
         found = sorted(beam_search(compiled(model, library), sentences, num_slots, settings))
         assert all(
-            (each.error == NOT_A_NUMBER) == (sentences[each.number] is bad) for each in found
+            (each.error == NOT_A_NUMBER.reason) == (sentences[each.number] is bad) for each in found
         )
         return [[each.tokens for each in one.hypotheses] for one in found if one.error is None]
 
@@ -398,7 +397,7 @@ def test_a_sentence_that_is_not_a_number_leaves_nothing_to_the_next_one(num_mode
 
     (expected,) = search([good])
     failed, found = search([bad, good])
-    assert failed.error == NOT_A_NUMBER
+    assert failed.error == NOT_A_NUMBER.reason
     assert found.error is None
     assert [each.tokens for each in found.hypotheses] == [
         each.tokens for each in expected.hypotheses

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from nmt_cli.search.beams import NOT_A_NUMBER, length_penalty
+from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.logits import Permitted
 from nmt_cli.search.search import Search
-from nmt_cli.search.sentences import Done, SearchSettings, Sentence
+from nmt_cli.search.sentences import NOT_A_NUMBER, Done, SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, TableModel
 from tests.table_search import (
     beam_search,
@@ -196,7 +196,7 @@ def test_a_first_token_that_is_not_a_number_fails_its_own_sentence_only(monkeypa
     found = sorted(beam_search(model, sentences, 4, settings(2)))
     assert forgotten == [1, 3]
     expected = search(table, [sentences[0], sentences[2]], settings(2))
-    assert [each.error for each in found] == [None, NOT_A_NUMBER, None, NOT_A_NUMBER]
+    assert [each.error for each in found] == [None, NOT_A_NUMBER.reason, None, NOT_A_NUMBER.reason]
     assert [found[0].hypotheses, found[2].hypotheses] == expected
 
 

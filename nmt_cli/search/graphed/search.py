@@ -156,13 +156,9 @@ class GraphedSearch(BeamSearch[GraphedTransformer]):
     def _release(self, slots: Array, ended: Array) -> list[Done]:
         """Free ``slots``; return what was found, by the hypotheses that ``ended`` [S, K, 3]."""
         beams = self._beams
-        done: list[Done] = [
-            (
-                int(beams.numbers[slot]),
-                self._reported.hypotheses(slot, ended[slot], beams) or IMPOSSIBLE,
-            )
-            for slot in slots.tolist()
-        ]
+        found = (self._reported.hypotheses(each, ended[each], beams) for each in slots.tolist())
+        numbers = beams.numbers[slots].tolist()
+        done = [(number, each or IMPOSSIBLE) for number, each in zip(numbers, found, strict=True)]
         beams.free(slots)
         return done
 

@@ -26,6 +26,8 @@ TOKENS_AT_ONCE = 1 << 11  # of sources and outputs together; the pass needs litt
 
 Words = Sequence[Sequence[int]]  # the numbers of the words that each piece is part of
 
+_Searched = tuple[Hypotheses, Sequence[int], Sentence]  # also the source without </s>
+
 
 class AttentionToSource:
     """Adds to the hypotheses of a search what they attend to."""
@@ -61,7 +63,7 @@ class AttentionToSource:
         self, found: Sequence[Hypotheses], sentences: Sequence[Sentence]
     ) -> Iterator[Hypotheses]:
         """Yield the hypotheses of each of ``sentences``, with what each has ``attended`` to."""
-        batch, num_tokens = list[tuple[Hypotheses, Sequence[int], Sentence]](), 0
+        batch, num_tokens = list[_Searched](), 0
         for hypotheses, sentence in zip(found, sentences, strict=True):
             source = without_end(sentence.tokens, self._config)
             batch.append((hypotheses, source, sentence))
@@ -71,9 +73,7 @@ class AttentionToSource:
                 batch, num_tokens = [], 0
         yield from self._together(batch)
 
-    def _together(
-        self, batch: Sequence[tuple[Hypotheses, Sequence[int], Sentence]]
-    ) -> Iterator[Hypotheses]:
+    def _together(self, batch: Sequence[_Searched]) -> Iterator[Hypotheses]:
         pairs = [
             SentencePair(source, each.tokens)
             for hypotheses, source, _ in batch

@@ -12,7 +12,6 @@ import torch
 
 from nmt_cli.hardware.device import GraphRecorder
 from nmt_cli.model.transformer import Transformer
-from nmt_cli.search.beams import NOT_A_NUMBER
 from nmt_cli.search.driver import Driver
 from nmt_cli.search.graphed import model as model_module
 from nmt_cli.search.graphed import search as search_module
@@ -26,7 +25,7 @@ from nmt_cli.search.graphed.model import (
 from nmt_cli.search.graphed.search import GraphedSearch
 from nmt_cli.search.incremental import CachedTransformer
 from nmt_cli.search.search_size import SearchSize
-from nmt_cli.search.sentences import SearchSettings, Sentence
+from nmt_cli.search.sentences import NOT_A_NUMBER, SearchSettings, Sentence
 from tests.fake_models import BOS, EOS, tiny_recipe
 from tests.search.graphed.replayed_steps import ReplayingRecorder
 from tests.table_search import beam_search, found_by
@@ -313,7 +312,7 @@ def test_what_is_not_a_number_fails_its_own_sentence_only(seed):
     settings, sentences = settings_of(2), sentences_of(random.Random(seed), 50, 8, 60)
     expected = plain_search(model, sentences, 50, settings)
     assert_same(search_ahead(model, sentences, 3, settings), expected)
-    failed = {found.number for found in expected if found.error == NOT_A_NUMBER}
+    failed = {found.number for found in expected if found.error == NOT_A_NUMBER.reason}
     of_sources = {n for n, each in enumerate(sentences) if VOCABULARY_SIZE - 1 in each.tokens}
     assert of_sources < failed < set(range(50))
 
