@@ -6,7 +6,8 @@ from nmt_cli.files.atomic_files import directory_appearing_whole
 from nmt_cli.files.file_names import CONFIG, CTRANSLATE2_MODEL
 from nmt_cli.files.folders import IMPORTED, is_model, is_run, refuse_output
 from nmt_cli.files.locks import claimed
-from nmt_cli.interchange.ctranslate2.argos import is_package
+from nmt_cli.interchange.archives import unpacked
+from nmt_cli.interchange.ctranslate2.argos import package_of
 from nmt_cli.interchange.ctranslate2.importer import import_ctranslate2
 from nmt_cli.interchange.fairseq.importer import KNOWN_BY as FAIRSEQ
 from nmt_cli.interchange.fairseq.importer import import_fairseq
@@ -57,9 +58,10 @@ def run(
         refuse_output(output, IMPORTED, "an imported model", force=force)
         if not path.exists():
             raise UserError(f"{path} not found{missing_hint(path)}.")
-        if program == AUTO:
-            program = program_of(path)
-        model = IMPORTERS[program](path, files)
+        with unpacked(path) as there:
+            if program == AUTO:
+                program = program_of(there)
+            model = IMPORTERS[program](there, files)
         settings = model.settings(source_language, target_language)
         origin = {"program": program, "path": str(path)}
         with directory_appearing_whole(output, replace=force) as partial:
@@ -89,7 +91,7 @@ def program_of(path: Path) -> str:
         raise UserError(f"{path} holds a model of nmt-cli already; translate with it.")
     model = path / CTRANSLATE2_MODEL  # Marian's conversion has this name for its output, too
     found = {
-        "ctranslate2": (model.is_file() and not is_weights(model)) or is_package(path),
+        "ctranslate2": (model.is_file() and not is_weights(model)) or package_of(path) is not None,
         "fairseq": holds(path, FAIRSEQ),
         "huggingface": path.is_dir() and MODEL_TYPE in read_config(path),
         "marian": bool(weights_in(path)) if path.is_dir() else is_weights(path),

@@ -56,23 +56,22 @@ def import_ctranslate2(path: Path, files: TextFiles = NO_FILES) -> ImportedModel
     read, and DamagedError if a file is damaged.
     """
     files.refuse_vocabularies("CTranslate2")
-    with argos.unpacked(path) as unpacked:
-        package = argos.package_of(unpacked)
-        folder = unpacked if package is None else package / argos.MODEL
-        if not (folder / CTRANSLATE2_MODEL).is_file():
-            raise UserError(
-                f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
-            )
-        paths = files.models() or models_in(folder)
-        if paths is None and folder.absolute().name == argos.MODEL:
-            paths = models_in(folder.absolute().parent)
-        models = read_models(paths)
-        with refusing(folder):
-            model = _read_model(folder, models)
-            if package is None:
-                return model
-            languages = argos.languages_of(package, is_cut=models is not None)
-            return model.with_languages(*languages)
+    package = argos.package_of(path)
+    folder = path if package is None else package / argos.MODEL
+    if not (folder / CTRANSLATE2_MODEL).is_file():
+        raise UserError(
+            f"{folder} has no {CTRANSLATE2_MODEL}; give the folder of a model of CTranslate2."
+        )
+    paths = files.models() or models_in(folder)
+    if paths is None and folder.absolute().name == argos.MODEL:
+        paths = models_in(folder.absolute().parent)
+    models = read_models(paths)
+    with refusing(folder):
+        model = _read_model(folder, models)
+        if package is None:
+            return model
+        languages = argos.languages_of(package, is_cut=models is not None)
+        return model.with_languages(*languages)
 
 
 def _read_model(folder: Path, models: Mapping[Side, bytes] | None) -> ImportedModel:
