@@ -1,4 +1,4 @@
-"""For clients of DeepL, such as `deepl` of PyPI; written from its public documentation.
+"""For clients of DeepL, such as `deepl` of PyPI and Weblate; written from its public documentation.
 
 The documentation of DeepL (https://developers.deepl.com/docs) describes all keys. Below is what
 differs.
@@ -218,9 +218,13 @@ async def glossaries(service: Service, http: Request) -> Response:
 
 
 async def pairs(service: Service, http: Request) -> Response:
-    """List the languages of the models in pairs, as a glossary may have them."""
+    """List the languages of the glossaries in pairs.
+
+    For languages that it lists, Weblate makes glossaries of its own; no request can make one here.
+    """
     await service.asked(http, nothing)
-    every = dict.fromkeys((base_of(m.source), base_of(m.target)) for m in service.models.models)
+    found = service.served.glossaries
+    every = dict.fromkeys((base_of(each.source), base_of(each.target)) for each in found)
     shown = [{"source_lang": source, "target_lang": target} for source, target in every]
     return JSONResponse({"supported_languages": shown})
 
