@@ -60,7 +60,6 @@ class Request(NamedTuple):
     length_penalty: float | None = None
     split: bool | None = None  # whether each of its sentences is translated by itself
     markup: Literal["html", "xml", "none"] | None = None  # what the text is written in
-    tags: TagRules = NO_TAG_RULES  # of its markup
     error: str | None = None
     # Terms beside those of all lines: a mapping has the translation of each, or a list of forms.
     glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None
@@ -70,6 +69,7 @@ class Request(NamedTuple):
     protect_strict: bool | None = None
     no_repeat_ngram: int | None = None  # it never repeats a sequence of this many pieces
     choose: Choose | None = None  # by what the n best are ranked
+    tags: TagRules = NO_TAG_RULES  # of its markup
 
     @property
     def own_rules(self) -> Hashable:
