@@ -51,9 +51,7 @@ class Completion(Protocol):
     def needs(self, sentence: Sentence) -> bool:
         """Return whether ``sentence`` is to be completed."""
 
-    def complete(
-        self, found: Sequence[Hypotheses], sentences: Sequence[Sentence]
-    ) -> Iterable[Hypotheses]:
+    def complete(self, found: list[Hypotheses], sentences: list[Sentence]) -> Iterable[Hypotheses]:
         """Return the hypotheses that were ``found`` for each of ``sentences``, completed."""
 
 
@@ -375,9 +373,9 @@ class Driver(Generic[Ticket]):
                 number = self._num_completed_now([entry for entry, _ in needing])
             needing, self._found = needing[:number], list(needing[number:])
             if needing:
-                sentences = [entry.sentence for entry, _ in needing]
-                completed = finish.complete([each for _, each in needing], sentences)
-                done += zip((entry for entry, _ in needing), completed, strict=True)
+                those, found = [each for each, _ in needing], [each for _, each in needing]
+                completed = finish.complete(found, [entry.sentence for entry in those])
+                done += zip(those, completed, strict=True)
         for entry, _ in done:
             del self._suspects[entry]
         return done

@@ -9,7 +9,7 @@ import torch
 
 from nmt_cli.search.beams import length_penalty
 from nmt_cli.search.constrained_candidates import ConstrainedCandidates, _order_of_turns
-from nmt_cli.search.rules.phrases import REQUIRED, Alternative, RequiredPhrases
+from nmt_cli.search.rules.phrases import REQUIRED, PhraseForm, RequiredPhrases
 from nmt_cli.search.sentences import Sentence
 from tests.fake_models import EOS
 from tests.table_search import log_probability, random_table, search, settings
@@ -23,11 +23,11 @@ OUTPUTS = [out for length in range(LONGEST + 1) for out in product([X, A, B, S],
 
 
 def text(*ids):
-    return Alternative(ids, is_text=True)
+    return PhraseForm(ids, is_text=True)
 
 
 def pieces(*ids):
-    return Alternative(ids)
+    return PhraseForm(ids)
 
 
 def is_met(constraint, output):

@@ -16,7 +16,7 @@ from nmt_cli.model.compiled.layers import CompiledLayers
 from nmt_cli.search.compiled_logits import CompiledLogits
 from nmt_cli.search.engine import Ensemble
 from nmt_cli.search.loading import load_models
-from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, Alternative, RequiredPhrases
+from nmt_cli.search.rules.phrases import FORCED_PREFIX, REQUIRED, PhraseForm, RequiredPhrases
 from nmt_cli.search.sentences import Sampling, SearchSettings, Sentence, Shortlist
 from nmt_cli.search.shortlist import Shortlists
 from nmt_cli.translating.interface.options import Constraints
@@ -76,7 +76,7 @@ def test_the_search_is_that_of_a_model_of_the_listed_tokens(beam_size):
 
 def test_what_may_follow_a_line():
     lexicon = Lexicon.of([5], [[], [BOS, 6], [], [7, 8], [4], [], [], [], []], SIZE)
-    automaton = RequiredPhrases([(Alternative((7, 6)),)])
+    automaton = RequiredPhrases([(PhraseForm((7, 6)),)])
     rule_data = {FORCED_PREFIX: (4, 8), REQUIRED: automaton}
     for bos, tokens, is_shared, data, expected in (
         (BOS, (3, EOS), True, {}, [EOS, 3, 5, 7, 8]),

@@ -46,14 +46,14 @@ def are_too_many(phrases: Sequence[Phrase]) -> bool:
     return len(phrases) > MOST_PHRASES or sum(map(len, phrases)) > MOST_PIECES
 
 
-class Alternative(NamedTuple):
+class PhraseForm(NamedTuple):
     """A phrase that meets a constraint."""
 
     ids: Phrase
     is_text: bool = False  # whether a next piece that continues the last word breaks the phrase
 
 
-Constraint = tuple[Alternative, ...]  # at least one of them must occur
+Constraint = tuple[PhraseForm, ...]  # at least one of them must occur
 
 
 class RequiredPhrases:
@@ -111,7 +111,7 @@ class RequiredPhrases:
     def _note_phrases(self, shorter: Sequence[int]) -> None:
         """Note which constraints each state meets, and how much of each it has begun."""
         shape = len(self._beginnings), len(self.constraints)
-        # The pieces of the shortest alternative of each constraint, Q.
+        # The pieces of the shortest form of each constraint, Q.
         self.fewest = np.array([min(len(each.ids) for each in c) for c in self.constraints])
         self.met = np.zeros(shape, np.bool_)  # N Q, which constraints are met at this place
         self.stays_met = np.zeros(shape, np.bool_)  # N Q, also if the last word goes on

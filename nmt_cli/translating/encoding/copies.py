@@ -19,9 +19,9 @@ from typing import NamedTuple
 from nmt_cli.corpus.text.glossary import is_border
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
 from nmt_cli.model.compiled.c_library import Array
-from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase, are_too_many
+from nmt_cli.search.rules.phrases import Constraint, Phrase, PhraseForm, are_too_many
 from nmt_cli.translating.encoding.target_phrases import OneOf, TargetPhrase, TargetPhrases, shown
-from nmt_cli.translating.encoding.unseen import Run, Where
+from nmt_cli.translating.encoding.unseen import RunPosition, UnseenRun
 from nmt_cli.translating.interface.protection import Match
 from nmt_cli.translating.interface.request import LineError
 
@@ -32,7 +32,7 @@ LAST_CHARACTER = 0x10FFFF
 MOST_ROUNDS = 3  # in which matches free others; then no match belongs to a run
 LETTER = "\u4e2d"  # of a script without spaces between words
 
-FindRuns = Callable[[str], Sequence[Run]]  # in a text, those of characters that a model never saw
+FindRuns = Callable[[str], Sequence[UnseenRun]]  # in a text
 
 
 class Copy(NamedTuple):
@@ -44,7 +44,7 @@ class Copy(NamedTuple):
     written: str  # what stands for it there: its text, or a placeholder
     forms: Constraint  # its pieces, or those of the placeholder; none if nothing can stand for it
     is_exact: bool  # whether these pieces are written as its text
-    run: Run | None = None  # which the search does not write: it is put into the translation
+    run: UnseenRun | None = None  # which the search does not write: it is put into the translation
 
     @property
     def end(self) -> int:
@@ -97,14 +97,14 @@ class ProtectedText(NamedTuple):
         return [copy for copy in self.copies if copy.run is None]
 
     @property
-    def runs(self) -> Sequence[Run]:
+    def runs(self) -> Sequence[UnseenRun]:
         """The spans that the model never saw."""
         return [copy.run for copy in self.copies if copy.run is not None]
 
     @property
     def needs_attention(self) -> bool:
         """Whether a run comes to a place that attention decides."""
-        return any(run.where is Where.AMONG_WORDS for run in self.runs)
+        return any(run.where is RunPosition.AMONG_WORDS for run in self.runs)
 
     def source_place(self, place: int) -> int:
         """Return the place in ``source`` of what begins at a place in ``text``."""
@@ -213,10 +213,10 @@ class SourceCopies:
         to it, unless a placeholder stands for it; no other match has a part in a run.
         """
         matches = self._with_placeholders(source, matches)
-        runs: Sequence[Run] = ()
+        runs: Sequence[UnseenRun] = ()
         if find_runs is not None:
             matches, runs = self._separated(source, matches, find_runs)
-        spans: dict[Match, Run | None] = dict.fromkeys(matches)
+        spans: dict[Match, UnseenRun | None] = dict.fromkeys(matches)
         spans |= {Match(run.first, run.last, ""): run for run in runs}
         numbers = defaultdict[Sequence[str], dict[str, int]](dict)  # of texts, by placeholders
         text, place, copies = "", 0, list[Copy]()
@@ -234,7 +234,7 @@ class SourceCopies:
 
     def _separated(
         self, source: str, matches: Sequence[Match], find_runs: FindRuns
-    ) -> tuple[Sequence[Match], Sequence[Run]]:
+    ) -> tuple[Sequence[Match], Sequence[UnseenRun]]:
         """Return the matches that belong to no run, and the runs of the text around them."""
         kept = {match for match in matches if self._placeholders(source, match)}
         for _ in range(MOST_ROUNDS):
@@ -297,11 +297,11 @@ class SourceCopies:
         return next((known[name] for name in (match.kind, *FOR_ANY) if name in known), ())
 
 
-def _end_of(span: Copy | Run) -> int:
+def _end_of(span: Copy | UnseenRun) -> int:
     return span.end
 
 
-def _is_within(match: Match, runs: Sequence[Run]) -> bool:
+def _is_within(match: Match, runs: Sequence[UnseenRun]) -> bool:
     number = bisect_right(runs, match.begin, key=_end_of)
     return any(each.begin <= match.begin < match.end <= each.end for each in runs[number:][:1])
 
@@ -319,14 +319,14 @@ def _with_equal_forms(copies: Sequence[Copy]) -> list[Copy]:
 
     If a next piece may continue the word of one of them, it may continue that of all.
     """
-    together = defaultdict[Phrase, list[Alternative]](list)
+    together = defaultdict[Phrase, list[PhraseForm]](list)
     for copy in copies:
         together[_first_ids(copy)] += copy.forms
     forms = dict[Phrase, Constraint]()
     for first, each in together.items():
         is_text = all(form.is_text for form in each)
         different = sorted({form.ids for form in each}, key=len, reverse=True)
-        forms[first] = tuple(Alternative(ids, is_text) for ids in different)
+        forms[first] = tuple(PhraseForm(ids, is_text) for ids in different)
     return [copy._replace(forms=forms[_first_ids(copy)]) for copy in copies]
 
 

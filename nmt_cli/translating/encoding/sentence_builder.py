@@ -313,7 +313,7 @@ class SentenceBuilder:
             return None
         key = required, tuple(limits.items())
         if key not in self._automata:
-            constraints = [tuple(phrase.alternative for phrase in each) for each in required]
+            constraints = [tuple(phrase.form for phrase in each) for each in required]
             self._automata.clear()  # lines that follow each other often want the same
             self._automata[key] = RequiredPhrases(constraints, self._phrases.continuing, limits)
         return self._automata[key]

@@ -20,7 +20,7 @@ from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.messages.errors import NoTextError
 from nmt_cli.model.compiled.c_library import Array
 from nmt_cli.search.rules import phrases as limits
-from nmt_cli.search.rules.phrases import Alternative, Constraint, Phrase
+from nmt_cli.search.rules.phrases import Constraint, Phrase, PhraseForm
 from nmt_cli.translating.interface.request import AnyOf, LineError, TextOrPieces
 
 # What a vocabulary calls pieces that stand for other text, such as <ph>, <url>, [PH1] or ⟨num⟩.
@@ -37,9 +37,9 @@ class TargetPhrase(NamedTuple):
     ends_in_a_word: bool = False  # so that a next piece may continue its last word
 
     @property
-    def alternative(self) -> Alternative:
+    def form(self) -> PhraseForm:
         """The phrase as the search takes it."""
-        return Alternative(self.ids, self.ends_in_a_word)
+        return PhraseForm(self.ids, self.ends_in_a_word)
 
     def contains(self, other: Phrase) -> bool:
         """Return whether ``other`` occurs in it."""
@@ -135,7 +135,7 @@ class TargetPhrases:
                 forms.append((first, *ids[1:]))
             elif not rest and len(ids) > 1:
                 forms.append(ids[1:])
-        return tuple(Alternative(form, is_text=not goes_on) for form in forms)
+        return tuple(PhraseForm(form, is_text=not goes_on) for form in forms)
 
     def continues(self, character: str) -> bool:
         """Return whether the pieces of ``character`` continue the word before; bytes always do."""

@@ -28,7 +28,7 @@ CLOSING = frozenset(".,;:!?…%)]}»›”’、。，；：！？）」』】�
 LONGEST_CLUSTER = 64  # characters; normalizing takes time in proportion to the square
 
 
-class Where(Enum):
+class RunPosition(Enum):
     """The place of a run among the other characters of its text."""
 
     FIRST = auto()
@@ -38,7 +38,7 @@ class Where(Enum):
     LAST = auto()
 
 
-class Run(NamedTuple):
+class UnseenRun(NamedTuple):
     """Characters of a source that its translation copies, and what the model gets for them."""
 
     begin: int
@@ -47,7 +47,7 @@ class Run(NamedTuple):
     first: int
     last: int
     written: str = ""  # what the model gets: a space between words, else nothing
-    where: Where = Where.AMONG_WORDS
+    where: RunPosition = RunPosition.AMONG_WORDS
     text: str | None = None  # written in place of them, if they have terms
 
     def text_in(self, source: str) -> str:
@@ -61,7 +61,7 @@ class _Span(NamedTuple):
     is_word: bool  # whether a letter or a digit is in it
 
 
-def runs_in(text: str, unknown: set[str], knows: Callable[[str], bool]) -> list[Run]:
+def runs_in(text: str, unknown: set[str], knows: Callable[[str], bool]) -> list[UnseenRun]:
     """Return the runs of ``text`` that have its ``unknown`` characters.
 
     A mark behind a letter is known if the model ``knows`` both as one character.
@@ -72,7 +72,7 @@ def runs_in(text: str, unknown: set[str], knows: Callable[[str], bool]) -> list[
     extents = list(_widened(_joined(spans, text), text))
     words = _extent(text, extents, str.isalnum)
     visible = _extent(text, extents, lambda character: not character.isspace())
-    runs, behind = list[Run](), 0
+    runs, behind = list[UnseenRun](), 0
     for begin, end in extents:
         run = _with_spaces(text, begin, end)
         where = _where(begin, words, visible)
@@ -177,13 +177,13 @@ def _extent(text: str, runs: Sequence[tuple[int, int]], is_one: Callable[[str], 
     return range(places[0], places[-1] + 1) if places else range(len(text), len(text))
 
 
-def _where(begin: int, words: range, visible: range) -> Where:
+def _where(begin: int, words: range, visible: range) -> RunPosition:
     """Return where a run begins; ``words`` and ``visible`` are where other characters are."""
     if begin < words.start:
-        return Where.FIRST if begin < visible.start else Where.BEFORE_WORDS
+        return RunPosition.FIRST if begin < visible.start else RunPosition.BEFORE_WORDS
     if begin >= words.stop:
-        return Where.LAST if begin >= visible.stop else Where.BEHIND_WORDS
-    return Where.AMONG_WORDS
+        return RunPosition.LAST if begin >= visible.stop else RunPosition.BEHIND_WORDS
+    return RunPosition.AMONG_WORDS
 
 
 def _belong_together(one: _Span, other: _Span, between: str, *, is_at_end: bool) -> bool:
@@ -211,17 +211,17 @@ def _widened(spans: Sequence[_Span], text: str) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-def _with_spaces(text: str, begin: int, end: int) -> Run:
+def _with_spaces(text: str, begin: int, end: int) -> UnseenRun:
     """Return a run with what is left out with it: of white space on both sides, that on one."""
     first, last = before_spaces(text, begin), behind_spaces(text, end)
     starts, ends = first == 0, last == len(text)
     if (starts or first < begin) and last > end and not ends:
-        return Run(begin, end, begin, last)
+        return UnseenRun(begin, end, begin, last)
     if ends or (first < begin and text[end] in CLOSING):
-        return Run(begin, end, first, last)
+        return UnseenRun(begin, end, first, last)
     is_between_words = begin > 0 and text[begin - 1].isalnum() and text[end].isalnum()
     is_glued = is_between_words and have_spaces(text[begin - 1], text[end])
-    return Run(begin, end, begin, end, " " if is_glued else "")
+    return UnseenRun(begin, end, begin, end, " " if is_glued else "")
 
 
 def before_spaces(text: str, place: int) -> int:

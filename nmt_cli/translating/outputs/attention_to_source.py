@@ -59,9 +59,7 @@ class AttentionToSource:
         """Return whether the hypotheses of ``sentence`` get what they attend to."""
         return self._of_all or sentence.needs_units or sentence.needs_words
 
-    def complete(
-        self, found: Sequence[Hypotheses], sentences: Sequence[Sentence]
-    ) -> Iterator[Hypotheses]:
+    def complete(self, found: list[Hypotheses], sentences: list[Sentence]) -> Iterator[Hypotheses]:
         """Yield the hypotheses of each of ``sentences``, with what each has ``attended`` to."""
         batch, num_tokens = list[_Searched](), 0
         for hypotheses, sentence in zip(found, sentences, strict=True):

@@ -26,7 +26,7 @@ from nmt_cli.translating.encoding.copies import Part, ProtectedText
 from nmt_cli.translating.encoding.known_text import KnownText
 from nmt_cli.translating.encoding.sentence_builder import Wanted
 from nmt_cli.translating.encoding.target_phrases import TargetPhrase
-from nmt_cli.translating.encoding.unseen import Run
+from nmt_cli.translating.encoding.unseen import UnseenRun
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.translation import (
     Alternative,
@@ -190,7 +190,7 @@ class TranslationBuilder:
 
     def _runs(
         self, source: ProtectedText, output: str, wanted: Wanted, *, is_first: bool
-    ) -> tuple[list[Run], int]:
+    ) -> tuple[list[UnseenRun], int]:
         """Return the runs of ``source`` that ``output`` shall have, and where they may begin.
 
         The prefix comes before them, and those that it has, or that are required or banned, are
@@ -198,7 +198,7 @@ class TranslationBuilder:
         """
         prefix = self._tokenizer.decode(wanted.prefix[0].ids) if wanted.prefix and is_first else ""
         is_forced = bool(wanted.prefix or wanted.required or wanted.glossary)
-        there, runs = Counter[str](), list[Run]()
+        there, runs = Counter[str](), list[UnseenRun]()
         for run in source.runs:
             text = run.text_in(source.source)
             there[text] += 1

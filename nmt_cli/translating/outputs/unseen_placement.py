@@ -14,8 +14,8 @@ from operator import itemgetter
 from nmt_cli.files.lines import one_line
 from nmt_cli.translating.encoding.unseen import (
     CLOSING,
-    Run,
-    Where,
+    RunPosition,
+    UnseenRun,
     before_spaces,
     behind_spaces,
     have_spaces,
@@ -23,7 +23,7 @@ from nmt_cli.translating.encoding.unseen import (
 from nmt_cli.translating.segmentation.segments import Insertion, Output, Span
 
 
-def place_runs(source: str, runs: Sequence[Run], output: Output, least: int = 0) -> Output:
+def place_runs(source: str, runs: Sequence[UnseenRun], output: Output, least: int = 0) -> Output:
     """Return the translation of ``source`` with its ``runs``, none before the place ``least``.
 
     ``output`` is that of the text without them. It has the spans of its words if a run is among
@@ -64,7 +64,7 @@ def _spans_of(whole: Span, text: str, source: str) -> Iterator[Span]:
             yield Span(begin + n, begin + n + 1, place, place + 1)
 
 
-def _gaps(source: str, runs: Sequence[Run], output: Output) -> Iterator[int]:
+def _gaps(source: str, runs: Sequence[UnseenRun], output: Output) -> Iterator[int]:
     """Yield the place of each run in the text of ``output``.
 
     It is behind what translates the word before it, or before what translates the word behind it
@@ -73,10 +73,10 @@ def _gaps(source: str, runs: Sequence[Run], output: Output) -> Iterator[int]:
     text = output.text
     words = [place for place, each in enumerate(text) if each.isalnum()] or [0, len(text) - 1]
     at_ends = {
-        Where.FIRST: 0,
-        Where.BEFORE_WORDS: words[0],
-        Where.BEHIND_WORDS: words[-1] + 1,
-        Where.LAST: len(text),
+        RunPosition.FIRST: 0,
+        RunPosition.BEFORE_WORDS: words[0],
+        RunPosition.BEHIND_WORDS: words[-1] + 1,
+        RunPosition.LAST: len(text),
     }
     known = [each for each in output.spans if each.source_begin < each.source_end]
     ends = sorted((each.source_end, each.end) for each in known)

@@ -23,7 +23,7 @@ from nmt_cli.translating.encoding.copies import (
 )
 from nmt_cli.translating.encoding.sentence_builder import SentenceBuilder, Wanted
 from nmt_cli.translating.encoding.target_phrases import shown
-from nmt_cli.translating.encoding.unseen import Run, runs_in
+from nmt_cli.translating.encoding.unseen import UnseenRun, runs_in
 from nmt_cli.translating.interface.request import KEEPS_PIECES, LineError, Request
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.outputs.line_job import LineJob, TicketedSentence
@@ -166,7 +166,7 @@ class LineProcessor:
         longest_first = sorted(terms, key=len, reverse=True)
         pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
 
-        def find_runs(masked: str) -> Sequence[Run]:
+        def find_runs(masked: str) -> Sequence[UnseenRun]:
             runs = runs_in(masked, unknown, known_text.knows)
             return [_with_terms(run, text, terms, pattern) for run in runs] if terms else runs
 
@@ -354,7 +354,9 @@ def strict(translation: Translation) -> Translation:
     return replace(translation, **{**vars(best), "alternatives": tuple(others)})
 
 
-def _with_terms(run: Run, source: str, terms: Mapping[str, str], pattern: re.Pattern[str]) -> Run:
+def _with_terms(
+    run: UnseenRun, source: str, terms: Mapping[str, str], pattern: re.Pattern[str]
+) -> UnseenRun:
     """Return a run of ``source`` with the translations of the ``terms`` that ``pattern`` finds."""
     text = source[run.begin : run.end]
 

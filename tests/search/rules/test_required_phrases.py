@@ -9,7 +9,7 @@ from nmt_cli.search.rules.phrases import (
     MOST_ORDERED,
     MOST_PHRASES,
     MOST_PIECES,
-    Alternative,
+    PhraseForm,
     RequiredPhrases,
 )
 
@@ -19,7 +19,7 @@ LETTERS = (5, 6, 7)
 def required(*constraints):
     """Return constraints; each is a phrase or a list of alternatives."""
     return RequiredPhrases(
-        tuple(map(Alternative, each if isinstance(each, list) else [each])) for each in constraints
+        tuple(map(PhraseForm, each if isinstance(each, list) else [each])) for each in constraints
     )
 
 
