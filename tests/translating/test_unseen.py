@@ -23,7 +23,7 @@ from nmt_cli.translating.segmentation.segmenter import knows_letters
 from nmt_cli.translating.segmentation.segments import Output, Span
 from nmt_cli.translating.translator import Translator
 from tests.fake_models import ByteTokenizer, CopyModel, tiny_recipe
-from tests.translating.test_encoded_texts import SMALL, TEXT, tokenizers
+from tests.translating.test_known_text import SMALL, TEXT, tokenizers
 
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 KNOWN = LETTERS | frozenset("é0123456.,!?-'\"()")
