@@ -78,7 +78,8 @@ class Bf16Weights:
 class GradientEngine(NamedTuple):
     """Computes the gradients of batches, and the losses of micro-batches, on this rank.
 
-    Those that differ in a field, such as its backends, add up gradients in the same ``total``.
+    Engines that differ in their backends or in ``guidance`` share ``total``, so only one of them
+    may have a batch that was launched and not summed.
     """
 
     model: Transformer
@@ -129,7 +130,7 @@ class GradientEngine(NamedTuple):
         return self._replace(guidance=guidance)
 
     def with_graphs(self) -> "GradientEngine":
-        """Return this engine with graphs of its own, if its machine launches them."""
+        """Return this engine with graphs of its own, if its backends launch them."""
         graphed = None
         if self.backends.launches == "graph":
             graphed = GraphedGradient(self.model, self.total, self.machine.device)
