@@ -161,3 +161,76 @@ def test_a_record_of_it_changes_with_its_files_and_options(memory_of):
     shown += [str(memory_of(PAIRS, languages=("en", "fr"))), str(memory_of(PAIRS, similar_from=8))]
     assert len(set(shown)) == 4
     assert str(pickle.loads(pickle.dumps(memory_of(PAIRS)))) == shown[0]  # as workers get it
+
+
+def test_a_whole_segment_comes_before_its_sentences(monkeypatch, memory_of):
+    pairs = {
+        "A dog runs. A cat sits.": "Beides.",
+        "A dog runs.": "Ein Hund läuft.",
+        "A cat sits.": "Eine Katze sitzt.",
+        "1. One. Two.": "1. Eins. Zwei.",
+    }
+    memory, text = memory_of(pairs), "A dog runs. A cat sits."
+    expected = {
+        Request(text): "Beides.",
+        Request(f" {text}\n"): " Beides.\n",
+        Request("A dog runs. A bird sings. A cat sits."): (
+            "Ein Hund läuft. A bird sings. Eine Katze sitzt."
+        ),
+        Request("1. One. Two."): "1. Eins. Zwei.",
+        Request(f"<p>{text}</p><p>A cat sits.</p>", markup="html"): (
+            "<p>Beides.</p><p>Eine Katze sitzt.</p>"
+        ),
+        Request(text, prefix="A"): text,
+    }
+    found, model = answers(monkeypatch, memory, expected, split_sentences=True)
+    assert [each.text for each in found] == list(expected.values())
+    assert [each.has_equal_segments for each in found] == [True] * 5 + [False]
+    assert model.num_sentences == 3
+    # Its tags need the model, which gets its sentences.
+    tagged = Request("A <b>dog</b> runs. A cat sits.", markup="xml")
+    _, model = answers(monkeypatch, memory, [tagged], split_sentences=True)
+    assert model.num_sentences == 2
+
+
+def test_codes_of_a_file_are_those_of_others(tmp_path):
+    tmx = "<tmx><body><tu><tuv xml:lang='{}'><seg>one</seg></tuv><tuv xml:lang='{}'><seg>eins</seg>"
+    tmx += "</tuv></tu></body></tmx>"
+    xliff = (
+        "<xliff version='1.2'><file source-language='{}' target-language='{}'><body><trans-unit>"
+    )
+    xliff += "<source>one</source><target>eins</target></trans-unit></body></file></xliff>"
+    for codes in (("eng", "deu"), ("en_US", "de_DE"), ("EN-us", "ger"), ("eng-GB", "de")):
+        for file in (tmx, xliff):
+            path = tmp_path / "memory"
+            path.write_text(file.format(*codes))
+            for model in (("en", "de"), ("eng", "ger")):
+                memory = TranslationMemory([path]).for_model(model)
+                assert memory.equal("one") == MemoryMatch("one", "eins", 100)
+
+
+def test_each_line_of_a_text_is_found_if_its_translation_has_as_many(tmp_path):
+    path = tmp_path / "a.po"
+    path.write_text(
+        'msgid "one\\n\\ntwo\\n"\nmsgstr "eins\\n\\nzwei\\n"\n\n'
+        'msgid "three\\nfour"\nmsgstr "drei vier"\n\nmsgid "two"\nmsgstr "zwo"\n'
+    )
+    memory = TranslationMemory([path]).for_model(("en", "de"))
+    found = {each: memory.equal(each) for each in ("one", "two", "three", "one two")}
+    assert {key: each and each.target for key, each in found.items()} == {
+        "one": "eins",
+        "two": "zwo",
+        "three": None,
+        "one two": "eins\n\nzwei",
+    }
+
+
+def test_marks_for_missing_targets_are_no_translations(tmp_path):
+    path = tmp_path / "a.xlf"
+    unit = "<trans-unit><source>{}</source><target>{}</target></trans-unit>"
+    units = unit.format("one", "[NAB: NOT TRANSLATED]") + unit.format("two", "zwei")
+    path.write_text(
+        f"<xliff><file source-language='en' target-language='de'>{units}</file></xliff>"
+    )
+    memory = TranslationMemory([path]).for_model(("en", "de"))
+    assert (memory.equal("one"), memory.equal("two").target) == (None, "zwei")

@@ -30,6 +30,8 @@ TEXTS = {
     *((unit, side) for unit in ("trans-unit", "segment") for side in ("source", "target")),
 }
 NOT_TRANSLATED = {"new", "needs-translation", "initial"}  # states of a target in XLIFF
+# What NAB AL Tools writes for a target that is missing.
+MARK = re.compile(r"\s*\[(?:NAB: )?NOT TRANSLATED\]\s*")
 # Inline elements by what they hold: nothing or the code of another format, or text.
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec"}
 AROUND_TEXT = {"hi", "g", "pc"}
@@ -256,7 +258,8 @@ class _XmlUnits:
         level, name = len(self._names), self._names.pop()
         if self._text is not None:
             if level == self._level_of_text:
-                self._unit.append(Variant(self._language, "".join(self._text)))
+                text = "".join(self._text)
+                self._unit.append(Variant(self._language, "" if MARK.fullmatch(text) else text))
                 self._text, self._level_of_code = None, 0
             elif level == self._level_of_code:
                 self._level_of_code = 0

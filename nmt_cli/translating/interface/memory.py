@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt_cli.corpus.text.memories import pairs_in
 from nmt_cli.files.atomic_files import sha256
+from nmt_cli.files.lines import is_blank
 from nmt_cli.files.text_files import open_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
@@ -20,7 +21,7 @@ LONGEST_COMPARED = 2000  # characters; a longer segment takes long to compare an
 
 
 class TranslationMemory:
-    """The pairs of TMX, XLIFF or PO files; of equal sources, the last one counts.
+    """The pairs of TMX, XLIFF or PO files, and their lines; of equal sources, the last one counts.
 
     Segments are equal if they differ in white space and Unicode composition (NFC) alone.
     """
@@ -60,16 +61,17 @@ class TranslationMemory:
                 "--memory-languages."
             )
         opened = TranslationMemory(self._paths, languages=chosen, similar_from=self._similar_from)
+        of_lines = dict[str, tuple[str, str]]()
         for path in self._paths:
+            found = dict[str, tuple[str, str]]()
             with open_text(path) as stream:
-                found = {
-                    key: (source.strip(), target.strip())
-                    for source, target in pairs_in(path, stream, chosen)
-                    if (key := compared(source)) and target.strip()
-                }
+                for pair in pairs_in(path, stream, chosen):
+                    found |= _by_key([pair])
+                    of_lines |= _by_key(_lines_of(*pair))
             if not found:
                 raise UserError(f"every source or target in {path} is empty; give another file.")
             opened._pairs |= found
+        opened._pairs = of_lines | opened._pairs
         opened._by_length = sorted(opened._pairs, key=len)
         opened._lengths = list(map(len, opened._by_length))
         return opened
@@ -109,6 +111,22 @@ class TranslationMemory:
 def compared(text: str) -> str:
     """Return what two texts have in common if they are equal for a memory."""
     return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Return pairs that have text by what is compared of their sources."""
+    return {
+        key: (source.strip(), target.strip())
+        for source, target in pairs
+        if (key := compared(source)) and target.strip()
+    }
+
+
+def _lines_of(source: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a pair, which are segments of PO, if both texts have as many."""
+    sources, targets = source.split("\n"), target.split("\n")
+    if "\n" in source and list(map(is_blank, sources)) == list(map(is_blank, targets)):
+        yield from zip(sources, targets, strict=True)
 
 
 def _sha256(path: Path) -> str:

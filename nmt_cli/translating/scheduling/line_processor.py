@@ -94,7 +94,8 @@ class LineProcessor:
         if (reason := why_not_unicode(request.text)) is not None:
             raise LineError(reason)
         wanted = job.wanted = self._builder.wanted(request)
-        job.layout = self._segmenter.layout(request, wanted)
+        find = self._memory.equal if self._memory is not None and _is_free(wanted) else None
+        job.layout = self._segmenter.layout(request, wanted, find)
         if wanted.protection is not None and self._translations.keep_pieces:
             raise LineError(KEEPS_PIECES)
         if self._words_of is not None:
@@ -179,7 +180,7 @@ class LineProcessor:
 
         The memory does not know where tags belong in its translations, nor what else is wanted.
         """
-        is_free = not (job.wanted.needs_model or job.wanted.required)
+        is_free = _is_free(job.wanted)
         answered = list[ProtectedText]()
         for source, has_tags in zip(sources, job.layout.need_spans, strict=True):
             match = memory.equal(source.source)
@@ -340,6 +341,11 @@ class LineProcessor:
             part._replace(text=collapsed.expanded(part.text), copies=collapsed.copies(part.text))
             for part in parts
         ]
+
+
+def _is_free(wanted: Wanted) -> bool:
+    """Return whether a memory may answer: it does not know what else is wanted."""
+    return not (wanted.needs_model or wanted.required)
 
 
 def strict(translation: Translation) -> Translation:

@@ -19,6 +19,7 @@ from nmt_cli.translating.encoding.target_phrases import BYTE
 from nmt_cli.translating.interface.options import TranslatorOptions
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.request import LineError, Request
+from nmt_cli.translating.interface.translation import MemoryMatch
 from nmt_cli.translating.segmentation.list_marks import has_letters, is_mark, mark_before
 from nmt_cli.translating.segmentation.segments import Segments, sentences, uncut, whole
 
@@ -74,11 +75,17 @@ class Segmenter:
                 kind = WrongUsageError if is_by_option else UserError
                 raise kind(f"{option}: {error}.") from None
 
-    def layout(self, request: Request, wanted: Wanted) -> Segments:
+    def layout(
+        self,
+        request: Request,
+        wanted: Wanted,
+        find: Callable[[str], MemoryMatch | None] | None = None,
+    ) -> Segments:
         """Return the segments of a line.
 
         No segment ends within protected text. List marks are no segments if what is ``wanted``
-        needs the model for all text. Raises LineError if the line cannot be cut.
+        needs the model for all text. A text without tags that ``find`` finds in a memory is
+        one segment. Raises LineError if the line cannot be cut.
         """
         split = self._split_sentences if request.split is None else request.split
         markup = self._markup if request.markup is None else request.markup
@@ -96,12 +103,16 @@ class Segmenter:
         )
         if keeps_marks:
             cut = partial(with_marks, cut=cut, language=self._language, wanted=wanted)
+
+        def cut_unknown(text: str) -> Segments:
+            return cut(text) if find is None or find(text) is None else whole(text)
+
         if markup is None:
-            return cut(request.text)
+            return cut_unknown(request.text)
         # This import takes time; lines without markup do not need it.
         from nmt_cli.translating.segmentation.markup.placement import MarkupSegments
 
-        return MarkupSegments(request.text, markup, cut, request.tags)
+        return MarkupSegments(request.text, markup, cut, request.tags, cut_unknown)
 
     def _cutter(
         self, *, is_split: bool, is_markup: bool, protection: Protection | None = None

@@ -53,7 +53,9 @@ class MarkupSegments(Segments):
         markup: Markup,
         cut: Callable[[str], Segments],
         tags: TagRules = NO_TAG_RULES,
+        cut_untagged: Callable[[str], Segments] | None = None,
     ) -> None:
+        """``cut_untagged`` cuts blocks without inline elements, if that is not the same."""
         self._parts, self._markup = list[str | tuple[Block, Segments]](), markup
         self._need_spans = list[bool]()
         texts, separators = list[str](), list[str]()
@@ -61,7 +63,8 @@ class MarkupSegments(Segments):
             if isinstance(block, str):
                 self._parts.append(block)
                 continue
-            segments = cut(block.text.translate(SPACES) if markup == "html" else block.text)
+            cut_block = cut if block.root.children else cut_untagged or cut
+            segments = cut_block(block.text.translate(SPACES) if markup == "html" else block.text)
             self._parts.append((block, segments))
             texts += segments.texts
             separators += [" ", *segments.separators[1:]]
