@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nmt_cli.files.lines import why_not_unicode
 from nmt_cli.files.text_files import SAMPLE, encoding_of, extends_ascii
 from nmt_cli.messages.errors import UserError
 from nmt_cli.translating.interface.request import Request
-from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.interface.translation import Translation, in_groups, kth_of_each
+
+if TYPE_CHECKING:
+    from nmt_cli.documents.unit_texts import UnitText
 
 BYTE_ORDER_MARKS = {
     "utf-8": codecs.BOM_UTF8,
@@ -22,6 +25,7 @@ BYTE_ORDER_MARKS = {
     "utf-16-le": codecs.BOM_UTF16_LE,
     "utf-16-be": codecs.BOM_UTF16_BE,
 }
+CHANGED = "its translation has other format directives or other branches of ICU than its source"
 SEARCHED = 1024  # bytes in which HTML may name its encoding
 
 
@@ -43,6 +47,43 @@ class Document(Protocol):
         """
 
 
+class LeftOut(NamedTuple):
+    """A text that stays without a translation."""
+
+    segment: int  # its number; 0: it is no segment, because the document excludes it
+    text: str
+    reason: str
+
+
+class Bilingual:
+    """What documents with translations beside their sources have in common."""
+
+    # Why it has no segments.
+    nothing_left = "each text has a translation or is locked; --retranslate translates again"
+
+    def __init__(self, texts: Sequence[UnitText], locked: Sequence[UnitText] = ()) -> None:
+        """``locked`` texts would be translated if the document did not exclude them."""
+        self._texts, self._locked = texts, locked
+        self.segments: Sequence[Request] = [each for text in texts for each in text.requests]
+        self.left_out = list[LeftOut]()  # when it was filled
+
+    def _written(self, translations: Sequence[Translation]) -> Iterator[list[str]]:
+        """Yield for each text its translation and the alternatives; none if it is left out."""
+        self.left_out = [LeftOut(0, each.text, "locked by the document") for each in self._locked]
+        sizes, number = [len(each.requests) for each in self._texts], 1
+        for text, own in zip(self._texts, in_groups(translations, sizes), strict=True):
+            found = list[str]()
+            if not any(each.error for each in own):
+                ranked = [[each.text, *(o.text for o in each.alternatives)] for each in own]
+                first, *others = map(text.written, kth_of_each(ranked))
+                if first is None:
+                    self.left_out.append(LeftOut(number, text.text, CHANGED))
+                else:
+                    found = [first, *filter(None, others)]
+            yield found
+            number += len(own)
+
+
 def without_repeats(segments: Sequence[Request]) -> tuple[list[Request], list[int]]:
     """Return the different segments, and for each segment its place among them."""
     places = dict[Request, int]()
@@ -50,12 +91,15 @@ def without_repeats(segments: Sequence[Request]) -> tuple[list[Request], list[in
     return list(places), found
 
 
-def filled(document: Document, translations: Sequence[Translation]) -> bytes:
-    """Return the document with the translation of each segment; those that failed stay."""
-    pairs = zip(document.segments, translations, strict=True)
-    return document.filled(
-        [replace(each, text=segment.text) if each.error else each for segment, each in pairs]
-    )
+def filled(document: Document, translations: Sequence[Translation]) -> tuple[bytes, list[LeftOut]]:
+    """Return the document with the translation of each segment, and what is left out of it."""
+    left_out, given = list[LeftOut](), list[Translation]()
+    for segment, each in zip(document.segments, translations, strict=True):
+        if each.error:
+            left_out.append(LeftOut(len(given) + 1, segment.text, each.error))
+        given.append(replace(each, text=segment.text) if each.error else each)
+    data = document.filled(given)
+    return data, [*left_out, *(document.left_out if isinstance(document, Bilingual) else ())]
 
 
 class Decoded(NamedTuple):

@@ -40,6 +40,7 @@ SAVED_AS: Mapping[str, tuple[str, ...]] = {
     ".xlf": (".dita", ".resx", ".svg"),
 }
 NEED_LANGUAGES = ("tmx",)  # formats that may hold any number of languages
+WITH_LANGUAGES = (*NEED_LANGUAGES, "xliff")  # formats that name those of their texts
 BILINGUAL = ("po", "xliff", "tmx")  # formats with the translations beside their sources
 WITH_PLACEHOLDERS = (*BILINGUAL, "srt", "vtt")  # formats whose texts are protected
 # Reading takes up to 150 times the memory of a text, and 700 times that of Markdown. Of archives,
@@ -91,7 +92,8 @@ def read_document(
     """Return the document of the format ``form`` in ``data``.
 
     With ``again``, also what it has translations of is translated. ``languages`` are those of the
-    model; only formats of ``NEED_LANGUAGES`` need them. Raises DocumentError if it is damaged.
+    model, for formats ``WITH_LANGUAGES``; only those of ``NEED_LANGUAGES`` need them. Raises
+    DocumentError if it is damaged.
     """
     # These imports take time; help texts and lines of text do not need them.
     from nmt_cli.documents import markdown, markup, office, po, subtitles, translators
@@ -107,7 +109,7 @@ def read_document(
         **{name: partial(office.read_office, form=name) for name in office.MEMBERS},
         "epub": office.read_epub,
         "po": partial(po.PoDocument, again=again),
-        "xliff": partial(translators.XliffDocument, again=again),
+        "xliff": partial(translators.XliffDocument, again=again, languages=languages),
         "tmx": partial(translators.TmxDocument, again=again, languages=languages),
         "srt": partial(subtitles.SubtitleDocument, is_vtt=False),
         "vtt": partial(subtitles.SubtitleDocument, is_vtt=True),

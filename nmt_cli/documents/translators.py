@@ -7,30 +7,29 @@ translation is a segment, with the inline codes in it. All else is written as it
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
 from nmt_cli.corpus.text.language_codes import spelled
-from nmt_cli.corpus.text.memories import CODES, FAR, NOT_TRANSLATED, distance
-from nmt_cli.documents.document import DocumentError, decoded
-from nmt_cli.documents.inline import CLOSE, InlineText, Part, has_text, joined, paired, text_part
-from nmt_cli.documents.inline import Kind as PartKind
+from nmt_cli.corpus.text.memories import FAR, MARK, NOT_TRANSLATED, distance
+from nmt_cli.documents.document import Bilingual, DocumentError, decoded
 from nmt_cli.documents.markup import IN_XML
-from nmt_cli.documents.po import PROTECTED
+from nmt_cli.documents.unit_texts import UnitText, element_text, has_content, name_of
+from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
-from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
+from nmt_cli.translating.segmentation.list_marks import has_letters
 from nmt_cli.translating.segmentation.markup.blocks import Element, raw_of, tree_of
 from nmt_cli.translating.segmentation.markup.tokens import Token, TokenKind
 
-PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec"}  # codes that begin, and those that end
 ATTRIBUTE = re.compile(r"""([^\s=<]+)\s*=\s*(?:"[^"]*"|'[^']*')""")
 # What shows that a program translated it: in XLIFF 1.2 on the target, in XLIFF 2 on the segment.
 BY_PROGRAM = {"state": "needs-review-translation", "state-qualifier": "leveraged-mt"}
 BY_PROGRAM_2 = {"state": "translated"}
-NONE = InlineText([])
+NONE, MOST_NAMED = UnitText("", []), 10
+LOCKED = {"locked", "true", "yes"}
 MATCHES = 'xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0"'
 
 
@@ -52,38 +51,16 @@ class TranslatorsXml:
         return self._decoded.encoded(self._tree.raw())
 
 
-def name_of(element: Element) -> str:
-    """Return the name of an element without its prefix."""
-    return element.start.name.rpartition(":")[2]
-
-
 def inside(element: Element) -> list[Element]:
     """Return the elements that are in an element, but in no other one there."""
     return [each for each in element.children if isinstance(each, Element)]
 
 
-def parts_of(element: Element) -> list[Part]:
-    """Return what is between the tags of an element: characters and codes."""
-    return paired(_keyed(element.children))
-
-
-def _text(element: Element) -> InlineText:
-    return InlineText(parts_of(element), PROTECTED)
-
-
-def _has_text(element: Element) -> bool:
-    return has_text(parts_of(element))
-
-
 def space_before(element: Element, outer: Element) -> str:
     """Return the white space before an element, which is in ``outer``."""
-    space = ""
-    for each in outer.children:
-        if each is element:
-            break
-        is_space = isinstance(each, Token) and each.kind is TokenKind.TEXT and each.raw.isspace()
-        space = f"{space}{each.raw}" if is_space else ""
-    return space
+    place = next(number for number, each in enumerate(outer.children) if each is element)
+    before = raw_of(outer.children[place - 1]) if place else ""
+    return before if before.isspace() else ""
 
 
 def fill(element: Element, tag: str, text: str) -> None:
@@ -92,40 +69,6 @@ def fill(element: Element, tag: str, text: str) -> None:
         tag, element.end = f"{tag[:-2].rstrip()}>", f"</{element.start.name}>"
     element.start = element.start._replace(raw=tag)
     element.children = [Token(TokenKind.OTHER, text)]
-
-
-def _keyed(children: Sequence[Element | Token]) -> Iterator[tuple[Part, Hashable, Hashable]]:
-    """Yield the parts of a text, and what each begins and ends.
-
-    Codes that belong together, such as <bpt i="1"> and <ept i="1">, have the same attribute.
-    """
-    for child in children:
-        if isinstance(child, Token):
-            yield from ((part, None, None) for part in _of_token(child))
-            continue
-        name, given = name_of(child), child.start.attributes
-        key = next((given[each] for each in ("rid", "i", "startRef", "id") if each in given), None)
-        begun = (PAIRS[name], key) if name in PAIRS else None
-        is_protected = given.get("translate") == "no" or given.get("mtype") == "protected"
-        if child.start.kind is TokenKind.EMPTY or name in CODES or is_protected:
-            yield Part(PartKind.POINT, code=child.raw()), begun, (name, key)
-        else:
-            yield Part(PartKind.OPEN, code=(child.start.raw, child.end)), None, None
-            yield from _keyed(child.children)
-            yield CLOSE, None, None
-
-
-def _of_token(token: Token) -> Iterator[Part]:
-    if token.kind is not TokenKind.TEXT:
-        is_comment = token.raw.startswith("<!--")
-        yield Part(PartKind.POINT, code=token.raw, is_visible=not is_comment)
-    for raw, meaning in token.parts:
-        yield text_part(raw) if raw == meaning else Part(PartKind.TEXT, meaning, raw)
-
-
-def written_codes(source: InlineText, text: str) -> str:
-    """Return a translation of ``source`` with its codes."""
-    return joined(source.translated(text), lambda part: escape(part.text, quote=False))
 
 
 def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
@@ -140,16 +83,21 @@ def with_attributes(tag: str, attributes: Mapping[str, str]) -> str:
     return tag
 
 
+def set_attributes(element: Element, attributes: Mapping[str, str]) -> None:
+    """Give an element these attributes."""
+    element.start = element.start._replace(raw=with_attributes(element.start.raw, attributes))
+
+
 class _TmxUnit(NamedTuple):
     """A unit: the text that is translated, and the element that the translation is written to."""
 
-    text: InlineText
+    text: UnitText
     element: Element
     last: Element  # the variant behind which a new one comes
     target: Element | None  # the segment of a variant that is there
 
 
-class TmxDocument:
+class TmxDocument(Bilingual):
     """A TMX file; what has a translation is only translated ``again`` if that is asked for."""
 
     def __init__(self, data: bytes, again: bool, languages: tuple[str, str] | None) -> None:
@@ -161,42 +109,45 @@ class TmxDocument:
             )
         self._xml, self._languages = TranslatorsXml(data, "tmx"), languages
         self._units = list(self._wanted(again))
-        self.segments: Sequence[Request] = [unit.text.request for unit in self._units]
+        super().__init__([unit.text for unit in self._units])
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with the translations as variants of their units."""
-        for unit, translation in zip(self._units, translations, strict=True):
-            if translation.error is not None:
-                continue
-            text = written_codes(unit.text, translation.text)
-            if unit.target is not None:
-                fill(unit.target, unit.target.start.raw, text)
-                continue
-            start = f'<tuv xml:lang="{escape(spelled(self._languages[1]))}" creationtool="nmt-cli">'
-            space = space_before(unit.last, unit.element)
-            unit.last.end += f"{space}{start}<seg>{text}</seg></tuv>"
+        start = f'<tuv xml:lang="{escape(spelled(self._languages[1]))}" creationtool="nmt-cli">'
+        for unit, texts in zip(self._units, self._written(translations), strict=True):
+            if texts and unit.target is not None:
+                fill(unit.target, unit.target.start.raw, texts[0])
+            elif texts:
+                space = space_before(unit.last, unit.element)
+                unit.last.end += f"{space}{start}<seg>{texts[0]}</seg></tuv>"
         return self._xml.written()
 
     def _wanted(self, again: bool) -> Iterator[_TmxUnit]:
         """Yield the units that are translated, in order."""
+        found = dict[str, None]()  # the languages
         for body in inside(self._xml.root):
             for unit in inside(body) if name_of(body) == "body" else ():
                 variants = [each for each in inside(unit) if name_of(each) == "tuv"]
+                found.update(dict.fromkeys(map(_language, variants)))
                 source, target = (_nearest(variants, each) for each in self._languages)
-                is_new = target is None or target is source or not _has_text(target)
-                if source is not None and _has_text(source) and (again or is_new):
+                is_new = target is None or target is source or not has_content(target)
+                if source is not None and has_content(source) and (again or is_new):
                     other = None if target is source else target
-                    yield _TmxUnit(_text(source), unit, variants[-1], other)
+                    yield _TmxUnit(element_text(source), unit, variants[-1], other)
+        if found and all(distance(self._languages[0], each) == FAR for each in found):
+            held = any_of(list(found)[:MOST_NAMED], "and")
+            self.nothing_left = f"it has no text in {self._languages[0]}: its languages are {held}"
+
+
+def _language(variant: Element) -> str:
+    attributes = variant.start.attributes
+    return attributes.get("xml:lang") or attributes.get("lang") or UNKNOWN_LANGUAGE
 
 
 def _nearest(variants: Sequence[Element], language: str) -> Element | None:
     """Return the segment of the variant in ``language``, or in one of its regions."""
-    best, least = None, FAR
-    for variant in variants:
-        attributes = variant.start.attributes
-        found = attributes.get("xml:lang") or attributes.get("lang") or UNKNOWN_LANGUAGE
-        if (far := distance(language, found)) < least:
-            best, least = variant, far
+    found = [each for each in variants if distance(language, _language(each)) < FAR]
+    best = min(found, key=lambda each: distance(language, _language(each)), default=None)
     within = () if best is None else inside(best)
     return next((each for each in within if name_of(each) == "seg"), None)
 
@@ -217,10 +168,11 @@ class _Unit(NamedTuple):
     outer: Element
     source: Element
     target: Element | None
-    text: InlineText
+    text: UnitText
     # Of XLIFF 1.2: the sentence (<mrk>) that is the text, and its place in the target.
     sentence: Element | None = None
     place: Element | None = None
+    is_locked: bool = False
 
     @property
     def prefix(self) -> str:
@@ -247,49 +199,53 @@ class _Unit(NamedTuple):
 _Translated = tuple[int, _Unit, str, Sequence[str]]
 
 
-class XliffDocument:
+class XliffDocument(Bilingual):
     """An XLIFF file; what has a translation is only translated ``again`` if that is asked for."""
 
-    def __init__(self, data: bytes, again: bool) -> None:
-        """Raise DocumentError for what is no XLIFF."""
+    def __init__(self, data: bytes, again: bool, languages: tuple[str, str] | None = None) -> None:
+        """``languages`` are those of the model. Raise DocumentError for what is no XLIFF."""
         self._xml = TranslatorsXml(data, "xliff")
-        self._units = list(_wanted(self._xml.root, again))
-        self.segments: Sequence[Request] = [unit.text.request for unit in self._units]
+        self._target = UNKNOWN_LANGUAGE if languages is None else spelled(languages[1])
+        units = list(_wanted(self._xml.root, again))
+        self._units = [unit for unit in units if not unit.is_locked]
+        locked = [unit.text for unit in units if unit.is_locked]
+        super().__init__([unit.text for unit in self._units], locked)
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the file with a target for each translation, and the alternatives beside it."""
-        version = self._xml.root.start.attributes.get("version") or ""
-        pairs = zip(self._units, translations, strict=True)
-        found = list[_Translated]()
-        for number, (unit, translation) in enumerate(pairs, 1):
-            if translation.error is None:
-                texts = [translation.text, *(each.text for each in translation.alternatives)]
-                text, *others = [written_codes(unit.text, each) for each in texts]
-                found.append((number, unit, text, others))
+        root, found = self._xml.root, list[_Translated]()
+        is_2 = (root.start.attributes.get("version") or "").startswith("2")
+        for unit, texts in zip(self._units, self._written(translations), strict=True):
+            if texts:
+                found.append((len(found) + 1, unit, texts[0], texts[1:]))
+                if unit.element.start.attributes.get("approved") == "yes":
+                    set_attributes(unit.element, {"approved": "no"})
         for _, group in groupby(found, key=lambda each: id(each[1].outer)):
             of_unit = list(group)
-            if version.startswith("2"):
-                _write_segments(of_unit)
-            elif of_unit[0][1].sentence is not None:
-                _write_sentences(of_unit)
-            else:
-                _write_targets(of_unit)
+            in_1 = _write_targets if of_unit[0][1].sentence is None else _write_sentences
+            (_write_segments if is_2 else in_1)(of_unit)
+        name = "trgLang" if is_2 else "target-language"
+        for each in [root] if is_2 else inside(root):  # which are the files
+            if found and self._target != UNKNOWN_LANGUAGE and not each.start.attributes.get(name):
+                set_attributes(each, {name: self._target})
         return self._xml.written()
 
 
 def _wanted(root: Element, again: bool) -> Iterator[_Unit]:
-    """Yield the units that are translated, in order."""
-    waiting = [(root, root, True)]  # elements, those around them, and whether to translate them
+    """Yield the units that are translated or locked, in order."""
+    waiting = [(root, root, False)]  # elements, those around them, and whether they are locked
     while waiting:
-        element, outer, is_wanted = waiting.pop()
-        translate = element.start.attributes.get("translate", "yes" if is_wanted else "no")
-        is_wanted, name = translate != "no", name_of(element)
-        if name == "trans-unit" and is_wanted:
-            yield from _of_unit(element, element, again)
-        elif name == "segment" and is_wanted:
-            yield from _of_unit(element, outer, again)
-        elif name not in {"trans-unit", "segment", "matches", "source", "target"}:
-            waiting += [(each, element, is_wanted) for each in reversed(inside(element))]
+        element, outer, is_locked = waiting.pop()
+        given, name = element.start.attributes, name_of(element)
+        # Programs such as memoQ and Phrase have attributes of their own.
+        locks = {given[each] for each in given if each.rpartition(":")[2] == "locked"}
+        is_locked = given.get("translate", is_locked and "no") == "no" or bool(locks & LOCKED)
+        if name in {"trans-unit", "segment"}:
+            outer = element if name == "trans-unit" else outer
+            for unit in _of_unit(element, outer, again):
+                yield unit._replace(is_locked=is_locked)
+        elif name not in {"matches", "source", "target"}:
+            waiting += [(each, element, is_locked) for each in reversed(inside(element))]
 
 
 def _of_unit(element: Element, outer: Element, again: bool) -> Iterator[_Unit]:
@@ -297,26 +253,23 @@ def _of_unit(element: Element, outer: Element, again: bool) -> Iterator[_Unit]:
     source, target, whole = (by_name.get(name) for name in ("source", "target", "seg-source"))
     if source is None:
         return
+    unit = _Unit(element, outer, source, target, NONE)
     if whole is not None and outer is element and (sentences := list(_sentences(whole))):
-        unit = _Unit(element, outer, source, target, NONE)
         yield from _of_sentences(unit, sentences, again)
-        return
-    is_done = target is not None and _has_text(target) and not _is_open(element, target)
-    if _has_text(source) and (again or not is_done):
-        yield _Unit(element, outer, source, target, _text(source))
+    elif has_content(source) and (again or _is_open(unit)):
+        yield unit._replace(text=element_text(source))
 
 
 def _of_sentences(unit: _Unit, sentences: Sequence[Element], again: bool) -> Iterator[_Unit]:
     """Yield the sentences of a unit that are translated."""
-    target = unit.target
-    are_all = again or target is None or _is_open(unit.element, target) or not _has_text(target)
+    target, are_all = unit.target, again or _is_open(unit)
     places = {} if target is None else {_mid(each): each for each in _sentences(target)}
     if are_all and not all(_mid(each) in places for each in sentences):
         places = {}  # the target is written anew
-    for each in filter(_has_text, sentences):
+    for each in filter(has_content, sentences):
         place = places.get(_mid(each))
-        if are_all or (place is not None and not _has_text(place)):
-            yield unit._replace(text=_text(each), sentence=each, place=place)
+        if are_all or (place is not None and not has_content(place)):
+            yield unit._replace(text=element_text(each), sentence=each, place=place)
 
 
 def _sentences(element: Element) -> Iterator[Element]:
@@ -333,8 +286,20 @@ def _mid(sentence: Element) -> str | None:
     return sentence.start.attributes.get("mid")
 
 
-def _is_open(element: Element, target: Element) -> bool:
-    return any(each.start.attributes.get("state") in NOT_TRANSLATED for each in (element, target))
+def _is_open(unit: _Unit) -> bool:
+    """Return whether a unit has no translation yet: by its state, its target, or as that is a copy.
+
+    A copy with any other state, or that is approved, is a translation.
+    """
+    if unit.target is None or not has_content(unit.target):
+        return True
+    given = unit.element.start.attributes, unit.target.start.attributes
+    states = {each.get("state") for each in given} - {None}
+    source, target = (element_text(each).text.strip() for each in (unit.source, unit.target))
+    if states & NOT_TRANSLATED or MARK.fullmatch(target):
+        return True
+    is_done = states or given[0].get("approved") == "yes" or not has_letters(source)
+    return target in {source, f"__{source}"} and not is_done  # __ is what Symfony writes
 
 
 def _write_targets(translated: Sequence[_Translated]) -> None:
@@ -364,7 +329,7 @@ def _write_sentences(translated: Sequence[_Translated]) -> None:
 def _with_sentences(whole: Element, texts: Mapping[int, str]) -> Iterator[str]:
     """Yield what is in a source with other texts of its sentences; those without are empty."""
     for child in whole.children:
-        if isinstance(child, Token) or (_is_sentence(child) and not _has_text(child)):
+        if isinstance(child, Token) or (_is_sentence(child) and not has_content(child)):
             yield raw_of(child)
         elif _is_sentence(child):
             yield f"{child.start.raw}{texts.get(id(child), '')}{child.end}"
@@ -376,13 +341,12 @@ def _write_segments(translated: Sequence[_Translated]) -> None:
     """Write the translations of segments of a unit of XLIFF 2, and the alternatives before them."""
     matches = ""
     for number, unit, text, others in translated:
-        tag = with_attributes(unit.element.start.raw, BY_PROGRAM_2)
+        set_attributes(unit.element, BY_PROGRAM_2)
         prefix, source = unit.prefix, "".join(map(raw_of, unit.source.children))
         name = unit.element.start.attributes.get("id")
         if others and name is None:
             name = f"nmt-cli-{number}"
-            tag = with_attributes(tag, {"id": name})
-        unit.element.start = unit.element.start._replace(raw=tag)
+            set_attributes(unit.element, {"id": name})
         reference = f'ref="#{escape(name or "")}" origin="nmt-cli"'
         for other in others:
             matches += (

@@ -116,16 +116,15 @@ def fill_document(
     if translations is None:
         return upload.data, []
     document, _ = _read(served, upload._replace(name=name), languages)
+    data, left_out = filled(document, translations)
     failed: list[Mapping[str, Any]] = [
-        {"segment": number, "text": TAG.sub("", segment.text)[:MOST_SHOWN], "error": each.error}
-        for number, (segment, each) in enumerate(
-            zip(document.segments, translations, strict=True), 1
-        )
-        if each.error is not None
+        {"segment": each.segment, "text": TAG.sub("", each.text)[:MOST_SHOWN], "error": each.reason}
+        for each in left_out
+        if each.segment
     ]
     if failed and len(failed) == len(translations):
         raise RefusedError(400, f"no segment could be translated: {failed[0]['error']}")
-    return filled(document, translations), failed[:MOST_FAILED]
+    return data, failed[:MOST_FAILED]
 
 
 def _languages(model: Model, codes: tuple[str, str]) -> tuple[str, str]:

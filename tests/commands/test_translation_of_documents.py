@@ -62,7 +62,8 @@ def test_the_ending_decides_and_equal_segments_are_translated_once(shouting, tmp
     (tmp_path / "page.html").write_bytes(PAGE)
     done = run("--input", "page.html", "--output", "out.html")
     assert done.exit_code == 3
-    assert "segment 3 could not be translated: it is bad." in done.stderr
+    message = "1 segment was not translated: it is bad (first: segment 4, 'bad one').\n"
+    assert done.stderr.count(message) == done.stderr.count("bad one") == 1
     assert "Translated 3 segments" in done.stderr
     assert (tmp_path / "out.html").read_bytes() == (
         b"<h1>A CAT</h1>\r\n<p>A <b>DOG</b> RAN</p><p>A CAT</p><hr>\n<p>bad one</p>\n"
@@ -185,7 +186,8 @@ def test_a_memory_gets_texts_in_the_languages_of_the_model(shouting, tmp_path, m
     assert variant in (tmp_path / "b.tmx").read_text()
 
 
-def test_only_xliff_has_a_place_for_several_translations(shouting, tmp_path):
+def test_only_xliff_has_a_place_for_several_translations(shouting, tmp_path, monkeypatch):
+    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
     (tmp_path / "a.xlf").write_text("<xliff version='1.2'/>")
     assert run("--input", "a.xlf", "--output", "b.xlf", "--n-best", "2").exit_code == 0
     (tmp_path / "a.po").write_text('msgid "a"\nmsgstr ""\n')
@@ -224,3 +226,61 @@ def test_documents_that_are_not_read_are_no_lines(ending, other, shouting, tmp_p
     )
     (tmp_path / "a.PDF").write_bytes(b"%PDF-1.4")
     assert run("--input", "a.PDF", "--input-format", "text").stdout == "%PDF-1.4"
+
+
+@pytest.mark.parametrize(("resume", "output"), [([], []), (["--resume"], ["--output", "b.po"])])
+def test_what_is_left_out_has_one_line_for_each_reason(shouting, tmp_path, resume, output):
+    entries = ["bad 1", "good", "bad 2", "one\\nbad 3", "%d%s dogs", "%d%s cats"]
+    texts = "\n".join(f'#, c-format\nmsgid "{each}"\nmsgstr ""\n' for each in entries)
+    (tmp_path / "a.po").write_text(texts)
+    stderr = run("--input", "a.po", *output).stderr
+    assert [line for line in stderr.splitlines() if "not translated" in line] == [
+        "Warning: 3 segments were not translated: it is bad (first: segment 1, 'bad 1').",
+        "Warning: 2 segments were not translated: its translation has other format directives "
+        "or other branches of ICU than its source (first: segment 6, '%d%s dogs').",
+    ]
+    if resume:
+        again = run("--input", "a.po", *output, *resume)
+        assert (again.exit_code, "5 lines of b.po could not" in again.stderr) == (3, True)
+
+
+def test_formats_that_differ_alone_are_failures_also_when_a_finished_output_is_resumed(
+    shouting, tmp_path
+):
+    (tmp_path / "a.po").write_text('#, c-format\nmsgid "%d%s dogs"\nmsgstr ""\n')
+    given = ["--input", "a.po", "--output", "b.po"]
+    assert [run(*given).exit_code, run(*given, "--resume").exit_code] == [3, 3]
+    assert (tmp_path / "b.po").read_bytes() == (tmp_path / "a.po").read_bytes()
+
+
+def test_locked_texts_are_named_and_are_no_failures(shouting, tmp_path, monkeypatch):
+    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    units = "".join(
+        f"<trans-unit {lock}><source>{text}</source></trans-unit>"
+        for text, lock in [("a cat", ""), ("a key", "translate='no'"), ("x", "m:locked='true'")]
+    )
+    source = f"<xliff version='1.2' xmlns:m='m'><file><body>{units}</body></file></xliff>"
+    (tmp_path / "a.xlf").write_text(source)
+    done = run("--input", "a.xlf")
+    message = "2 segments were not translated: locked by the document (first: 'a key')."
+    assert (done.exit_code, done.stderr.count(message), shouting.texts) == (0, 1, ["a cat"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.po", 'msgid "a"\nmsgstr "b"\n', "each text has a translation or is locked; --retrans"),
+        ("a.html", "<hr>", "it has no text."),
+        ("a.xlf", "<xliff><trans-unit><source>a</source><target>b</target></trans-unit></xliff>",
+         "each text has a translation or is locked; --retranslate translates again."),
+        ("a.tmx", "<tmx><body><tu><tuv xml:lang='fr'><seg>a</seg></tuv><tuv xml:lang='de-AT'>"
+         "<seg>b</seg></tuv></tu></body></tmx>",
+         "it has no text in en: its languages are fr and de-AT."),
+    ],
+)  # fmt: skip
+def test_why_nothing_is_translated(shouting, tmp_path, monkeypatch, name, text, reason):
+    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    (tmp_path / name).write_text(text)
+    done = run("--input", name)
+    assert (done.exit_code, done.stdout) == (0, text)
+    assert f"Nothing was translated: {reason}" in done.stderr

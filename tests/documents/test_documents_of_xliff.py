@@ -12,7 +12,7 @@ from nmt_cli.documents.formats import read_document
 from nmt_cli.documents.translators import with_attributes
 from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.translation import Alternative, Translation
-from tests.documents.filling import copied, shouted, texts_of
+from tests.documents.filling import copied, left_out, shouted, texts_of, translated
 
 HEAD_1 = """\
 <?xml version="1.0" encoding="UTF-8"?>
@@ -307,3 +307,131 @@ def test_attributes_are_no_texts_of_others():
     assert with_attributes("<target\tstate = 'x'/>", {"state": "z"}) == '<target\tstate="z"/>'
     for value in ("a&b", "'\"<"):
         assert etree.fromstring(with_attributes("<a b='c'/>", {"b": value})).get("b") == value
+
+
+def unit(source, target="", attributes=""):
+    return f"<trans-unit {attributes}><source>{source}</source>{target}</trans-unit>"
+
+
+@pytest.mark.parametrize(
+    ("source", "segments", "written"),
+    [
+        ("<![CDATA[A dog]]>", ["A dog"], "<![CDATA[A DOG]]>"),
+        (" \n<![CDATA[ A & B ]]>", [" A &amp; B "], "<![CDATA[ A & B ]]>"),
+        ("<![CDATA[a <email> b]]>", ["a &lt;email&gt; b"], "<![CDATA[A <email> B]]>"),
+        (
+            "<![CDATA[<!-- wp --><p>A <b>dog</b> {x}</p>\n<ul><li>b &amp; c</ul>]]>",
+            ["<!-- wp --><p>A <b>dog</b> {x}</p>\n<ul><li>b &amp; c</ul>"],
+            "<![CDATA[<!-- wp --><p>A <b>DOG</b> {x}</p>\n<ul><li>B &amp; C</ul>]]>",
+        ),
+        ("<![CDATA[a]]> b <g id='1'>c</g>", ['a b <span id="1">c</span>'], "A B <g id='1'>C</g>"),
+        ("<![CDATA[a ]]]]><![CDATA[> b]]>", ["a ]]&gt; b"], "A ]]&gt; B"),
+        ("<![CDATA[]]>", [], None),
+    ],
+)
+def test_text_in_cdata_gets_a_target_in_cdata(source, segments, written):
+    for target in ("", "<target><![CDATA[]]></target>", f"<target state='new'>{source}</target>"):
+        data = document_1([unit(source, target)])
+        document = read_document(data, "xliff")
+        assert texts_of(document) == segments
+        found = etree.fromstring(translated(data, "xliff")).find(".//{*}target")
+        if written is None:
+            assert translated(data, "xliff") == data
+            continue
+        parser = etree.XMLParser(strip_cdata=False)
+        expected = etree.fromstring(f"<a>{written}</a>", parser)
+        whole = etree.fromstring(translated(data, "xliff"), parser)
+        raw = etree.tostring(whole.find(".//{*}target"))
+        assert found.xpath("string()") == expected.xpath("string()")
+        assert (b"<![CDATA[" in raw) == ("<![CDATA[" in written)
+
+
+def test_a_section_end_in_a_translation_stays_text():
+    document = read_document(document_1([unit("<![CDATA[a dog]]>")]), "xliff")
+    found = etree.fromstring(document.filled([Translation("a]]&gt;b")]))
+    assert found.findtext(".//{*}target") == "a]]>b"
+
+
+@pytest.mark.parametrize(
+    ("target", "attributes", "is_translated"),
+    [
+        ("<target>[NAB: NOT TRANSLATED]</target>", "", True),
+        ("<target>[NAB: REVIEW]Hund</target>", "", False),
+        ("<target state='needs-translation'>A dog</target>", "", True),
+        ("<target>A dog</target>", "", True),
+        ("<target>__A dog</target>", "", True),
+        ("<target>A  cat</target>", "", False),
+        ("<target>A dog</target>", "approved='yes'", False),
+        ("<target>A dog</target>", "approved='no'", True),
+        ("<target state='translated'>A dog</target>", "", False),
+        ("<target state='final'>A dog</target>", "", False),
+        ("<target state='needs-review-translation'>A dog</target>", "", False),
+        ("<target/>", "approved='yes'", True),
+    ],
+)
+def test_marks_of_programs_for_targets_that_are_missing(target, attributes, is_translated):
+    data = document_1([unit("A dog", target, attributes)])
+    assert texts_of(read_document(data, "xliff")) == ["A dog"] * is_translated
+    if is_translated:
+        found = etree.fromstring(translated(data, "xliff")).find(".//{*}trans-unit")
+        assert found.findtext("{*}target") == "A DOG"
+        assert found.get("approved") in {None, "no"}
+        assert found.find("{*}target").get("state") == "needs-review-translation"
+
+
+def test_a_copy_without_letters_is_a_translation():
+    data = document_1([unit("12:30", "<target>12:30</target>")])
+    assert texts_of(read_document(data, "xliff")) == []
+
+
+def test_machine_output_is_not_approved():
+    data = document_1([unit("A dog", "<target state='final'>x</target>", "approved='yes'")])
+    document = read_document(data, "xliff", again=True)
+    filled = document.filled([Translation(each) for each in texts_of(document)]).decode()
+    assert "approved='yes'" not in filled
+    assert f'approved="no"><source>A dog</source><target {STATE}>A dog</target>' in filled
+    segment = "<unit><segment state='final'><source>a</source><target>b</target></segment></unit>"
+    document = read_document(document_2([segment]), "xliff", again=True)
+    assert b"final" not in document.filled([Translation(each) for each in texts_of(document)])
+    # What is left out keeps its approval.
+    document = read_document(data, "xliff", again=True)
+    assert document.filled([Translation(error="it is bad")] * len(texts_of(document))) == data
+
+
+@pytest.mark.parametrize("target", ["de", "pt_br"])
+def test_the_language_of_targets_is_named_where_it_is_missing(target):
+    def filled(data, languages=("en", target)):
+        document = read_document(data, "xliff", languages=languages)
+        return document.filled([Translation(each) for each in texts_of(document)]).decode()
+
+    code = {"pt_br": "pt-BR"}.get(target, target)
+    first = f"<file a='b'>{unit('a')}</file><file target-language='fr'/>"
+    first = f"<xliff version='1.2'>{first}</xliff>"
+    second = "<unit><segment><source>a</source></segment></unit>"
+    second = f"<xliff version='2.0'><file>{second}</file></xliff>"
+    assert f"<file a='b' target-language=\"{code}\"><trans-unit" in filled(first.encode())
+    assert "<file target-language='fr'/>" in filled(first.encode())
+    assert filled(second.encode()).startswith(f"<xliff version='2.0' trgLang=\"{code}\"><file>")
+    named = second.replace("'2.0'", "'2.0' trgLang='fr'")
+    assert filled(named.encode()).startswith("<xliff version='2.0' trgLang='fr'><file>")
+    for languages in (None, ("en", "und")):
+        assert "trgLang" not in filled(second.encode(), languages)
+    done = first.replace("</source>", "</source><target>b</target>")
+    assert filled(done.encode()) == done
+
+
+def test_locked_units_are_counted_and_stay():
+    units = [
+        unit("a", "", "translate='no'"),
+        unit("b", "", "m:locked='true'"),
+        unit("c", "", "mq:locked='locked'"),
+        unit("d", "<target>done</target>", "translate='no'"),
+        unit("e", "", "m:locked='false'"),
+        "<group translate='no'><trans-unit><source>f</source></trans-unit>"
+        "<trans-unit translate='yes'><source>g</source></trans-unit></group>",
+    ]
+    head = HEAD_1.replace("xmlns=", "xmlns:m='m' xmlns:mq='mq' xmlns=")
+    document = read_document((head + "".join(units) + TAIL_1).encode(), "xliff")
+    assert texts_of(document) == ["e", "g"]
+    document.filled([Translation("E"), Translation("G")])
+    assert [each[:2] for each in left_out(document)] == [(0, "a"), (0, "b"), (0, "c"), (0, "f")]

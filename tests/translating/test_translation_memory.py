@@ -233,4 +233,5 @@ def test_marks_for_missing_targets_are_no_translations(tmp_path):
         f"<xliff><file source-language='en' target-language='de'>{units}</file></xliff>"
     )
     memory = TranslationMemory([path]).for_model(("en", "de"))
-    assert (memory.equal("one"), memory.equal("two").target) == (None, "zwei")
+    found = [memory.equal(each) for each in ("one", "two")]
+    assert found == [None, MemoryMatch("two", "zwei", 100)]

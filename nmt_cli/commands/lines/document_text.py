@@ -7,15 +7,31 @@ output that ``--resume`` continues. At the end, the document is made of that out
 import hashlib
 import io
 import json
+import re
+from collections.abc import Iterator, Sequence
+from html import unescape
 from pathlib import Path
 
-from nmt_cli.documents.document import Document, DocumentError, filled, without_repeats
+from nmt_cli.documents.document import (
+    Bilingual,
+    Document,
+    DocumentError,
+    LeftOut,
+    filled,
+    without_repeats,
+)
 from nmt_cli.documents.formats import most_bytes, read_document
 from nmt_cli.files.lines import Line
 from nmt_cli.files.text_files import open_text, standard_input
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.figures import counted
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Alternative, Translation
+
+NUMBER_OR_QUOTED = re.compile(r"""\d[\d,.]*|"[^"]*"|'[^']*'""")
+CODE = re.compile("<[^<>]*>")  # of a segment that is markup
+MOST_SHOWN = 60  # characters of a text in messages
 
 
 class DocumentText(io.BytesIO):
@@ -28,11 +44,23 @@ class DocumentText(io.BytesIO):
         different, self._places = without_repeats(document.segments)
         super().__init__(b"".join(_row(segment).encode() + b"\n" for segment in different))
         self.sha256, self._document = sha256, document
+        self.num_failed = 0  # segments without a translation, once it is composed
 
-    def composed(self, rows: bytes) -> bytes:
-        """Return the document with the translations in ``rows``, lines of ``as_segment``."""
+    def composed(self, rows: bytes) -> tuple[bytes, int]:
+        """Return the document with the translations in ``rows``, lines of ``as_segment``.
+
+        A line for each reason names what is left out of it; the failed segments are counted.
+        """
         found = [_translation(row) for row in rows.splitlines()]
-        return filled(self._document, [found[place] for place in self._places])
+        data, left_out = filled(self._document, [found[place] for place in self._places])
+        for message in described(left_out):
+            logs.warning(message)
+        if not found:
+            bilingual = self._document if isinstance(self._document, Bilingual) else None
+            why = "it has no text" if bilingual is None else bilingual.nothing_left
+            logs.warning(f"Nothing was translated: {why}.")
+        self.num_failed = sum(each.segment > 0 for each in left_out)
+        return data, self.num_failed
 
 
 def read_document_text(
@@ -80,3 +108,19 @@ def _translation(row: bytes) -> Translation:
     others = tuple(Alternative(text, score, ()) for text, score in record["others"])
     text, score, error = (record[key] for key in ("text", "score", "error"))
     return Translation(text, score, alternatives=others, error=error)
+
+
+def described(left_out: Sequence[LeftOut]) -> Iterator[str]:
+    """Yield a line for each reason why texts are left out; numbers make no other reason."""
+    by_reason = dict[str, list[LeftOut]]()
+    for each in left_out:
+        by_reason.setdefault(NUMBER_OR_QUOTED.sub("", each.reason), []).append(each)
+    for (number, text, reason), *others in by_reason.values():
+        count = len(others) + 1
+        segment = f"segment {number:,}, " if number else ""
+        text = unescape(CODE.sub("", text))
+        shown = text[:MOST_SHOWN] + "..." * (len(text) > MOST_SHOWN)
+        yield (
+            f"{counted(count, 'segment')} {'were' if others else 'was'} not translated: {reason} "
+            f"(first: {segment}{shown!r})."
+        )

@@ -144,7 +144,7 @@ def opened_output(
             else:
                 written = list[bytes]()
                 yield Stream(written.append, "none")
-                stream.write(compose(b"".join(written)))
+                stream.write(compose(b"".join(written))[0])
         except (KeyboardInterrupt, SystemExit) as stop:
             if not stream.is_empty:
                 raise

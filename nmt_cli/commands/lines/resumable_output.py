@@ -26,7 +26,8 @@ from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.messages.proposals import command
 
-Composer = Callable[[bytes], bytes]  # makes a file of what was written to the unfinished one
+# Makes a file of what was written to the unfinished one, and counts what failed.
+Composer = Callable[[bytes], tuple[bytes, int]]
 SECONDS_BETWEEN_RECORDS = 2.0  # writing one waits for the disk
 OF_ANOTHER_TEXT = "from another text. Give the same text"
 NOTHING = records.Record()
@@ -116,12 +117,14 @@ class ResumableOutput:
             atomic_files.publish_file(self._opened, self._path, replace=replace)
         else:
             self._opened.flush()
+            data, num_failed = self._compose(self._partial.read_bytes())
             with (
                 atomic_files.file_appearing_whole(self._path, replace=replace) as whole,
                 compressed(whole, self._path) as packed,
             ):
-                packed.write(self._compose(self._partial.read_bytes()))
-            self._save(self.record._replace(num_bytes=self._path.stat().st_size))
+                packed.write(data)
+            num_bytes = self._path.stat().st_size
+            self._save(self.record._replace(num_bytes=num_bytes, num_failed=num_failed))
             self._partial.unlink()
         _remove_leftovers(self._path)
 

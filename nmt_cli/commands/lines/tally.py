@@ -44,12 +44,13 @@ class Tally:
         return self._num_before + self.num_lines
 
     def count(self, line: Line, translation: Translation) -> None:
-        """Count the next line; warn at once if it failed."""
+        """Count the next line; warn at once if a line of text failed."""
         self.num_lines += 1
         number = self.line_number
         if translation.error is not None:
             self.num_failed += 1
-            logs.warning(f"{self._unit} {number:,} could not be translated: {translation.error}.")
+            if self._unit == "line":  # the document names its segments when it is composed
+                logs.warning(f"line {number:,} could not be translated: {translation.error}.")
         for numbers, is_one in (
             (self._in_parts, translation.num_parts > 1),
             (self._truncated, translation.truncated),

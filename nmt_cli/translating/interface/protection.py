@@ -29,7 +29,11 @@ COMMON_PATTERNS = {
         rf"""(?:\([^\s<>()"]*\)|{_NOT_AT_THE_END}))"""
     ),
     "email": r"(?<![\w.%+-])[\w%+-](?:[\w.%+-]*[\w%+-])?@[\w-]+(?:\.[\w-]*\w)+",
-    "placeholder": r"\$?\{[^{}\s]*\}|\{\{[^{}\n]{1,99}\}\}",
+    # Also arguments of ICU messages, such as {n, number, #} and {0, choice, 0#none|1#{1}}.
+    "placeholder": (
+        r"\$?\{[^{}\s]*\}|\{\{[^{}\n]{1,99}\}\}|\{\s*\w+\s*,\s*(?:number|date|time|spellout|ordinal"
+        r"|duration|list|choice)\s*(?:,(?:[^{}]|\{[^{}]*\})*)?\}"
+    ),
     # Not within a word behind a number: "100 %ig" is German.
     "format": rf"(?<!%){_FORMAT}(?![^\W\d_])|(?<![\d%])(?<!\d[ \u00a0\u202f]){_FORMAT}",
     # Neither dates, such as 24.12.2026, nor numbers, such as 1.000.000.
