@@ -15,7 +15,7 @@ from nmt_cli.commands.lines.document_text import DocumentText, read_document_tex
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.commands.lines.tally import Tally
 from nmt_cli.corpus.text.shard_text import Shard, ShardText
-from nmt_cli.documents.formats import BILINGUAL, ENDINGS, WITH_LANGUAGES, chosen_format
+from nmt_cli.documents.formats import BILINGUAL, ENDINGS, chosen_format
 from nmt_cli.files.lines import Line, read_lines
 from nmt_cli.files.locks import UnwritableOutputError, claimed
 from nmt_cli.files.output_streams import STANDARD_INPUT, is_stream
@@ -69,7 +69,7 @@ def run(  # noqa: PLR0913 - the options of the command are its parameters
         raise WrongUsageError("--resume continues a file; give its name with --output.")
     with ExitStack() as stack:
         languages = None
-        if form in WITH_LANGUAGES:
+        if form in ENDINGS:  # most name the language of their text
             model, languages = _with_languages(model)
         source = stack.enter_context(_source(input_path, shard, form, retranslate, languages))
         document = source if isinstance(source, DocumentText) else None

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 from xml.parsers import expat
 
@@ -25,6 +26,7 @@ MOST_UNPACKED = 1 << 30  # bytes of all members
 # fill memory.
 HARMLESS, MOST_TIMES = 1 << 26, 100
 MOST_MARKUP = 1 << 25  # bytes of the members that are translated; reading them takes 100 times that
+SEARCHED = 1 << 14  # bytes of a member in which its root begins
 OF_TEXTS = (".xml", ".xhtml", ".xhtm", ".html", ".htm", ".ncx", ".opf")
 DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
@@ -44,6 +46,10 @@ def markup_bytes(data: bytes) -> int:
 
 
 Read = TypeVar("Read")
+
+
+class TooLargeError(DocumentError):
+    """The texts of an archive are too large."""
 
 
 class Archive:
@@ -76,8 +82,17 @@ class Archive:
             raise DocumentError(f"its text {name} ends in none of {', '.join(OF_TEXTS)}")
         self._read += self._zip.getinfo(name).file_size
         if self._read > MOST_MARKUP:
-            raise DocumentError(f"its texts have more than {MOST_MARKUP >> 20} MB of markup")
+            raise TooLargeError(f"its texts have more than {MOST_MARKUP >> 20} MB of markup")
         return self._zip.read(name)
+
+    def root_of(self, name: str) -> str:
+        """Return the namespace and the name of a member's root; "" if it has none."""
+        found = [""]
+        parser = expat.ParserCreate(namespace_separator=" ")
+        parser.StartElementHandler = lambda root, _: found.append(root)
+        with self._zip.open(name) as stream, suppress(expat.ExpatError, ValueError, LookupError):
+            parser.Parse(stream.read(SEARCHED), False)
+        return "".join(found[1:2])
 
     def opened(self, name: str, read: Callable[[bytes], Read]) -> Read:
         """Return what ``read`` makes of a member. Raises DocumentError, which names the member."""
@@ -135,12 +150,11 @@ class ArchiveDocument:
 
     def filled(self, translations: Sequence[Translation]) -> bytes:
         """Return the archive with the translation of each segment in its place."""
-        sizes = (len(member.segments) for member in self._members.values())
         changed = dict[str, bytes]()
-        for (name, member), own in zip(
-            self._members.items(), in_groups(translations, sizes), strict=True
-        ):
-            if any(t.text != s.text for t, s in zip(own, member.segments, strict=True)):
+        if any(t.text != s.text for t, s in zip(translations, self.segments, strict=True)):
+            sizes = (len(member.segments) for member in self._members.values())
+            of_each = in_groups(translations, sizes)
+            for (name, member), own in zip(self._members.items(), of_each, strict=True):
                 changed[name] = member.filled(own)
                 self._refuse_damaged(name, changed[name])
         return self._archive.with_changed(changed)

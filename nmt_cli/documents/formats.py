@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from nmt_cli.corpus.text.language_codes import spelled
 from nmt_cli.launch.python_process import collecting_no_garbage
 from nmt_cli.messages.errors import WrongUsageError
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 
 if TYPE_CHECKING:
     from nmt_cli.documents.document import Document
@@ -40,7 +42,6 @@ SAVED_AS: Mapping[str, tuple[str, ...]] = {
     ".xlf": (".dita", ".resx", ".svg"),
 }
 NEED_LANGUAGES = ("tmx",)  # formats that may hold any number of languages
-WITH_LANGUAGES = (*NEED_LANGUAGES, "xliff")  # formats that name those of their texts
 BILINGUAL = ("po", "xliff", "tmx")  # formats with the translations beside their sources
 WITH_PLACEHOLDERS = (*BILINGUAL, "srt", "vtt")  # formats whose texts are protected
 # Reading takes up to 150 times the memory of a text, and 700 times that of Markdown. Of archives,
@@ -92,22 +93,25 @@ def read_document(
     """Return the document of the format ``form`` in ``data``.
 
     With ``again``, also what it has translations of is translated. ``languages`` are those of the
-    model, for formats ``WITH_LANGUAGES``; only those of ``NEED_LANGUAGES`` need them. Raises
-    DocumentError if it is damaged.
+    model; only formats of ``NEED_LANGUAGES`` need them, and others name the second one as theirs.
+    Raises DocumentError if it is damaged.
     """
     # These imports take time; help texts and lines of text do not need them.
     from nmt_cli.documents import markdown, markup, office, po, subtitles, translators
     from nmt_cli.documents.document import DocumentError
+    from nmt_cli.documents.layouts import ROOTS
     from nmt_cli.translating.interface.request import LineError
 
     if len(data) > (most := most_bytes(form)):
         raise DocumentError(f"it has more than {most >> 20:,} MB; divide it")
+    is_known = languages and languages[1] != UNKNOWN_LANGUAGE
+    language = spelled(languages[1]) if languages and is_known else None
     readers: Mapping[str, Callable[[bytes], Document]] = {
-        "html": partial(markup.MarkupDocument, markup="html"),
-        "xml": partial(markup.MarkupDocument, markup="xml"),
+        "html": partial(markup.MarkupDocument, markup="html", language=language),
+        "xml": partial(markup.MarkupDocument, markup="xml", language=language),
         "markdown": markdown.MarkdownDocument,
-        **{name: partial(office.read_office, form=name) for name in office.MEMBERS},
-        "epub": office.read_epub,
+        **{each: partial(office.read_office, form=each, language=language) for each in ROOTS},
+        "epub": partial(office.read_epub, language=language),
         "po": partial(po.PoDocument, again=again),
         "xliff": partial(translators.XliffDocument, again=again, languages=languages),
         "tmx": partial(translators.TmxDocument, again=again, languages=languages),

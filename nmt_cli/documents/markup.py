@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping, Sequence
 from html.entities import html5
 from typing import NamedTuple
 
-from nmt_cli.documents.document import decoded
+from nmt_cli.documents.document import SEARCHED, decoded
+from nmt_cli.documents.languages import with_language
+from nmt_cli.messages import logs
 from nmt_cli.recipe.translation_options import Markup
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation
@@ -16,6 +19,7 @@ from nmt_cli.translating.segmentation.segments import Output, Segments, whole
 
 IN_HTML = re.compile(rb"""<meta\s[^>]*?charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 IN_XML = re.compile(rb"""\A<\?xml\s[^>]*?encoding\s*=\s*["']([\w.:-]+)""")
+HTML_ROOT, XML_ROOT = re.compile(r"<html[\s/>]", re.IGNORECASE), re.compile(r"<[^?!]")
 # HTML means other encodings by these names: https://encoding.spec.whatwg.org/#names-and-labels
 MEANT = {
     **{"iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874"},
@@ -29,13 +33,20 @@ ENTITY = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);)([^\s;&<#]+);")
 class MarkupDocument:
     """A document of HTML or XML: its blocks of text, and what is between them."""
 
-    def __init__(self, data: bytes, markup: Markup) -> None:
-        """Raise LineError if it is not well-formed XML, or is no HTML."""
+    def __init__(self, data: bytes, markup: Markup, language: str | None = None) -> None:
+        """Raise LineError if it is not well-formed XML, or is no HTML.
+
+        Its root, which may name a language, names ``language``.
+        """
         is_html = markup == "html"
-        self._decoded = decoded(data, IN_HTML, MEANT) if is_html else decoded(data, IN_XML)
+        self._decoded = (
+            decoded(_as_utf8(data), IN_HTML, MEANT) if is_html else decoded(data, IN_XML)
+        )
         self._sources, between = list[_Source](), [list[str]()]
         for part in blocks_of(self._decoded.text, markup):
             if isinstance(part, str):
+                if language is not None and (HTML_ROOT if is_html else XML_ROOT).match(part):
+                    part, language = with_language(part, language), None
                 between[-1].append(part)
                 continue
             block = whole(part.raw)
@@ -54,6 +65,21 @@ class MarkupDocument:
         pairs = zip(self._sources, translations, strict=True)
         blocks = [Output(source.translated(each.text)) for source, each in pairs]
         return self._decoded.encoded(self._layout.filled(blocks))
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """Return a page, which names UTF-8 if it is that and names another encoding."""
+    named = IN_HTML.search(data[:SEARCHED])
+    is_utf8 = named is None or named[1].lower() in {b"utf-8", b"utf8"}
+    if named is None or is_utf8 or data.isascii() or data.startswith(codecs.BOM_UTF8):
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data
+    name = named[1].decode("latin-1")
+    logs.warning(f"The page names the encoding {name} but is UTF-8; its translation names UTF-8.")
+    return data[: named.start(1)] + b"utf-8" + data[named.end(1) :]
 
 
 class _Source(NamedTuple):

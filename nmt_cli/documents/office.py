@@ -1,5 +1,7 @@
 """DOCX, PPTX, ODT and EPUB: which members are translated, and what their paragraphs hold.
 
+Members of office documents are known by the namespaces of their roots, whatever their names are.
+
 Paragraphs are segments, and runs and links in them inline codes. What a run holds beside text, such
 as a picture or the mark of a footnote, is a code without text; it may hold paragraphs of its own.
 Tabs and line breaks divide a paragraph into segments. One whose translation is its source keeps its
@@ -12,195 +14,75 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from nmt_cli.documents import pieces
-from nmt_cli.documents.archive import OF_TEXTS, Archive, ArchiveDocument
+from nmt_cli.documents.archive import Archive, ArchiveDocument, TooLargeError
 from nmt_cli.documents.document import Document, DocumentError, decoded
 from nmt_cli.documents.inline import CLOSE, InlineText, Kind, Part, divided, has_text, text_part
+from nmt_cli.documents.languages import stays, with_language
+from nmt_cli.documents.layouts import NAMESPACES, PROPERTIES, ROOTS, UNKNOWN, Layout, layout_of
 from nmt_cli.documents.markup import IN_XML, MarkupDocument
 from nmt_cli.documents.pieces import Code, Format, Piece, Raw, point
 from nmt_cli.messages import logs
-from nmt_cli.translating.interface.request import LineError, Request
+from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.interface.translation import Translation, in_groups
-from nmt_cli.translating.segmentation.markup.blocks import Element, tree_of
-from nmt_cli.translating.segmentation.markup.tokens import Token, TokenKind, xml_tokens
+from nmt_cli.translating.segmentation.markup.blocks import Element, raw_of, tree_of
+from nmt_cli.translating.segmentation.markup.tokens import Token, xml_tokens
+from nmt_cli.translating.segmentation.markup.tokens import TokenKind as TokenKind
 
-OOXML = "http://schemas.openxmlformats.org"
-STRICT = "http://purl.oclc.org/ooxml"
 MANIFEST, ENCRYPTED = "META-INF/manifest.xml", b"encryption-data"  # of OpenDocument
-OASIS = "urn:oasis:names:tc:opendocument:xmlns"
-UNKNOWN = "?"  # the prefix of namespaces of other formats
 PREFIX = re.compile(r"<((?:[^\s:/>]+:)?)")  # of the name in a tag
-
-
-class Layout(NamedTuple):
-    """The names of a format, with the prefixes that it usually has."""
-
-    namespaces: Mapping[str, str]  # their usual prefixes
-    paragraphs: frozenset[str]
-    wrappers: frozenset[str]  # around a part of the text of a paragraph
-    breaks: frozenset[str]
-    visible: frozenset[str]  # elements without text that have a place on a page
-    kept: frozenset[str] = frozenset()  # elements whose paragraphs stay as they are
-    # Pairs of elements without text that enclose text, and the attribute that both have, without
-    # its prefix.
-    ranges: Mapping[str, tuple[str, str]] = {}
-    run: str = ""  # text is in runs; "": it is in the paragraph itself
-    plain: frozenset[str] = frozenset()  # paragraphs of text without runs
-    text: str = ""
-    attributes: str = ""  # of the elements of text that are made
-    properties: str = ""
-    ignored: re.Pattern[str] = re.compile("$^")  # in properties: what is no format
-    characters: Mapping[str, str] = {}  # elements that are a character of the text
-    space: str = ""  # an element of spaces
-    dropped: frozenset[str] = frozenset()  # elements that are about the words of the source
-    # Fields: the marks of their begin, middle and end, their codes, and those that are an element.
-    field_mark: str = ""
-    field_code: str = ""
-    simple_field: str = ""
-
-
-def _names(prefix: str, words: str) -> frozenset[str]:
-    return frozenset(f"{prefix}:{word}" for word in words.split())
-
-
-WORD = Layout(
-    namespaces={
-        f"{OOXML}/wordprocessingml/2006/main": "w",
-        f"{STRICT}/wordprocessingml/main": "w",
-        f"{OOXML}/officeDocument/2006/math": "m",
-        f"{STRICT}/officeDocument/math": "m",
-    },
-    paragraphs=_names("w", "p"),
-    wrappers=_names("w", "hyperlink ins moveTo smartTag customXml sdt sdtContent dir bdo"),
-    breaks=_names("w", "br cr tab ptab"),
-    visible=_names("w", "drawing object pict footnoteReference endnoteReference sym ruby fldSimple")
-    | _names("m", "oMath oMathPara")
-    | {"mc:AlternateContent"},
-    ranges={
-        f"w:{kind}{begin}": (f"w:{kind}{end}", "id")
-        for kind, begin, end in (
-            ("bookmark", "Start", "End"),
-            ("commentRange", "Start", "End"),
-            ("perm", "Start", "End"),
-        )
-    },
-    run="w:r",
-    text="w:t",
-    attributes=' xml:space="preserve"',
-    properties="w:rPr",
-    # Languages and marks of revisions divide words without being seen.
-    ignored=re.compile(r"<(?:[\w.-]+:)?(?:lang|noProof)\b[^>]*/>"),
-    characters={"w:noBreakHyphen": "\u2011", "w:softHyphen": "\u00ad"},
-    dropped=_names("w", "proofErr lastRenderedPageBreak"),
-    field_mark="w:fldChar",
-    field_code="w:instrText",
-    simple_field="w:fldSimple",
-)
-DRAWING = Layout(
-    namespaces={f"{OOXML}/drawingml/2006/main": "a", f"{STRICT}/drawingml/main": "a"},
-    paragraphs=_names("a", "p"),
-    wrappers=frozenset(),
-    breaks=_names("a", "br"),
-    visible=_names("a", "fld") | {"mc:AlternateContent", "a14:m"},
-    run="a:r",
-    text="a:t",
-    properties="a:rPr",
-    ignored=re.compile(r'\s(?:lang|altLang|dirty|err|smtClean|noProof)="[^"]*"'),
-)
-ODF = Layout(
-    namespaces={
-        f"{OASIS}:text:1.0": "text",
-        f"{OASIS}:drawing:1.0": "draw",
-        f"{OASIS}:office:1.0": "office",
-    },
-    paragraphs=_names("text", "p h"),
-    wrappers=_names("text", "span a meta meta-field"),
-    breaks=_names("text", "tab line-break"),
-    visible=_names("text", "note page-number page-count date time chapter sequence ruby title")
-    | _names("text", "reference-ref bookmark-ref note-ref expression variable-get user-field-get")
-    | _names("draw", "frame a custom-shape g rect line"),
-    kept=_names("text", "tracked-changes"),
-    space="text:s",
-    ranges={
-        "text:bookmark-start": ("text:bookmark-end", "name"),
-        "text:reference-mark-start": ("text:reference-mark-end", "name"),
-        "office:annotation": ("office:annotation-end", "name"),
-    },
-)
-CHART = DRAWING._replace(
-    namespaces={
-        **DRAWING.namespaces,
-        f"{OOXML}/drawingml/2006/chart": "c",
-        f"{STRICT}/drawingml/chart": "c",
-    },
-    paragraphs=_names("a", "p") | _names("c", "v"),
-    plain=_names("c", "v"),  # names of categories and series
-    kept=_names("c", "numCache numLit"),
-)
-NO_NAME = r"\\(?:d\*)?"  # in a pattern
-DIAGRAMS = r"diagrams/(?:data|drawing)\d+\.xml"
-CHARTS = r"charts/chart\d+\.xml"
-# By format: a pattern of a member that it needs, and the layouts of members that match a pattern.
-MEMBERS: Mapping[str, tuple[str, Mapping[str, Layout]]] = {
-    "docx": (
-        r"word/document\d*\.xml",
-        {
-            r"word/(?:document\d*|header\d+|footer\d+|footnotes|endnotes|comments)\.xml": WORD,
-            rf"word/{DIAGRAMS}": DRAWING,
-            rf"word/{CHARTS}": CHART,
-        },
-    ),
-    "pptx": (
-        r"ppt/presentation\.xml",
-        {
-            rf"ppt/(?:slides/slide\d+\.xml|notesSlides/notesSlide\d+\.xml|{DIAGRAMS})": DRAWING,
-            rf"ppt/{CHARTS}": CHART,
-        },
-    ),
-    "odt": (r"content\.xml", {r"(?:content|styles)\.xml": ODF}),
-}
+PLACEHOLDER = re.compile(r"<(?:[^\s:/>]+:)?ph[\s/>]")
 # Of EPUB, also tables of contents.
 CHAPTERS = {"application/xhtml+xml", "application/x-dtbncx+xml", "text/html"}
 
 
-def read_office(data: bytes, form: str) -> ArchiveDocument:
-    """Return a document of one of ``MEMBERS``. Raises DocumentError if it cannot be read."""
-    archive, (needed, layouts) = Archive(data), MEMBERS[form]
-    if not any(re.fullmatch(needed, name) for name in archive.names):
-        raise DocumentError(f"it has no member {re.sub(NO_NAME, '', needed)}")
+def read_office(data: bytes, form: str, language: str | None = None) -> ArchiveDocument:
+    """Return a document of one of ``ROOTS``, which names ``language`` as its own once translated.
+
+    Raises DocumentError if it cannot be read.
+    """
+    archive = Archive(data)
     if MANIFEST in archive.names and ENCRYPTED in archive.read(MANIFEST):
         raise DocumentError("it is encrypted; save it without a password")
-    members = dict[str, Document]()
+    roots = dict[str, str]()
     for name in archive.names:
-        for pattern, layout in layouts.items():
-            if re.fullmatch(pattern, name):
-                members[name] = archive.opened(name, partial(ParagraphDocument, layout=layout))
+        if name.lower().endswith(".xml"):
+            namespace, _, root = archive.root_of(name).rpartition(" ")
+            roots[name] = f"{NAMESPACES.get(namespace, UNKNOWN)}:{root}"
+    if ROOTS[form] not in roots.values():
+        raise DocumentError(f"it has no member of XML with the root {ROOTS[form]}")
+    members = dict[str, Document]()
+    for name, root in roots.items():
+        if (layout := layout_of(root)) is not None:
+            read = partial(ParagraphDocument, layout=layout, language=language)
+            members[name] = archive.opened(name, read)
     return ArchiveDocument(archive, members)
 
 
-def read_epub(data: bytes) -> ArchiveDocument:
+def read_epub(data: bytes, language: str | None = None) -> ArchiveDocument:
     """Return a book, whose chapters that are not well-formed stay as they are, with a warning.
 
     Raises DocumentError if it cannot be read, for example if it is encrypted.
     """
     archive, members, damaged = Archive(data), dict[str, Document](), list[str]()
+    chapter = partial(MarkupDocument, markup="xml", language=language)
     for root in _tags(archive, "META-INF/container.xml", "rootfile"):
         package = root.attributes.get("full-path") or ""
         for item in _tags(archive, package, "item"):
             path = unquote(item.attributes.get("href") or "")
             name = posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
             if item.attributes.get("media-type") in CHAPTERS and name in archive.names:
-                if not name.lower().endswith(OF_TEXTS):
-                    damaged.append(f"its text {name} ends in none of {', '.join(OF_TEXTS)}")
-                    continue
-                content = archive.read(name)
                 try:
-                    members[name] = MarkupDocument(content, markup="xml")
-                except (DocumentError, LineError) as error:
-                    damaged.append(f"its member {name}: {error}")
+                    members[name] = archive.opened(name, chapter)
+                except TooLargeError:
+                    raise
+                except DocumentError as error:
+                    damaged.append(str(error))
+        if members and language is not None:
+            of_book = partial(ParagraphDocument, layout=PROPERTIES, language=language)
+            members[package] = archive.opened(package, of_book)
     if not members:
         raise DocumentError(damaged[0] if damaged else "it has no chapters")
     for each in damaged:
@@ -218,13 +100,14 @@ def _tags(archive: Archive, member: str, name: str) -> Iterator[Token]:
 class ParagraphDocument:
     """A member of an office document."""
 
-    def __init__(self, data: bytes, layout: Layout) -> None:
+    def __init__(self, data: bytes, layout: Layout, language: str | None) -> None:
         """Raise LineError if it is not well-formed, and DocumentError if it declares entities."""
         self._decoded = decoded(data, IN_XML)
         self._root = tree_of(self._decoded.text, "xml")
-        if any(isinstance(each, Token) and "<!DOCTYPE" in each.raw for each in self._root.children):
+        types = [e for e in self._root.children if isinstance(e, Token) and "<!DOCTYPE" in e.raw]
+        if types and layout is not PROPERTIES:
             raise DocumentError("it has a DOCTYPE, which documents of its format never have")
-        _rename(self._root, layout)
+        _rename(self._root, layout, language)
         self._paragraphs = [
             paragraph
             for element in _elements(self._root, layout)
@@ -274,30 +157,42 @@ def _elements(root: Element, layout: Layout) -> Iterator[Element]:
     waiting = [root]
     while waiting:
         element = waiting.pop()
-        if element.start.name in layout.kept:
+        name = element.start.name
+        if name in layout.kept or (name == layout.shape and PLACEHOLDER.search(element.raw())):
             continue
-        if element.start.name in layout.paragraphs:
+        if name in layout.paragraphs:
             yield element
         waiting += [each for each in reversed(element.children) if isinstance(each, Element)]
 
 
-def _rename(root: Element, layout: Layout) -> None:
-    """Give elements the usual prefixes of their namespaces, where the document has others."""
+def _rename(root: Element, layout: Layout, language: str | None) -> None:
+    """Give elements the prefixes of ``NAMESPACES``, and name ``language`` where they name one."""
     waiting: list[tuple[Element, Mapping[str, str]]] = [(root, {})]
     while waiting:
         element, usual = waiting.pop()
         if "xmlns" in element.start.raw:
             declared = {
-                key.partition(":")[2]: layout.namespaces.get(value or "", UNKNOWN)
+                key.partition(":")[2]: NAMESPACES.get(value or "", UNKNOWN)
                 for key, value in element.start.attributes.items()
                 if key.partition(":")[0] == "xmlns"
             }
             usual = {**usual, **declared}
         prefix, _, local = element.start.name.rpartition(":")
         found = usual.get(prefix, prefix)
-        if found != prefix and (found != UNKNOWN or prefix in layout.namespaces.values()):
+        if found != prefix and (found != UNKNOWN or prefix in NAMESPACES.values()):
             element.start = element.start._replace(name=f"{found}:{local}")
+        if language is not None:
+            _name_language(element, layout, language)
         waiting += [(each, usual) for each in element.children if isinstance(each, Element)]
+
+
+def _name_language(element: Element, layout: Layout, language: str) -> None:
+    named = "".join(map(raw_of, element.children)) if element.start.name == "dc:language" else ""
+    if not stays(named, language):
+        element.children = [Token(TokenKind.OTHER, language)]
+    if attributes := layout.languages.get(element.start.name):
+        raw = with_language(element.start.raw, language, attributes)
+        element.start = element.start._replace(raw=raw)
 
 
 def _pieces(children: Sequence[Element | Token], layout: Layout) -> Iterator[Piece]:
@@ -314,12 +209,30 @@ def _pieces(children: Sequence[Element | Token], layout: Layout) -> Iterator[Pie
         elif child.start.name in layout.dropped:
             continue
         elif child.start.name in layout.wrappers or _is_text_field(child, layout):
-            code = Code(partial(str, child.start.raw), partial(str, child.end), pieces.NO_FORMAT)
-            yield Piece(Part(Kind.OPEN, code=code))
-            yield from _pieces(child.children, layout)
-            yield Piece(CLOSE)
+            yield from _enclosed(child, child.start.raw, child.end, layout)
+        elif base := _base_of(child, layout):
+            yield from _enclosed(*base, layout)
         else:
             yield _of_element(child, child.raw, layout)
+
+
+def _enclosed(element: Element, before: str, after: str, layout: Layout) -> Iterator[Piece]:
+    """Yield the text in ``element`` between the codes ``before`` and ``after``."""
+    code = Code(partial(str, before), partial(str, after), pieces.NO_FORMAT)
+    yield Piece(Part(Kind.OPEN, code=code))
+    yield from _pieces(element.children, layout)
+    yield Piece(CLOSE)
+
+
+def _base_of(ruby: Element, layout: Layout) -> tuple[Element, str, str] | None:
+    """Return the text that has its pronunciation beside it, and what is around it, if any."""
+    kind, base = layout.ruby
+    for place, each in enumerate(ruby.children if ruby.start.name == kind else ()):
+        if isinstance(each, Element) and each.start.name == base:
+            before = "".join(map(raw_of, ruby.children[:place]))
+            after = "".join(map(raw_of, ruby.children[place + 1 :]))
+            return each, ruby.start.raw + before + each.start.raw, each.end + after + ruby.end
+    return None
 
 
 def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
@@ -343,20 +256,27 @@ def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
         elif name in layout.characters:
             yield Piece(Part(Kind.TEXT, layout.characters[name], raw), found)
         elif name == layout.field_mark:
-            mark = next((v for k, v in each.start.attributes.items() if k.endswith("Type")), "")
-            yield point(raw)._replace(mark=f"field {mark}")
+            yield point(raw)._replace(mark=f"field {_attribute(each, 'fldCharType')}")
         elif name == layout.field_code:
             code = "".join(child.raw for child in each.children if isinstance(child, Token))
             yield point(raw, is_visible=False)._replace(mark="code", name=code)
+        elif base := _base_of(each, layout):
+            inner, before, after = base
+            yield from _enclosed(inner, start + before, after + end, layout)
         elif name != layout.properties and name not in layout.dropped:
             yield _of_element(each, raw, layout)
 
 
 def _is_text_field(element: Element, layout: Layout) -> bool:
     """Return whether this is a field in an element, whose result is text."""
+    name, text = layout.fields.get(element.start.name, ("", None))
+    return text is not None and text.match(_attribute(element, name)) is not None
+
+
+def _attribute(element: Element, name: str) -> str:
+    """Return the value of an attribute with any prefix; "" if it is missing."""
     attributes = element.start.attributes.items()
-    code = next((value or "" for key, value in attributes if key.endswith("instr")), "")
-    return element.start.name == layout.simple_field and pieces.TEXT_FIELD.match(code) is not None
+    return next((value or "" for key, value in attributes if key.rpartition(":")[2] == name), "")
 
 
 def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:
@@ -366,12 +286,9 @@ def _of_element(element: Element, raw: Raw, layout: Layout) -> Piece:
         return Piece(Part(Kind.BREAK, code=raw))
     piece = point(raw, is_visible=name in layout.visible)
     if name == layout.space:
-        number = next((v for k, v in element.start.attributes.items() if k.endswith(":c")), None)
-        return piece._replace(mark="space", name=number or "1")
+        return piece._replace(mark="space", name=_attribute(element, "c") or "1")
     for kind, (end, attribute) in layout.ranges.items():
         if name in {kind, end}:
-            attributes = element.start.attributes.items()
-            same = next((v for k, v in attributes if k.rpartition(":")[2] == attribute), None)
-            identity = f"{kind} {same}"
+            identity = f"{kind} {_attribute(element, attribute)}"
             return piece._replace(mark="begin" if name == kind else "end", name=identity)
     return piece

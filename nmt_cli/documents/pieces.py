@@ -13,7 +13,12 @@ from nmt_cli.documents.inline import CLOSE, Kind, Part, text_part
 
 Raw = Callable[[], str]  # what is written; called when the paragraphs within are written
 DEEPEST_FIELDS = 20  # in each other, as in Word
-TEXT_FIELD = re.compile(r"\s*HYPERLINK\b", re.IGNORECASE)  # others show what is computed
+# Fields whose results are texts; others show what is computed, as do references to numbers.
+TEXT_FIELD = re.compile(
+    r"\s*(?:HYPERLINK|FORMTEXT|FILLIN|QUOTE|IF|INCLUDETEXT|AUTOTEXT|AUTOTEXTLIST|TOC|TOA|INDEX"
+    r"|(?:STYLE)?REF(?!.*\\[fnprw]\b))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class Format(NamedTuple):
@@ -53,6 +58,7 @@ def collapsed(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Yield pieces in which white space that follows other white space is left out.
 
     An element of spaces gets a space before it if there is none; one space alone becomes that.
+    What is visible, such as a field, is no space.
     """
     is_after_space = True  # at the begin of a paragraph
     for piece in pieces:
@@ -63,6 +69,8 @@ def collapsed(pieces: Iterable[Piece]) -> Iterator[Piece]:
                 continue
         if piece.part.kind is not Kind.TEXT:
             yield piece
+            if piece.part.kind in {Kind.POINT, Kind.BREAK} and piece.part.is_visible:
+                is_after_space = False
             continue
         text = re.sub(r"[ \t\r\n]+", " ", piece.part.text)
         text = text.lstrip(" ") if is_after_space else text

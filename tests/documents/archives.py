@@ -6,9 +6,14 @@ from collections.abc import Mapping
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+P = 'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
+C = 'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart"'
 ODF = " ".join(
     f'xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-    for prefix, name in (("office", "office"), ("text", "text"), ("draw", "drawing"))
+    for prefix, name in (
+        *(("office", "office"), ("text", "text"), ("draw", "drawing"), ("style", "style")),
+        ("fo", "xsl-fo-compatible"),
+    )
 )
 
 
@@ -39,9 +44,10 @@ def docx(body: str, **others: str) -> bytes:
     )
 
 
-def pptx(paragraphs: str) -> bytes:
-    slide = f"<p:sld {A}><p:txBody>{paragraphs}</p:txBody></p:sld>"
-    return zipped({"ppt/presentation.xml": "<p/>", "ppt/slides/slide1.xml": slide})
+def pptx(paragraphs: str, **others: str) -> bytes:
+    slide = f"<p:sld {P} {A}><p:txBody>{paragraphs}</p:txBody></p:sld>"
+    members = {"presentation": f"<p:presentation {P}/>", "slides/slide1": slide, **others}
+    return zipped({f"ppt/{name}.xml": text for name, text in members.items()})
 
 
 def odt(body: str) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from nmt_cli.documents import archive, formats
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from tests.documents.archives import docx, epub, odt, pptx, unzipped, zipped
+from tests.documents.archives import W, docx, epub, odt, pptx, unzipped, zipped
 from tests.documents.filling import copied, shouted
 
 TEXT = "<w:p><w:r><w:t>One word</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t></w:r></w:p>"
@@ -101,7 +101,7 @@ HOSTILE = {
     "an encrypted member": (encrypted(), "is encrypted; save it without a password"),
     "an encrypted document": (archive.OLD_FORMAT + b"x", "it is encrypted, or of an old version"),
     "no zip file": (b"text", "it is no zip file, or is damaged: File is not a zip file"),
-    "another document": (WHOLE["odt"], "it has no member word/document.xml"),
+    "another document": (WHOLE["odt"], "it has no member of XML with the root w:document"),
     "entities": (
         docx("&b;").replace(b"x", b"x"),
         "its member word/document.xml: it is not XML: un",
@@ -110,7 +110,10 @@ HOSTILE = {
         docx("<w:sdt>" * 300 + "</w:sdt>" * 300),
         "its elements are nested more than 256 deep",
     ),
-    "a DOCTYPE": (zipped({"word/document.xml": f"{LAUGHS}<x>&b;</x>"}), "it has a DOCTYPE, which"),
+    "a DOCTYPE": (
+        zipped({"word/document.xml": f"{LAUGHS}<w:document {W}>&b;</w:document>"}),
+        "it has a DOCTYPE, which",
+    ),
     "no text at all": (b"", "it is no zip file"),
 }
 

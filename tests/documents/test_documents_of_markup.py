@@ -1,5 +1,6 @@
 """Documents of HTML and XML: their texts are translated, all else stays to the last byte."""
 
+import lxml.html
 import pytest
 
 from nmt_cli.documents.document import DocumentError
@@ -74,6 +75,34 @@ def test_html_means_larger_encodings_by_some_names(named, bytes_of_it, text):
     assert texts_of(document) == [f"x {text}"]
     assert document.filled([Translation(f"x {text}")]) == data
     assert document.filled([Translation(f"y {text}")]) == data.replace(b"x ", b"y ")
+
+
+@pytest.mark.parametrize("named", ["iso-8859-1", "windows-1252", "koi8-r", "utf8mb4", "utf-16"])
+@pytest.mark.parametrize("text", ["Äpfel, “süß”", "日本語の本"])
+def test_a_page_of_utf8_that_names_another_encoding_names_utf8(named, text, caplog):
+    page = f"<html><head><meta charset='{named}'></head><body><p>one {text}</p></body></html>"
+    assert texts_of(read_document(page.encode(), "html")) == [f"one {text}"]
+    assert caplog.messages == [
+        f"Warning: The page names the encoding {named} but is UTF-8; its translation names UTF-8."
+    ]
+    found = shouted(page.encode(), "html")
+    assert found.decode().lower() == page.replace(named, "utf-8").lower()
+    assert lxml.html.fromstring(found).text_content().lower() == f"one {text}".lower()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<meta charset=UTF8><p>ä".encode(),
+        "<meta charset=latin1><p>ä".encode("latin-1"),
+        "<meta charset=latin1><p>ä".encode("utf-8-sig"),
+        b"<meta charset=latin1><p>&auml;",
+        "<p>ä".encode(),
+    ],
+)
+def test_a_page_of_the_encoding_that_it_names_stays(page, caplog):
+    assert copied(page, "html") == page
+    assert not caplog.messages
 
 
 def test_characters_that_the_encoding_lacks_become_references():

@@ -9,7 +9,7 @@ import pytest
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
 from nmt_cli.translating.interface.translation import Translation
-from tests.documents.archives import A, W, docx, epub, odt, pptx, unzipped, zipped
+from tests.documents.archives import A, C, P, W, docx, epub, odt, pptx, unzipped, zipped
 from tests.documents.filling import copied, shouted, texts_of
 
 FORMATS = {"b:": "<w:rPr><w:b/></w:rPr>", "en:": "<w:rPr><w:lang w:val='en-US'/></w:rPr>"}
@@ -51,6 +51,10 @@ CROSSING = (
     '<w:bookmarkEnd w:id="2"/>'
 )
 MENTIONED = both("commentRange", both("bookmark", "[one two]")) + "<w:commentReference/>"
+RUBY = (
+    "<w:r><w:rPr><w:i/></w:rPr><w:ruby><w:rubyPr/><w:rt><w:r><w:t>bike</w:t></w:r></w:rt>"
+    "<w:rubyBase>{}</w:rubyBase></w:ruby></w:r>"
+)
 CONTENTS = "{TOC|<w:hyperlink w:anchor='_1'>[One]\t{PAGEREF|[1]}</w:hyperlink>"
 PAGES = "[page ]{PAGE|[3]}[ of ]<w:fldSimple w:instr='NUMPAGES'>[9]</w:fldSimple>[ pages]"
 # By what a paragraph holds: it, its segments, and the same with their translations.
@@ -80,6 +84,43 @@ PARAGRAPHS = {
         '[see ]{HYPERLINK "x"|[it]}[ now]',
         ['see <span id="1">it</span> now'],
         '[SEE ]{HYPERLINK "x"|[IT]}[ NOW]',
+    ),
+    **{
+        f"a field of {code.split()[0]}, which has text": (
+            f"[see ]{{{code}|[it]}}[ now]",
+            ['see <span id="1">it</span> now'],
+            f"[SEE ]{{{code}|[IT]}}[ NOW]",
+        )
+        for code in (
+            *("FORMTEXT", "TOC \\o", "REF _Ref1 \\h", 'STYLEREF "Heading 1"', "QUOTE x", "INDEX"),
+            'IF 1 = 1 "it"',
+        )
+    },
+    **{
+        f"a field of {code}, which has none": (
+            f"[see ]{{{code}|[it]}}[ now]",
+            ['see <img id="1"/> now'],
+            f"[SEE ]{{{code}|[it]}}[ NOW]",
+        )
+        for code in (
+            *("REF _Ref1 \\r \\h", "REF a \\p", "STYLEREF 1 \\n", "PAGEREF a", "DATE", "= 1 + 1"),
+            *("SEQ Figure", "MERGEFIELD name", "DOCPROPERTY a", "REFERENCE", "INCLUDEPICTURE x"),
+        )
+    },
+    "the text of a field in an element": (
+        "<w:fldSimple w:instr=' REF a '>[one]</w:fldSimple>[ two]",
+        ['<span id="1">one</span> two'],
+        "<w:fldSimple w:instr=' REF a '>[ONE]</w:fldSimple>[ TWO]",
+    ),
+    "a word with its pronunciation": (
+        f"[my ]{RUBY.format('[b:bike]')}[ here]",
+        ['my <span id="1">bike</span> here'],
+        f"[MY ]{RUBY.format('[b:BIKE]')}[ HERE]",
+    ),
+    "a pronunciation of nothing": (
+        f"[my ]{RUBY.replace('rubyBase', 'base').format('[bike]')}[ here]",
+        ['my <img id="1"/> here'],
+        f"[MY ]{RUBY.replace('rubyBase', 'base').format('[bike]')}[ HERE]",
     ),
     "the number of a page": (
         PAGES,
@@ -123,7 +164,8 @@ def test_paragraphs(what):
 def test_headers_notes_and_comments_are_translated_and_other_members_stay():
     part = f"<w:x {W}><w:p>{word('[text]')}</w:p></w:x>"
     names = ("header1", "footer2", "footnotes", "endnotes", "comments")
-    data = docx(f"<w:p>{word('[text]')}</w:p>", **dict.fromkeys([*names, "styles"], part))
+    others = {"styles": part.replace("w:p>", "w:x>"), "theme": part.replace(W, "xmlns:w='urn:x'")}
+    data = docx(f"<w:p>{word('[text]')}</w:p>", **dict.fromkeys(names, part), **others)
     assert texts_of(read_document(data, "docx")) == ["text"] * 6
     before, after = unzipped(data), unzipped(shouted(data, "docx"))
     changed = {name for name in before if before[name] != after[name]}
@@ -299,7 +341,7 @@ def test_words_that_change_places_take_their_formats_along():
 
 
 def test_charts_and_diagrams_have_texts():
-    chart = f"<c:chart {A}><a:p><a:r><a:t>title</a:t></a:r></a:p></c:chart>"
+    chart = f"<c:chart {A} {C}><a:p><a:r><a:t>title</a:t></a:r></a:p></c:chart>"
     data = zipped({"word/document.xml": f"<w:document {W}/>", "word/charts/chart1.xml": chart})
     assert texts_of(read_document(data, "docx")) == ["title"]
 
@@ -317,10 +359,8 @@ def test_names_of_categories_and_series_are_texts(prefix):
             f"<{{c}}:val>{numbers.replace('{}', name.replace('{}', '12'))}</{{c}}:val>",
         ]
     ).replace("{c}", prefix)
-    chart = f"<{prefix}:chart {A} xmlns:{prefix}='http://schemas.openxmlformats.org/drawingml/2006/chart'>"
-    data = zipped(
-        {"ppt/presentation.xml": "<p/>", "ppt/charts/chart1.xml": f"{chart}{body}</{prefix}:chart>"}
-    )
+    chart = f"<{prefix}:chart {A} {C.replace(':c', f':{prefix}')}>"
+    data = pptx("", **{"charts/chart1": f"{chart}{body}</{prefix}:chart>"})
     assert texts_of(read_document(data, "pptx")) == ["a &amp; b", "one day", "one day"]
     assert copied(data, "pptx") == data
     found = unzipped(shouted(data, "pptx"))["ppt/charts/chart1.xml"].decode()
@@ -359,3 +399,101 @@ def test_chapters_of_any_encoding_are_written(encoding):
     assert copied(data, "epub") == data
     found = unzipped(shouted(data, "epub"))["OPS/text/one chapter.xhtml"].decode(encoding)
     assert found == chapter.replace("one dog", "ONE DOG")
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_parts_are_known_by_what_they_are(is_strict):
+    """Their names and folders are in relationships, and may be any."""
+    own = W.replace("schemas.openxmlformats.org/wordprocessingml/2006", "purl.oclc.org/ooxml/{}")
+    own = own.format("wordprocessingml") if is_strict else W
+    body = f"<w:body><w:p>{word('[text]')}</w:p></w:body>"
+    members = {
+        "_rels/.rels": "<Relationships/>",
+        "doc/Main.XML": f"<!-- a comment --><w:document {own}>{body}</w:document>",
+        "doc/above.xml": f"<w:hdr {own}><w:p>{word('[header]')}</w:p></w:hdr>",
+        "doc/blocks.xml": f"<w:glossaryDocument {own}>{body}</w:glossaryDocument>",
+        "word/document.xml": "<document><w:p>no text</w:p></document>",
+        "word/damaged.xml": "<",
+    }
+    data = zipped(members)
+    assert texts_of(read_document(data, "docx")) == ["text", "header"]
+    found = unzipped(shouted(data, "docx"))
+    assert {name for name in members if found[name].decode() != members[name]} == {
+        "doc/Main.XML",
+        "doc/above.xml",
+    }
+
+
+SHAPE = (
+    "<p:sp><p:nvSpPr><p:nvPr>{}</p:nvPr></p:nvSpPr>"
+    "<p:txBody><a:p><a:r><a:t>{}</a:t></a:r></a:p></p:txBody></p:sp>"
+)
+
+
+@pytest.mark.parametrize("kind", ["sldMaster", "sldLayout", "notesMaster"])
+def test_placeholders_of_masters_are_no_texts(kind):
+    shapes = SHAPE.format("", "on all slides") + SHAPE.format("<p:ph type='title'/>", "Click here")
+    master = f"<p:{kind} {P} {A}>{shapes}</p:{kind}>"
+    data = pptx(shapes, **{"a/b": master})
+    assert texts_of(read_document(data, "pptx")) == ["on all slides", "Click here", "on all slides"]
+    assert copied(data, "pptx") == data
+    found = unzipped(shouted(data, "pptx"))["ppt/a/b.xml"].decode()
+    assert found == master.replace("on all slides", "ON ALL SLIDES")
+
+
+def test_comments_and_other_charts_have_texts():
+    name = "<c:trendline><c:name>growth</c:name></c:trendline>"
+    pivot = "<c:pivotSource><c:name>[a.xlsx]b</c:name></c:pivotSource>"
+    newer = 'xmlns:cx="http://schemas.microsoft.com/office/drawing/2014/chartex"'
+    levels = "".join(
+        f"<cx:{kind}><cx:lvl><cx:pt>{text}</cx:pt></cx:lvl></cx:{kind}>"
+        for kind, text in (("strDim", "north"), ("numDim", "12"))
+    )
+    data = pptx(
+        "",
+        comment=f"<p:cmLst {P}><p:cm><p:text>why?</p:text></p:cm></p:cmLst>",
+        chart=f"<c:chartSpace {C}>{pivot}{name}</c:chartSpace>",
+        chart2=f"<cx:chartSpace {newer}>{levels}</cx:chartSpace>",
+    )
+    assert texts_of(read_document(data, "pptx")) == ["why?", "growth", "north"]
+    found = unzipped(shouted(data, "pptx"))
+    assert b"<p:text>WHY?</p:text>" in found["ppt/comment.xml"]
+    assert f"{pivot}{name.replace('growth', 'GROWTH')}" in found["ppt/chart.xml"].decode()
+    assert levels.replace("north", "NORTH") in found["ppt/chart2.xml"].decode()
+
+
+def test_fields_indexes_and_ruby_of_opendocument():
+    ruby = "<text:ruby><text:ruby-base>{}</text:ruby-base><text:ruby-text>t</text:ruby-text>"
+    ruby += "</text:ruby>"
+    reference = '<text:bookmark-ref text:reference-format="{}">{}</text:bookmark-ref>'
+    body = (
+        f"<text:p>my {ruby.format('bike')} here</text:p>"
+        f"<text:p>see {reference.format('text', 'one part')} on {reference.format('page', '5')} now"
+        "</text:p><text:p>Figure <text:sequence>1</text:sequence>: a dog</text:p>"
+        "<text:p>Name: <text:text-input>your name</text:text-input></text:p>"
+        "<text:table-of-content><text:table-of-content-source><text:index-title-template>parts"
+        "</text:index-title-template></text:table-of-content-source><text:index-body>"
+        '<text:index-title><text:p>parts</text:p></text:index-title><text:p><text:a href="#a">one '
+        "part</text:a><text:tab/>5</text:p></text:index-body></text:table-of-content>"
+        "<text:tracked-changes><text:deletion><text:p>lost</text:p></text:deletion>"
+        '</text:tracked-changes><text:p>a<text:change text:change-id="x"/> b</text:p>'
+    )
+    data = odt(body)
+    assert texts_of(read_document(data, "odt")) == [
+        'my <span id="1">bike</span> here',
+        'see <span id="1">one part</span> on <img id="2"/> now',
+        'Figure <img id="1"/>: a dog',
+        'Name: <span id="1">your name</span>',
+        "parts",
+        "parts",
+        "one part",
+        "5",
+        'a<wbr id="1"/> b',
+    ]
+    assert copied(data, "odt") == data
+    loud = re.sub(
+        r"(?<=>)[^<>]*",
+        lambda m: m[0] if m[0] in {"t", "lost"} else m[0].upper(),
+        body,
+    )
+    assert loud in unzipped(shouted(data, "odt"))["content.xml"].decode()

@@ -1,0 +1,47 @@
+"""The languages that a document names become that of its translation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nmt_cli.corpus.text.language_codes import base_of
+
+NO_LANGUAGE = {"", "none", "x-none", "zxx"}
+EAST_ASIAN = {"ja", "ko", "yue", "zh"}
+# Written from the right, or with letters that change their shapes.
+COMPLEX = {
+    *("ar", "bn", "bo", "ckb", "dv", "dz", "fa", "gu", "he", "hi", "km", "kn", "ks", "lo", "ml"),
+    *("mr", "my", "ne", "or", "pa", "ps", "sa", "sd", "si", "ta", "te", "th", "ug", "ur", "yi"),
+}
+COUNTRIES = {"Hans": "CN", "Hant": "TW"}  # OpenDocument names them in place of these scripts
+
+
+def stays(named: str, language: str) -> bool:
+    """Return whether a name of a language stays: that of none, or of a region of ``language``."""
+    return named.lower() in NO_LANGUAGE or base_of(named) == language
+
+
+def with_language(tag: str, language: str, names: Sequence[str] = ("lang", "lang", "lang")) -> str:
+    """Return a start tag whose attribute for the script of ``language`` names it, if it is there.
+
+    ``names`` are the attributes of European, East Asian and complex scripts, without prefixes.
+    """
+    base, *others = language.split("-")
+    name = names[(base_of(language) in EAST_ASIAN) + 2 * (base_of(language) in COMPLEX)]
+    old = re.search(_attribute(name), tag)
+    if old is None or stays(old[2].strip("\"'"), language):
+        return tag
+    values = {name: language}
+    if name.startswith("language"):  # of OpenDocument, where the country has its own attribute
+        countries = [COUNTRIES.get(each, each) for each in others]
+        country = next((each for each in countries if len(each) == 2), "none")
+        kinds = {"language": base, "country": country, "rfc-language-tag": language}
+        values = {name.replace("language", kind): value for kind, value in kinds.items()}
+    for each, value in values.items():
+        tag = re.sub(_attribute(each), rf'\g<1>"{value}"', tag)
+    return tag
+
+
+def _attribute(name: str) -> str:
+    return rf"""(?i)(\s(?:[\w.-]+:)?{name}\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)"""
