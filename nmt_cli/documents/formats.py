@@ -104,8 +104,7 @@ def read_document(
 
     if len(data) > (most := most_bytes(form)):
         raise DocumentError(f"it has more than {most >> 20:,} MB; divide it")
-    is_known = languages and languages[1] != UNKNOWN_LANGUAGE
-    language = spelled(languages[1]) if languages and is_known else None
+    language = spelled(languages[1]) if languages and languages[1] != UNKNOWN_LANGUAGE else None
     readers: Mapping[str, Callable[[bytes], Document]] = {
         "html": partial(markup.MarkupDocument, markup="html", language=language),
         "xml": partial(markup.MarkupDocument, markup="xml", language=language),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import escape
 
 from nmt_cli.corpus.text.language_codes import base_of
 
@@ -27,21 +28,21 @@ def with_language(tag: str, language: str, names: Sequence[str] = ("lang", "lang
 
     ``names`` are the attributes of European, East Asian and complex scripts, without prefixes.
     """
-    base, *others = language.split("-")
+    base, *rest = language.split("-")
     name = names[(base_of(language) in EAST_ASIAN) + 2 * (base_of(language) in COMPLEX)]
     old = re.search(_attribute(name), tag)
-    if old is None or stays(old[2].strip("\"'"), language):
+    if old is None or stays(old[1].strip("\"'"), language):
         return tag
     values = {name: language}
     if name.startswith("language"):  # of OpenDocument, where the country has its own attribute
-        countries = [COUNTRIES.get(each, each) for each in others]
-        country = next((each for each in countries if len(each) == 2), "none")
+        country = next((COUNTRIES.get(e, e) for e in rest if e in COUNTRIES or len(e) == 2), "none")
         kinds = {"language": base, "country": country, "rfc-language-tag": language}
         values = {name.replace("language", kind): value for kind, value in kinds.items()}
     for each, value in values.items():
-        tag = re.sub(_attribute(each), rf'\g<1>"{value}"', tag)
+        for found in reversed(list(re.finditer(_attribute(each), tag))):
+            tag = f'{tag[: found.start(1)]}"{escape(value)}"{tag[found.end(1) :]}'
     return tag
 
 
 def _attribute(name: str) -> str:
-    return rf"""(?i)(\s(?:[\w.-]+:)?{name}\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)"""
+    return rf"""(?i)\s(?:[\w.-]+:)?{name}\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)"""

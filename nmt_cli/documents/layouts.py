@@ -42,7 +42,7 @@ class Layout(NamedTuple):
     breaks: frozenset[str] = frozenset()
     visible: frozenset[str] = frozenset()  # elements without text that have a place on a page
     kept: frozenset[str] = frozenset()  # elements whose paragraphs stay as they are
-    shape: str | None = None  # an element that stays if it is a placeholder
+    placeholder: tuple[str, ...] = ()  # names in each other, in elements that stay, too
     # Pairs of elements without text that enclose text, and the attribute that both have, without
     # its prefix.
     ranges: Mapping[str, tuple[str, str]] = {}
@@ -141,7 +141,7 @@ ROOTS = {"docx": "w:document", "pptx": "p:presentation", "odt": "office:document
 def layout_of(root: str) -> Layout | None:
     """Return the layout of a member with this root; None if it has no texts and no languages."""
     if root in {"p:sldMaster", "p:sldLayout", "p:notesMaster", "p:handoutMaster"}:
-        return DRAWING._replace(shape="p:sp")  # placeholders are filled by slides
-    prefix = root.partition(":")[0]
+        return DRAWING._replace(placeholder=("p:nvSpPr", "p:nvPr", "p:ph"))  # slides fill it
     layouts = {"w": WORD, "office": ODF, "cp": PROPERTIES}
-    return DRAWING if prefix in {"p", "c", "cx", "dgm"} else layouts.get(prefix)
+    layouts |= dict.fromkeys(("p", "c", "cx", "dgm"), DRAWING)
+    return layouts.get(root.partition(":")[0])

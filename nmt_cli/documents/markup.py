@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Mapping, Sequence
 from html.entities import html5
@@ -70,14 +69,13 @@ class MarkupDocument:
 def _as_utf8(data: bytes) -> bytes:
     """Return a page, which names UTF-8 if it is that and names another encoding."""
     named = IN_HTML.search(data[:SEARCHED])
-    is_utf8 = named is None or named[1].lower() in {b"utf-8", b"utf8"}
-    if named is None or is_utf8 or data.isascii() or data.startswith(codecs.BOM_UTF8):
+    if named is None or named[1].lower() in {b"utf-8", b"utf8"} or data.isascii():
         return data
     try:
         data.decode()
     except UnicodeDecodeError:
         return data
-    name = named[1].decode("latin-1")
+    name = named[1].decode()
     logs.warning(f"The page names the encoding {name} but is UTF-8; its translation names UTF-8.")
     return data[: named.start(1)] + b"utf-8" + data[named.end(1) :]
 

@@ -14,6 +14,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from html import escape
 from urllib.parse import unquote
 
 from nmt_cli.documents import pieces
@@ -33,7 +34,6 @@ from nmt_cli.translating.segmentation.markup.tokens import TokenKind as TokenKin
 
 MANIFEST, ENCRYPTED = "META-INF/manifest.xml", b"encryption-data"  # of OpenDocument
 PREFIX = re.compile(r"<((?:[^\s:/>]+:)?)")  # of the name in a tag
-PLACEHOLDER = re.compile(r"<(?:[^\s:/>]+:)?ph[\s/>]")
 # Of EPUB, also tables of contents.
 CHAPTERS = {"application/xhtml+xml", "application/x-dtbncx+xml", "text/html"}
 
@@ -48,9 +48,8 @@ def read_office(data: bytes, form: str, language: str | None = None) -> ArchiveD
         raise DocumentError("it is encrypted; save it without a password")
     roots = dict[str, str]()
     for name in archive.names:
-        if name.lower().endswith(".xml"):
-            namespace, _, root = archive.root_of(name).rpartition(" ")
-            roots[name] = f"{NAMESPACES.get(namespace, UNKNOWN)}:{root}"
+        namespace, _, root = archive.root_of(name).rpartition(" ")
+        roots[name] = f"{NAMESPACES.get(namespace, UNKNOWN)}:{root}"
     if ROOTS[form] not in roots.values():
         raise DocumentError(f"it has no member of XML with the root {ROOTS[form]}")
     members = dict[str, Document]()
@@ -158,11 +157,20 @@ def _elements(root: Element, layout: Layout) -> Iterator[Element]:
     while waiting:
         element = waiting.pop()
         name = element.start.name
-        if name in layout.kept or (name == layout.shape and PLACEHOLDER.search(element.raw())):
+        if name in layout.kept or (layout.placeholder and _has(element, layout.placeholder)):
             continue
         if name in layout.paragraphs:
             yield element
         waiting += [each for each in reversed(element.children) if isinstance(each, Element)]
+
+
+def _has(element: Element, path: Sequence[str]) -> bool:
+    """Return whether there is an element of the first name in it, with one of the next, ..."""
+    found = [element]
+    for name in path:
+        inner = [child for each in found for child in each.children if isinstance(child, Element)]
+        found = [each for each in inner if each.start.name == name]
+    return bool(found)
 
 
 def _rename(root: Element, layout: Layout, language: str | None) -> None:
@@ -189,7 +197,7 @@ def _rename(root: Element, layout: Layout, language: str | None) -> None:
 def _name_language(element: Element, layout: Layout, language: str) -> None:
     named = "".join(map(raw_of, element.children)) if element.start.name == "dc:language" else ""
     if not stays(named, language):
-        element.children = [Token(TokenKind.OTHER, language)]
+        element.children = [Token(TokenKind.OTHER, escape(language))]
     if attributes := layout.languages.get(element.start.name):
         raw = with_language(element.start.raw, language, attributes)
         element.start = element.start._replace(raw=raw)
@@ -224,14 +232,16 @@ def _enclosed(element: Element, before: str, after: str, layout: Layout) -> Iter
     yield Piece(CLOSE)
 
 
-def _base_of(ruby: Element, layout: Layout) -> tuple[Element, str, str] | None:
+def _base_of(
+    ruby: Element, layout: Layout, start: str = "", end: str = ""
+) -> tuple[Element, str, str] | None:
     """Return the text that has its pronunciation beside it, and what is around it, if any."""
     kind, base = layout.ruby
     for place, each in enumerate(ruby.children if ruby.start.name == kind else ()):
         if isinstance(each, Element) and each.start.name == base:
-            before = "".join(map(raw_of, ruby.children[:place]))
-            after = "".join(map(raw_of, ruby.children[place + 1 :]))
-            return each, ruby.start.raw + before + each.start.raw, each.end + after + ruby.end
+            before = "".join([start, ruby.start.raw, *map(raw_of, ruby.children[:place])])
+            after = "".join([*map(raw_of, ruby.children[place + 1 :]), ruby.end, end])
+            return each, before + each.start.raw, each.end + after
     return None
 
 
@@ -260,9 +270,8 @@ def _of_run(run: Element, layout: Layout) -> Iterator[Piece]:
         elif name == layout.field_code:
             code = "".join(child.raw for child in each.children if isinstance(child, Token))
             yield point(raw, is_visible=False)._replace(mark="code", name=code)
-        elif base := _base_of(each, layout):
-            inner, before, after = base
-            yield from _enclosed(inner, start + before, after + end, layout)
+        elif base := _base_of(each, layout, start, end):
+            yield from _enclosed(*base, layout)
         elif name != layout.properties and name not in layout.dropped:
             yield _of_element(each, raw, layout)
 
