@@ -3,6 +3,7 @@
 import io
 import random
 import struct
+import time
 import tracemalloc
 import zipfile
 
@@ -11,7 +12,7 @@ import pytest
 from nmt_cli.documents import archive, formats
 from nmt_cli.documents.document import DocumentError
 from nmt_cli.documents.formats import read_document
-from tests.documents.archives import W, docx, epub, odt, pptx, unzipped, zipped
+from tests.documents.archives import A, P, W, docx, epub, odt, pptx, unzipped, zipped
 from tests.documents.filling import copied, shouted
 
 TEXT = "<w:p><w:r><w:t>One word</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two</w:t></w:r></w:p>"
@@ -134,6 +135,14 @@ def test_a_bomb_of_markup_is_refused_before_it_is_read(monkeypatch):
     monkeypatch.setattr(archive, "MOST_MARKUP", 10_000)
     with pytest.raises(DocumentError, match="its texts have more than 0 MB of markup"):
         read_document(docx("<w:p/>" * 2_000), "docx")
+    with pytest.raises(DocumentError, match="its texts have more than 0 MB of markup"):
+        read_document(epub(f"<html><body><p>One</p>{'<p/>' * 3_000}</body></html>"), "epub")
+
+
+def test_a_text_of_another_ending_is_refused_by_name():
+    text = unzipped(WHOLE["docx"])["word/document.xml"]
+    with pytest.raises(DocumentError, match=r"^its text word/a\.bin ends in none of \.xml, "):
+        read_document(zipped({"word/a.bin": text}), "docx")
 
 
 def test_an_encrypted_text_of_opendocument():
@@ -183,6 +192,29 @@ def test_a_large_member_that_stays_is_not_held_in_memory():
     tracemalloc.stop()
     assert peak < 8_000_000
     assert unzipped(written)["word/media/large.bmp"] == bytes(40_000_000)
+
+
+def test_much_of_anything_takes_linear_time():
+    """Fields, ruby, names of languages, and shapes of masters within shapes."""
+    ruby = "<w:r><w:ruby><w:rubyBase><w:r><w:t>a</w:t></w:r></w:rubyBase></w:ruby></w:r>"
+    run = '<w:r><w:rPr><w:lang w:val="en"/></w:rPr>{}</w:r>'
+    marks = [run.format(f'<w:fldChar w:fldCharType="{each}"/>') for each in ("begin", "end")]
+    code = run.format("<w:instrText>REF a</w:instrText>")
+    shape = "<p:sp><p:nvSpPr><p:nvPr/></p:nvSpPr><a:p><a:r><a:t>a</a:t></a:r></a:p></p:sp>"
+
+    def seconds(number: int) -> float:
+        inner = "<p:sp>" * 200 + shape * number + "</p:sp>" * 200
+        documents = {
+            "docx": docx(f"<w:p>{(marks[0] + code + marks[1] + ruby) * number}</w:p>"),
+            "pptx": pptx("", master=f"<p:sldMaster {P} {A}>{inner}</p:sldMaster>"),
+        }
+        begin = time.process_time()
+        for form, data in documents.items():
+            read_document(data, form, languages=("en", "de"))
+        return time.process_time() - begin
+
+    seconds(100)
+    assert seconds(2_000) < 30 * max(0.05, seconds(200))
 
 
 def test_texts_of_a_book_end_in_what_is_counted(caplog):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from xml.etree import ElementTree
 
 import pytest
 
@@ -147,6 +148,22 @@ def test_pages(tag, new):
     page = '<!DOCTYPE html><!--[if IE]><html lang="en"><![endif]-->{}<p lang="en">{}</p></html>'
     data = page.format(tag, "one").encode()
     assert shouted_in("de", data, "html").decode() == page.format(new, "ONE")
+
+
+def test_a_page_without_a_root_names_no_language():
+    assert shouted_in("de", b"<p lang=en>one</p>", "html") == b"<p lang=en>ONE</p>"
+
+
+def test_only_the_root_of_xml_names_the_language():
+    data = b'<!-- a --><doc xml:lang="en" lang="en"><b xml:lang="en">one</b></doc>'
+    found = shouted_in("pt-BR", data, "xml").decode()
+    assert found == '<!-- a --><doc xml:lang="pt-BR" lang="pt-BR"><b xml:lang="en">ONE</b></doc>'
+
+
+def test_any_code_is_written_as_text():
+    data = b"<doc xml:lang='en'>one</doc>"
+    found = shouted_in(r"""a"<\1'""", data, "xml").decode()
+    assert ElementTree.fromstring(found).attrib.popitem()[1] == r"""a"<\1'"""
 
 
 def test_a_document_with_the_same_texts_stays():

@@ -14,8 +14,13 @@ import pptx
 import pytest
 from ebooklib import epub
 from odf import teletype
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
 
-from tests.documents.filling import copied, shouted
+from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.translation import Translation
+from tests.documents.archives import unzipped, zipped
+from tests.documents.filling import capitals, copied, shouted
 
 
 def test_python_docx():
@@ -53,6 +58,46 @@ def test_python_pptx():
     assert found.notes_slide.notes_text_frame.text == "NOTES"
 
 
+def test_python_docx_opens_parts_of_other_names():
+    written = docx.Document()
+    written.add_paragraph("Some words")
+    members = {
+        name.replace("word/document.xml", "word/main.xml"): content.replace(
+            b"word/document.xml", b"word/main.xml"
+        )
+        for name, content in unzipped(_saved(written)).items()
+        if name != "word/_rels/document.xml.rels"
+    }
+    members["word/_rels/main.xml.rels"] = unzipped(_saved(written))["word/_rels/document.xml.rels"]
+    found = docx.Document(io.BytesIO(_in_german(zipped(members), "docx")))
+    assert [each.text for each in found.paragraphs] == ["SOME WORDS"]
+    (language,) = found.styles.element.xpath("w:docDefaults//w:lang")
+    assert language.attrib.values()[0] == "de"
+
+
+def test_python_pptx_opens_masters_and_charts():
+    written = pptx.Presentation()
+    layout = written.slide_layouts[5]
+    slide = written.slides.add_slide(layout)
+    box = slide.shapes.add_textbox(0, 0, 9, 9)
+    box.text_frame.text = "on all slides"
+    layout.shapes._spTree.append(box._element)  # moved to the layout
+    names = CategoryChartData()
+    names.categories = ["north", "south"]
+    names.add_series("sales", [1, 2])
+    slide.shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, 9, 9, names)
+    data = _saved(written)
+    found = pptx.Presentation(io.BytesIO(_in_german(data, "pptx")))
+    before, after = (
+        each._element.xpath(".//a:t/text()") for each in (layout, found.slide_layouts[5])
+    )
+    assert len(before) > 3
+    assert after == [*before[:-1], "ON ALL SLIDES"]
+    (plot,) = next(each.chart for each in found.slides[0].shapes if each.has_chart).plots
+    assert list(plot.categories) == ["NORTH", "SOUTH"]
+    assert [(each.name, list(each.values)) for each in plot.series] == [("SALES", [1, 2])]
+
+
 def test_odfpy():
     written = odf.opendocument.OpenDocumentText()
     written.text.addElement(odf.text.H(outlinelevel=1, text="A heading"))
@@ -73,6 +118,7 @@ def test_ebooklib():
     book = epub.EpubBook()
     book.set_identifier("a")
     book.set_title("A book")
+    book.set_language("en")
     chapter = epub.EpubHtml(title="One", file_name="one.xhtml")
     chapter.content = "<h1>One</h1><p>Some <b>bold</b> words &amp; more</p>"
     book.add_item(chapter)
@@ -83,7 +129,8 @@ def test_ebooklib():
     epub.write_epub(stream, book)
     data = stream.getvalue()
     assert copied(data, "epub") == data
-    found = epub.read_epub(io.BytesIO(shouted(data, "epub")))
+    found = epub.read_epub(io.BytesIO(_in_german(data, "epub")))
+    assert found.get_metadata("DC", "language") == [("de", {})]
     (text,) = [
         each.get_content().decode()
         for each in found.get_items_of_type(ebooklib.ITEM_DOCUMENT)
@@ -146,6 +193,11 @@ def test_libreoffice(office, form):
 def _texts(document):
     """Return the text of a flat file of OpenDocument, without the numbers of pages."""
     return "".join(document.find("{*}body").itertext()).replace("<number>", "")
+
+
+def _in_german(data, form):
+    document = read_document(data, form, languages=("en", "de"))
+    return document.filled([Translation(capitals(each)) for each in document.segments])
 
 
 def _saved(document):
