@@ -135,8 +135,9 @@ def test_a_bomb_of_markup_is_refused_before_it_is_read(monkeypatch):
     monkeypatch.setattr(archive, "MOST_MARKUP", 10_000)
     with pytest.raises(DocumentError, match="its texts have more than 0 MB of markup"):
         read_document(docx("<w:p/>" * 2_000), "docx")
+    large = f"<ncx>{'<text/>' * 2_000}</ncx>"
     with pytest.raises(DocumentError, match="its texts have more than 0 MB of markup"):
-        read_document(epub(f"<html><body><p>One</p>{'<p/>' * 3_000}</body></html>"), "epub")
+        read_document(zipped({**unzipped(WHOLE["epub"]), "OPS/toc.ncx": large}), "epub")
 
 
 def test_a_text_of_another_ending_is_refused_by_name():

@@ -155,9 +155,9 @@ def test_a_page_without_a_root_names_no_language():
 
 
 def test_only_the_root_of_xml_names_the_language():
-    data = b'<!-- a --><doc xml:lang="en" lang="en"><b xml:lang="en">one</b></doc>'
+    data = b'<!-- a --><doc xml:lang="en" lang="en"><p xml:lang="en">one</p></doc>'
     found = shouted_in("pt-BR", data, "xml").decode()
-    assert found == '<!-- a --><doc xml:lang="pt-BR" lang="pt-BR"><b xml:lang="en">ONE</b></doc>'
+    assert found == '<!-- a --><doc xml:lang="pt-BR" lang="pt-BR"><p xml:lang="en">ONE</p></doc>'
 
 
 def test_any_code_is_written_as_text():
