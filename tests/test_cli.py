@@ -131,7 +131,7 @@ OPTIONS = {
     "recipes show": RECIPE_OPTIONS | {"--comments"},
     "recipes keys": set(),
     "recipes schema": set(),
-    "recipes check": RECIPE_OPTIONS,
+    "recipes check": RECIPE_OPTIONS | {"--text"},
 }
 
 

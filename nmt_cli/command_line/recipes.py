@@ -55,11 +55,15 @@ def schema() -> None:
 @recipes.command()
 @click.argument("recipe", shell_complete=completion.recipes)
 @options.overrides
-def check(recipe: str, overrides: tuple[str, ...]) -> None:
+@options.flag(
+    "--text",
+    help="Also read the text: count the lines of each corpus, and look at a sample of them.",
+)
+def check(recipe: str, overrides: tuple[str, ...], text: bool) -> None:
     """Check RECIPE, the files it names and the folders that commands would write."""
     from nmt_cli.commands import recipes as command
 
-    command.check(recipe, overrides)
+    command.check(recipe, overrides, text=text)
 
 
 def parse_lengths(text: str) -> tuple[int, int]:

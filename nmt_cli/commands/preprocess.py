@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt_cli.commands.checking import text_warnings
-from nmt_cli.commands.checking.first_lines import on_languages, on_scripts, wrong_texts
+from nmt_cli.commands.checking.first_lines import on_languages, wrong_texts
+from nmt_cli.commands.checking.sample_warnings import warn_of_samples
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder, learnt_characters
 from nmt_cli.corpus.prepared import foreign_file, validation_reports, validation_text
@@ -83,7 +84,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
     with TemporaryDirectory(dir=directory) as name, ChunkPool(Path(name), workers) as pool:
         folder = Path(name)
         text = text_of(recipe, folder)
-        _warn(on_scripts(data, text))
+        not_utf8 = warn_of_samples(recipe, text)
         held_out = {
             "validation": _write_validation_text(text, data.validation_sets, directory),
             "test": _held_out_test(text, data),
@@ -95,7 +96,7 @@ def _prepare(recipe: Recipe, directory: Path, workers: int | None) -> dict[str, 
         }
         _look_over(training, validation.values(), held_out, data, text, folder)
         measured = [report for corpora in validation.values() for report in corpora.reports]
-        _warn(text_warnings.on_text(training.reports, measured, recipe, held_out))
+        _warn(text_warnings.on_text(training.reports, measured, recipe, held_out, not_utf8))
 
         symbols = [*text.symbols(), *_pieces_of_tags(recipe)]
         tokenizer = _make_tokenizer(recipe, training, symbols)

@@ -6,7 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt_cli.commands.checking.first_lines import on_languages, why_too_many_pieces, wrong_texts
+from nmt_cli.commands.checking.first_lines import (
+    compared_sides,
+    on_languages,
+    why_too_many_pieces,
+    wrong_texts,
+)
+from nmt_cli.commands.checking.sample_warnings import warn_of_samples
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import RecipeError
@@ -63,23 +69,31 @@ def write_schema() -> None:
     sys.stdout.write(json.dumps(recipe_schema(), indent=2, ensure_ascii=False) + "\n")
 
 
-def check(name_or_path: str, overrides: Sequence[str] = ()) -> None:
+def check(name_or_path: str, overrides: Sequence[str] = (), *, text: bool = False) -> None:
     """Write ``recipe ok`` if the recipe is valid, its files can be read and its folders written.
 
-    Otherwise raises RecipeError, which lists all problems.
+    Otherwise raises RecipeError, which lists all problems. With ``text``, files are read whole, and
+    what a sample of them shows is logged.
     """
     recipe_file = read_recipe(name_or_path, overrides)
     data = recipe_file.recipe.data
-    problems = [*_unreadable(recipe_file), *_unwritable(recipe_file)]
+    problems, warnings = [*_unreadable(recipe_file), *_unwritable(recipe_file)], list[str]()
     problems += [f"data.{key}: {problem}" for key, problem in wrong_texts(data)]
     if not problems and (problem := why_too_many_pieces(for_new_text(recipe_file.recipe))):
         problems = [problem]
+    if text and not problems and data.treebank is None:
+        found, warnings = compared_sides(data)
+        problems = [f"data.{key}: {problem}" for key, problem in found]
     if problems:
         raise RecipeError("\n".join(f"{recipe_file.path}: {problem}" for problem in problems))
-    for warning in on_languages(data):
+    for warning in (*on_languages(data), *warnings):
         logs.warning(warning)
     warn_of_few_checkpoints(recipe_file)
+    if text and data.treebank is None:
+        warn_of_samples(recipe_file.recipe)
     sys.stdout.write("recipe ok\n")
+    if not text:
+        logs.info("What the texts hold was not checked: add --text.")
 
 
 def _unreadable(recipe_file: RecipeFile) -> Iterator[str]:

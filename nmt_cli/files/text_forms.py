@@ -20,6 +20,12 @@ KEYS_OF_SIDES = (("source", "target"), ("src", "tgt"))
 KEYS_OF_TEXT = frozenset({"text", "sentence", *KEYS_OF_SIDES[0], *KEYS_OF_SIDES[1]})
 PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN_IN_YAML = re.compile(r"[A-Za-z_./][\w./-]*")
+# An entity for white space, such as a line feed, becomes a space, so that lines stay lines.
+UNESCAPE = (
+    r'import html, re, sys; sys.stdin.reconfigure(newline="\n"); sys.stdout.writelines('
+    r're.sub("&#?\w+;", lambda entity: html.unescape(entity[0]).strip() or " ", line) '
+    "for line in sys.stdin)"
+)
 TRANSLATION = "translation"  # data sets of Hugging Face hold the pair in an object with this key
 
 
@@ -49,6 +55,11 @@ def why_not_utf8(text: Path | str, encoding: str) -> str:
     return f"{text} is {encoding} text. Convert it to UTF-8: {convert}"
 
 
+def how_to_unescape(path: Path) -> str:
+    """Return the command that replaces the HTML entities in the text ``path``."""
+    return _converted(path, command("python3", "-X", "utf8", "-c", UNESCAPE), "unescaped")
+
+
 def refuse_wrong_lines(path: Path) -> None:
     """Raise UserError if the encoding or the line ends of ``path`` are wrong."""
     if (problem := wrong_lines(path)) is not None:
@@ -67,7 +78,8 @@ def _piped(path: Path, convert: str) -> str:
     """Return a command that passes the text of ``path`` to the command ``convert``."""
     if program := UNPACK.get(path.suffix):
         return f"{command(program, '-dc', path)} | {convert}"
-    redirection = "< " if convert.startswith("tr ") else ""  # tr takes no names of files
+    # These take no names of files.
+    redirection = "< " if convert.startswith(("tr ", "python3 ")) else ""
     return f"{convert} {redirection}{command(path)}"
 
 
@@ -163,8 +175,8 @@ def why_rows(path: Path, side: int, languages: tuple[str, str]) -> str | None:
     new = _text_beside(path, languages[side])
     remedy = f"{take}: {_piped(path, convert)} > {command(new)}"
     if len(rows.texts) > 1:
-        columns = ", ".join(map(_in_yaml, rows.texts))
-        corpus = f"{{{rows.kind}: {_in_yaml(str(path))}, columns: [{columns}]}}"
+        columns = ", ".join(map(in_yaml, rows.texts))
+        corpus = f"{{{rows.kind}: {in_yaml(str(path))}, columns: [{columns}]}}"
         remedy = f"give the file as a corpus, {corpus}, or {remedy}"
     if rows.kind == "tsv":
         remedy += "; if the tabs are part of the text, replace them by spaces"
@@ -182,6 +194,7 @@ def _text_beside(path: Path, language: str) -> Path:
     return unused_name(path.with_name(f"{stem}.{language}"))
 
 
-def _in_yaml(text: str) -> str:
+def in_yaml(text: str) -> str:
+    """Return ``text`` as an item of a list in YAML."""
     is_plain = PLAIN_IN_YAML.fullmatch(text) or text.isdecimal()
     return text if is_plain else json.dumps(text, ensure_ascii=False)

@@ -244,6 +244,7 @@ def test_the_report_states_what_was_kept_and_where(corpus, monkeypatch):
     monkeypatch.setattr(logs, "info", said.append)
     corpus.write("data/a.en", ["", *corpus.sentences(79, 0)])
     corpus.prepare()
+    assert said.pop(0).startswith("Note: in all sets, both sides are in lower case. ")
     assert said[0] == "Training a bpe tokenizer on 218 sentences."
     assert said[1] == "prepared/small holds 109 of 110 training pairs."
     assert said[2] == "  dropped     1 with an empty side (lines in manifest.json)"

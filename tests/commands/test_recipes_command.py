@@ -23,6 +23,7 @@ data:
   validation: {source: dev.en, target: dev.de}
 tokenizer: {vocabulary_size: 500}
 """
+NOT_READ = "What the texts hold was not checked: add --text.\n"
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,7 @@ def test_check_takes_overrides():
 
 def test_check_warns_where_too_few_checkpoints_come_for_the_average(capsys):
     result = CliRunner().invoke(cli.main, ["recipes", "check", "mine.yaml"])
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "recipe ok\n", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "recipe ok\n", NOT_READ)
     short = ["recipes", "check", "mine.yaml", "--set=training.max_steps=3000"]
     result = CliRunner().invoke(cli.main, short)
     assert (result.exit_code, result.stdout) == (0, "recipe ok\n")

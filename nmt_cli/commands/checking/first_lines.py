@@ -3,23 +3,15 @@
 from collections.abc import Iterator
 from itertools import chain, islice
 
-from nmt_cli.corpus.text.characters import letters_by_script, scripts_of
+from nmt_cli.commands.checking.text_warnings import on_equal_sides
 from nmt_cli.corpus.text.language_codes import why_no_code
 from nmt_cli.corpus.text.parallel_text import ParallelText
-from nmt_cli.corpus.text.recipe_text import RecipeText
-from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.tokenizer import most_pieces
 from nmt_cli.files.text_forms import why_rows, wrong_lines
 from nmt_cli.messages.errors import UserError
-from nmt_cli.messages.proposals import any_of
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.corpora import FORMS_OF_ROWS, ParallelFiles
 from nmt_cli.recipe.sections.data import DataConfig
-
-LINES_LOOKED_AT = 500
-# By the names of letters in Unicode; no name means that a script has only a few signs.
-NAMES_OF_SCRIPTS = {"CJK": "Chinese", "BOPOMOFO": "", "IDEOGRAPHIC": "", "KATAKANA-HIRAGANA": ""}
-LEAST_OF_SCRIPT = 0.2  # of the letters; text may hold many foreign names
 
 
 def wrong_texts(data: DataConfig) -> Iterator[tuple[str, str]]:
@@ -78,43 +70,20 @@ def why_too_many_pieces(recipe: Recipe) -> str | None:
     )
 
 
-def on_scripts(data: DataConfig, text: RecipeText) -> Iterator[str]:
-    """Yield a warning for each corpus with a side in letters of another script.
+def compared_sides(data: DataConfig) -> tuple[list[tuple[str, str]], list[str]]:
+    """Read all texts, and compare their sides.
 
-    Only the first lines are read. Raises UserError if a file cannot be read.
+    Returns key and problem of each with unequal numbers of lines, and warnings about equal sides.
     """
-    languages = dict(zip(SIDES, (data.source_language, data.target_language), strict=True))
-    for files in (*data.train, *data.validation_sets):
-        pairs = list(islice(ParallelText(text.plain(files)), LINES_LOOKED_AT))
-        foreign = {}
-        for side, lines in zip(SIDES, zip(*pairs, strict=True), strict=True):
-            known = _scripts(languages[side])
-            found = letters_by_script(chain.from_iterable(lines))
-            if known and sum(found[each] for each in known) < LEAST_OF_SCRIPT * found.total():
-                foreign[side] = found
-        for side, found in islice(foreign.items(), 1):
-            (script, number), *_ = found.most_common(1)
-            remedy = f"correct the file or data.{side}_language"
-            if len(foreign) == len(SIDES):
-                remedy = "are source and target exchanged?"
-            written = sorted(filter(None, map(_in_words, _scripts(languages[side]))))
-            yield (
-                f"{number / found.total():.0%} of the letters in the {side} of {files} are "
-                f"{_in_words(script)}, but {languages[side]} is written in "
-                f"{any_of(written, 'and')}; {remedy}"
-            )
-
-
-def _scripts(language: str) -> frozenset[str]:
-    """Return the scripts of a language; none if they are not known."""
-    try:
-        return scripts_of(language)
-    except UserError:
-        return frozenset()
-
-
-def _in_words(script: str) -> str:
-    return NAMES_OF_SCRIPTS.get(script, script.capitalize())
+    problems, warnings = [], list[str]()
+    for key, files in data.corpora.items():
+        chunks = ParallelText(files.with_languages(data.languages)).chunks()
+        try:
+            num_unequal = sum(chunk.source != chunk.target for chunk in chunks)
+            warnings += on_equal_sides(files, are_equal=num_unequal == 0)
+        except UserError as error:
+            problems.append((key, str(error)))
+    return problems, warnings
 
 
 def on_languages(data: DataConfig) -> Iterator[str]:

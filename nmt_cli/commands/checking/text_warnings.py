@@ -1,6 +1,6 @@
 """Warnings about text that is probably wrong, one sentence for each finding."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from nmt_cli.corpus.text.parallel_corpora import CorpusReport
 from nmt_cli.corpus.tokenizers.normalization import SIDES, Side
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.schema import Recipe
+from nmt_cli.recipe.sections.corpora import ParallelFiles
 from nmt_cli.recipe.sections.data import DataConfig
 
 LEAST_IN_PIECES = 0.01  # of the pairs; raw text has almost none
@@ -32,15 +33,18 @@ def on_text(
     validation: Sequence[CorpusReport],
     recipe: Recipe,
     held_out: Mapping[str, cleaning.HeldOut],
+    known: Collection[Path] = (),
 ) -> Iterator[str]:
     """Yield a warning for each problem found in the text before it is cut into pieces.
 
-    ``held_out`` holds the validation and test pairs, with which the training text was compared.
+    ``held_out`` holds the validation and test pairs, with which the training text was compared;
+    ``known`` the files whose encoding was reported before.
     """
     for report in [*training, *validation]:
-        yield from _on_bad_bytes(report)
+        yield from _on_bad_bytes(report, known)
         if recipe.data.treebank is None:
-            yield from _on_equal_sides(report)
+            num_texts = report.pairs_read - report.empty
+            yield from on_equal_sides(report.files, are_equal=0 < num_texts == report.equal_sides)
         if recipe.tokenizer.type == "sentencepiece":
             yield from _on_pieces(report)
     for report in validation:
@@ -108,25 +112,26 @@ def _as_found(num_equal: int, num_similar: int, names: str) -> str:
     return f"{counted(num_equal, 'pair')} of {names} too{also}"
 
 
-def _on_bad_bytes(report: CorpusReport) -> Iterator[str]:
+def _on_bad_bytes(report: CorpusReport, known: Collection[Path]) -> Iterator[str]:
     paths = list(report.files.paths.values())
     counts: dict[Path, int] = {}
     for path, side in zip([paths[0], paths[-1]], SIDES, strict=True):
         counts[path] = max(counts.get(path, 0), report.invalid_utf8[side])
     for path, invalid in counts.items():
-        if invalid:
+        if invalid and path not in known:
             yield f"{path} is not UTF-8 in {counted(invalid, 'line')}; is it in another encoding?"
 
 
-def _on_equal_sides(report: CorpusReport) -> Iterator[str]:
-    if (rows := report.files.rows) is not None:
-        if report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
-            yield f"both sides of {rows} are equal in every line; correct columns."
+def on_equal_sides(files: ParallelFiles, *, are_equal: bool) -> Iterator[str]:
+    """Yield a warning if one file is both sides, or if both sides ``are_equal`` in every line."""
+    if files.rows is not None:
+        if are_equal:
+            yield f"both sides of {files.rows} are equal in every line; correct columns."
         return
-    source, target = report.files.text_files
+    source, target = files.text_files
     if source.samefile(target):
         yield f"{source} is given as source and as target; correct one of the two paths."
-    elif report.equal_sides and report.equal_sides == report.pairs_read - report.empty:
+    elif are_equal:
         yield f"{source} and {target} are equal in every line; correct one of the two paths."
 
 
