@@ -52,6 +52,7 @@ OPTIONS = {
         "--rdzv-endpoint",
         "--rdzv-id",
     }
+    | {"--validation-script", "--keep-validations"}
     | {"--in-run"},  # hidden
     "compare": RECIPE_OPTIONS
     | (DECODING_OPTIONS - {"--max-tokens-per-device"})
@@ -59,7 +60,8 @@ OPTIONS = {
     "run": RECIPE_OPTIONS
     | DECODING_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}
-    | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"},
+    | {"--allow-change", "--compile", "--deterministic", "--devices", "--exchange", "--init-from"}
+    | {"--validation-script", "--keep-validations"},
     "distil": RECIPE_OPTIONS
     | DECODING_OPTIONS
     | {"--ensemble", "--reverse-model", "--taught", "--n-best", "--format"}

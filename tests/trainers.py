@@ -6,6 +6,7 @@ from nmt_cli.hardware.machine import Machine
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
 
@@ -26,12 +27,17 @@ class StopAfter(StopRequest):
         return super().__bool__()
 
 
-def new_trainer(toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=False, machine=None):
+def new_trainer(
+    toy, run_dir, recipe=None, cut=None, ranks=ALONE, *, resume=False, machine=None, **options
+):
     """Return a trainer on this rank, of a new run or of the run's newest checkpoint."""
     run_dir.mkdir(exist_ok=True)
     recipe, machine = recipe or toy.recipe, (machine or CPU)._replace(ranks=ranks)
     cut = cut or ONE_PIECE._replace(multiple_of=ranks.size)
-    training = prepare_training(recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume)
+    given = TrainOptions(**options)
+    training = prepare_training(
+        recipe, toy.corpus, run_dir, machine, cut, is_resumed=resume, options=given
+    )
     return Trainer(training)
 
 

@@ -23,6 +23,8 @@ from nmt_cli.messages.figures import parse_number_list
 @options.workers
 @options.training_machine
 @options.init_from
+@options.validation_script
+@options.keep_validations
 @options.max_time
 @options.quiet
 def run(recipe: str, **given: Any) -> None:

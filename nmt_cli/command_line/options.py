@@ -174,6 +174,17 @@ max_time = click.option(
     type=Parsed("DURATION", parse_duration),
     help="Save and end before this much time has passed, such as 3h30m or 90s.",
 )
+validation_script = click.option(
+    "--validation-script",
+    metavar="COMMAND",
+    help="Let this command judge each validation; see docs/how-to/read-a-training.md.",
+)
+keep_validations = click.option(
+    "--keep-validations",
+    type=click.IntRange(min=0),
+    default=0,
+    help="How many of the last validations keep their translations, in RUN/validations.",
+)
 workers = click.option("--workers", type=POSITIVE, help="Processes.  [default: one per core]")
 
 

@@ -144,6 +144,8 @@ def align(**given: Any) -> None:
 )
 @click.option("--rdzv-id", metavar="TEXT", help="Name of this job.  [default: the run directory's]")
 @options.init_from
+@options.validation_script
+@options.keep_validations
 @options.flag("--in-run", hidden=True, help="Propose no next command; run goes on.")
 @options.max_time
 @options.quiet

@@ -27,7 +27,7 @@ from nmt_cli.recipe.sections.corpora import sets_by_key
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import find_model
 from nmt_cli.training.experiment import Experiment
-from nmt_cli.training.options import TrainOptions
+from nmt_cli.training.options import TrainOptions, refuse_unusable
 
 
 def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywords: Any) -> None:
@@ -47,6 +47,7 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
     options = TrainOptions(**keywords)
     experiment = Experiment.of(recipe_name, read_recipe(recipe_name, options.overrides), options)
     is_removed = "train" in wanted and force_from in {"preprocess", "train"}
+    refuse_unusable(options, experiment.recipe)
     refuse_foreign(replaced_by_run(experiment.run_dir), "run")
     if "train" in wanted:
         model = first_model(experiment.recipe, options.init_from)

@@ -22,7 +22,7 @@ from nmt_cli.recipe.reading.model_origin import first_model
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.run_directory import ended_at_once, locked
 from nmt_cli.training.experiment import Experiment
-from nmt_cli.training.options import TrainOptions
+from nmt_cli.training.options import TrainOptions, refuse_unusable
 
 
 def run(recipe_name: str, **keywords: Any) -> None:
@@ -35,6 +35,7 @@ def run(recipe_name: str, **keywords: Any) -> None:
     options = TrainOptions(**keywords)
     file = read_recipe(recipe_name, options.overrides)
     first_model(file.recipe, options.init_from)  # refuses two of them
+    refuse_unusable(options, file.recipe)
     limit_spinning()
     # They import torch, which takes seconds; errors of the recipe come before.
     with without_collections():

@@ -36,6 +36,7 @@ METRICS = "metrics.jsonl"  # one record for each step and each validation
 SESSIONS = "sessions.jsonl"  # one record for each start of the training
 STATUS = "status.json"  # whether the training runs, and how it ended
 LOCK = "run.lock"  # locked by the process that trains
+VALIDATIONS = "validations"  # folder of the translations that --keep-validations keeps
 TENSORBOARD = "tensorboard"  # folder of event files
 
 # In a run that ``run`` made.

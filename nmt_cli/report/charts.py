@@ -128,6 +128,8 @@ VALIDATION_CHARTS = {
                   best=max),
     "parseval": Chart("validation_f1", "Validation F1", "F1 (PARSEVAL)", _validation("parseval"),
                       RINGED, best=max),
+    "script": Chart("validation_script", "Validation script", "number of --validation-script",
+                    _validation("script"), RINGED, best=max),
 }  # fmt: skip
 CHARTS = (
     Chart("training_loss", "Training loss", NATS, _training_loss, SMOOTHED, log_from=DIVERGED),

@@ -143,6 +143,7 @@ def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
         cells[f"best validation perplexity{on}"] = _best(figures, "perplexity", 3)
         cells[f"best validation BLEU{on}"] = _best(figures, "bleu", 2, np.nanargmax)
         cells[f"best validation F1{on}"] = _best(figures, "parseval", 2, np.nanargmax)
+        cells[f"best number of --validation-script{on}"] = _best(figures, "script", 4, np.nanargmax)
     for text, scores in [
         ("the test text", run.scores),
         *((f"the test set {name}", run.test_sets.get(name, {})) for name in tests),

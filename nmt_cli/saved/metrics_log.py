@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt_cli.files import atomic_files
-from nmt_cli.files.file_names import TENSORBOARD
+from nmt_cli.files.file_names import METRICS, TENSORBOARD
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError
 from nmt_cli.messages.figures import null_if_not_finite
@@ -66,6 +66,16 @@ class MetricsLog:
         if not self._path.exists() or self._path.read_bytes() != kept:
             with atomic_files.file_appearing_whole(self._path, replace=True) as stream:
                 stream.write(kept)
+
+
+def logged_validation(run_dir: Path, step: int) -> dict[str, Any]:
+    """Return the last record of metrics.jsonl that is of a validation at ``step``; else nothing."""
+
+    def is_wanted(record: Mapping[str, Any]) -> bool:
+        return record["step"] == step and "validation" in record
+
+    records = [*_lines_of(run_dir / METRICS, is_wanted)]
+    return json.loads(records[-1]) if records else {}
 
 
 def _lines_of(path: Path, is_kept: Callable[[Mapping[str, Any]], bool]) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from nmt_cli.files.file_names import (
     TENSORBOARD,
     TEST,
     TRAINING_STATE,
+    VALIDATIONS,
 )
 from nmt_cli.files.folders import REPORT, not_a_run
 from nmt_cli.files.temporary_names import Names, remove_leftovers, restore_names
@@ -43,7 +44,7 @@ from nmt_cli.saved.checkpoints import CHECKPOINT_NAME, list_checkpoints
 MOST_LOOKED_AT, MOST_NAMED = 100, 3  # runs beside one without checkpoints, for --resume
 LAST_BYTES_OF_LOG = 10_000  # longer than a line
 LEFTOVERS = re.compile("|".join(map(re.escape, (RECIPE, METRICS, STATUS))))
-RESULTS = (CHECKPOINTS, AVERAGE, TEST, SCORES, REPORT, TENSORBOARD)
+RESULTS = (CHECKPOINTS, AVERAGE, TEST, SCORES, REPORT, TENSORBOARD, VALIDATIONS)
 
 
 class RunInUseError(UserError):

@@ -54,6 +54,7 @@ class Progress:
     best_nll: float | None = None  # of the same validation; decides where BLEU or F1 are equal
     validations_without_improvement: int = 0
     validated_step: int = 0
+    script: str | None = None  # --validation-script, whose number is the quality
     quality_since: int = 0  # best quality and patience count only validations after this step
     stage: int = 0  # index in data.stages; the next three are where this stage began
     stage_step: int = 0

@@ -155,7 +155,7 @@ def train(experiment: Experiment, worker: Worker | None = None) -> None:
             machine,
             cut,
             is_resumed=is_resumed,
-            init_from=options.init_from,
+            options=options,
         )
         stack.enter_context(use_fp32_products(training.machine.fp32_products))
         if training.is_complete():

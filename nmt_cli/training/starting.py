@@ -39,6 +39,7 @@ from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.expected_length import refuse_rate_of_zero
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.guided_alignment import guidance_of
+from nmt_cli.training.options import DEFAULTS, NO_SCRIPT, TrainOptions
 from nmt_cli.training.training import FIGURES, Training, enter_stage, sizes_and_weights
 from nmt_cli.training.warm_start import start_from
 
@@ -51,24 +52,25 @@ def prepare_training(
     cut: BatchCut,
     *,
     is_resumed: bool = False,
-    init_from: Path | None = None,
+    options: TrainOptions = DEFAULTS,
 ) -> Training:
     """Return a training on this rank, as it begins; batches are cut by ``cut`` or smaller.
 
     The main rank reads its state: from the newest undamaged checkpoint in ``run_dir`` if
-    ``is_resumed``, else the weights from the model at ``init_from``, or that of the recipe's
+    ``is_resumed``, else the weights from the model of ``--init-from``, or that of the recipe's
     ``model.from``, if one is given. The other ranks receive it. Raises UserError if no checkpoint
     can be resumed from, if the text is another one than before, if that model does not fit, if the
     ranks would not train the same, if the learning rate becomes 0 too early, if a glossary cannot
     be read, or if a sentence pair does not fit the memory.
     """
-    ranks = machine.ranks
+    ranks, init_from = machine.ranks, options.init_from
     _require_same_training(recipe, corpus, machine, cut, init_from)
     plan = plan_batches(recipe, corpus)
     state = _new_state(recipe, corpus, machine)
+    state.progress.script = options.script
     manifest = None
     if is_resumed and ranks.is_main:
-        manifest = _resume(recipe, corpus, run_dir, plan, state)
+        manifest = _resume(recipe, corpus, run_dir, plan, state, options)
         if init_from is not None:
             logs.info(f"--init-from {init_from} is not used: the run goes on from its own weights.")
     elif (parent := first_model(recipe, init_from)) is not None and ranks.is_main:
@@ -90,7 +92,8 @@ def prepare_training(
         machine,
         guidance_of(recipe, corpus),
     )
-    training = Training(run_dir, recipe, corpus, plan, engine, state, cut, {})
+    kept = options.keep_validations
+    training = Training(run_dir, recipe, corpus, plan, engine, state, cut, {}, kept)
     if not training.is_complete():
         refuse_rate_of_zero(training)
         training.glossaries = read_glossaries(recipe)
@@ -144,7 +147,12 @@ def _new_average(recipe: Recipe, model: Transformer) -> MovingAverage | None:
 
 
 def _resume(
-    recipe: Recipe, corpus: PreparedCorpus, run_dir: Path, plan: BatchPlan, state: TrainingState
+    recipe: Recipe,
+    corpus: PreparedCorpus,
+    run_dir: Path,
+    plan: BatchPlan,
+    state: TrainingState,
+    options: TrainOptions,
 ) -> Mapping[str, Any]:
     """Read ``state`` from the newest checkpoint; return the manifest of that checkpoint.
 
@@ -166,9 +174,14 @@ def _resume(
     if not is_same_plan:
         enter_stage(plan, recipe, corpus, progress)
         move_to_plan(progress, plan_before, plan)
-    changes = changes_of_quality(before, recipe)
+    script_before, progress.script = progress.script, options.script
+    if progress.script == script_before:
+        measured = [_as_measured(each, script_before) for each in (before, recipe)]
+        changes = changes_of_quality(*measured)
+    else:
+        changes = [_change_of_script(run_dir, script_before, options)]
     changes += _changes_of_measured_text(recipe, corpus, manifest["prepared_files"])
-    if "validation.tokenize" not in changes:
+    if "validation.tokenize" not in changes and progress.script is None:
         changes += _changes_of_tokenizer(recipe, corpus, run_dir)
     _begin_anew_after(changes, progress, recipe)
     state.saved = LastSaved(checkpoint.step, manifest["kind"], state.validation is not None)
@@ -213,6 +226,27 @@ def _changes_of_tokenizer(recipe: Recipe, corpus: PreparedCorpus, run_dir: Path)
     return [] if now == before else [f"the tokenizer of BLEU (was {before}, is {now})"]
 
 
+def _as_measured(recipe: Recipe, script: str | None) -> Recipe:
+    """Return the recipe as if BLEU, or F1 of trees, decided where a script judges translations."""
+    if script is None:
+        return recipe
+    best_by = "bleu" if recipe.data.treebank is None else "parseval"
+    validation = recipe.validation.model_copy(update={"best_by": best_by})
+    return recipe.model_copy(update={"validation": validation})
+
+
+def _change_of_script(run_dir: Path, before: str | None, options: TrainOptions) -> str:
+    """Return the change of the script in words. Raises UserError if it is only left out."""
+    if options.validation_script is None:
+        raise UserError(
+            f"--validation-script '{before}' chose the best checkpoint of {run_dir} so far: give "
+            f"it again, or --validation-script {NO_SCRIPT} to let validation.best_by decide from "
+            "here on."
+        )
+    was, now = (each if each is not None else NO_SCRIPT for each in (before, options.script))
+    return f"--validation-script (was {was}, is {now})"
+
+
 def _begin_anew_after(changes: Sequence[str], progress: Progress, now: Recipe) -> None:
     """Reset the best quality and the patience if quality is measured differently from now on."""
     if not changes:
@@ -221,6 +255,8 @@ def _begin_anew_after(changes: Sequence[str], progress: Progress, now: Recipe) -
     progress.validations_without_improvement = 0
     progress.quality_since = progress.step
     figure = FIGURES[now.validation.best_by]
+    if progress.script is not None:
+        figure = "the number of --validation-script"
     logs.info(
         f"The best validation and the patience start anew at step {progress.step:,}, because "
         f"{' and '.join(changes)} changed: {figure} cannot be compared with earlier values."

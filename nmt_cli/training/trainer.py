@@ -30,6 +30,7 @@ from nmt_cli.training.saving import Saver
 from nmt_cli.training.step_report import LaunchedStep, StepReport, flop_utilization
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation import Validator
+from nmt_cli.training.validation_outputs import judged_before, keep_translations
 
 GRACE_SECONDS = 8.0  # torchrun ends a worker 30 seconds after its signal
 
@@ -45,7 +46,11 @@ class Trainer:
 
     def __init__(self, training: Training) -> None:
         self.training, self.state = training, training.state
-        self._validator = Validator(training.recipe, training.corpus, training.engine)
+        progress = self.state.progress
+        self._first_step = progress.step  # of this session
+        self._validator = Validator(
+            training.recipe, training.corpus, training.engine, progress.script
+        )
         self._saver = Saver(training)
         self._metrics: MetricsLog | None = None  # the main rank's
         # Its figures are read while the next gradient is computed. Until then it counts as done.
@@ -297,22 +302,30 @@ class Trainer:
         """Measure on the validation text; return whether it was the best so far."""
         training, progress = self.training, self.state.progress
         model, average = self.state.model, self.state.average
-        started = time.monotonic()
+        started, judged = time.monotonic(), {}
+        if progress.script is not None and progress.step == self._first_step:
+            judged = judged_before(training.run_dir, progress.step, progress.script)
         with self._saving_before_failure(f"while step {progress.step:,} was validated"):
             with average.in_place_of(model) if average is not None else nullcontext():
-                validation = self._validator.validate(training.cut.max_tokens, stop)
+                validation = self._validator.validate(training.cut.max_tokens, stop, judged)
             model.train()
             if validation is None:
                 return False
             self._saver.require_same_weights()
         stop.note_seconds("validation", time.monotonic() - started)
+        is_judged = validation.quality is not None
         divergence = training.divergence_at(validation.nll)
         if divergence is not None:
             validation = validation._replace(quality=None)
         record = validation.as_record()
         self.state.validation = {**record, "quality_since": progress.quality_since}
-        self._record({"step": progress.step, "validation": record})
-        improved = training.count_validation(validation.quality, validation.nll)
+        script = {} if progress.script is None else {"script": progress.script}
+        self._record({"step": progress.step, "validation": record, **script})
+        if training.keep_validations and training.machine.ranks.is_main:
+            texts = {each.name: each.translations for each in validation.sets or (validation,)}
+            keep_translations(training.run_dir, progress.step, texts, training.keep_validations)
+        progress.validated_step = progress.step
+        improved = is_judged and training.count_validation(validation.quality, validation.nll)
         validation.log(progress.step, is_best=improved)
         if divergence is not None:
             logs.warning(

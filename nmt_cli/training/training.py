@@ -44,6 +44,7 @@ class Training:
     state: TrainingState
     cut: BatchCut  # becomes smaller when memory is full
     glossaries: Mapping[Path, Glossary]  # of data.train.augment
+    keep_validations: int = 0  # validations whose translations stay in the run directory
 
     @property
     def machine(self) -> Machine:
@@ -165,16 +166,15 @@ class Training:
     def count_validation(self, quality: float | None, nll: float) -> bool:
         """Count a validation of this step; return whether it is the best so far.
 
-        Of equal BLEU or F1, the lower ``nll`` is better. A validation without a quality is never
-        the best.
+        Of equal qualities, the lower ``nll`` is better. A validation without a quality is never the
+        best.
         """
         progress = self.state.progress
         progress.validated_step = progress.step
         is_best = quality is not None and self._is_better(quality, nll)
         if is_best:
             progress.best_quality = quality
-            is_by_loss = self.recipe.validation.best_by == "loss"
-            progress.best_nll = nll if math.isfinite(nll) and not is_by_loss else None
+            progress.best_nll = nll if math.isfinite(nll) else None
             progress.validations_without_improvement = 0
         else:
             progress.validations_without_improvement += 1

@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from nmt_cli.corpus.references import References, references_of
 from nmt_cli.corpus.text.augmentation import Augmenting, TextPair
 from nmt_cli.corpus.tokenizers.normalization import SIDES
 from nmt_cli.corpus.tokenizers.tokenizer import Tokenizer
+from nmt_cli.corpus.tokenizers.whitespace_tokenizer import joined_pieces
 from nmt_cli.files.file_names import SETS
 from nmt_cli.hardware.memory import FullMemoryError, give_up_memory_of
 from nmt_cli.launch.stop_signals import StopRequest
@@ -34,6 +35,7 @@ from nmt_cli.recipe.sections.corpora import Augmentation
 from nmt_cli.recipe.sections.training import ValidationSearch
 from nmt_cli.training.batch_cut import BatchCut, computed_within_memory
 from nmt_cli.training.gradient.engine import GradientEngine
+from nmt_cli.training.validation_outputs import Verdict, judge
 from nmt_cli.translating.translator import Translator
 
 
@@ -78,6 +80,7 @@ def _binarized(sentences: Sequence[list[int]], tokenizer: Tokenizer) -> Binarize
 
 QUALITY_DIGITS = 2  # of BLEU and F1, as they are shown: less is chance
 NUM_SUMS = 5  # those that ``Validator._loss_sums`` returns
+_KEPT = " The best checkpoint and the patience stay as they were."
 LINES_BETWEEN_POLLS = 500  # of the validation text, after which requests to stop are exchanged
 
 
@@ -92,6 +95,9 @@ class Validation(NamedTuple):
     name: str | None = None  # of the set
     sets: "tuple[Validation, ...]" = ()  # of each set, if they have names; this one decides
     signature: str | None = None  # of BLEU
+    script: float | None = None  # the number of --validation-script
+    why_no_number: str | None = None  # of the script
+    translations: Sequence[str] = ()
 
     @property
     def perplexity(self) -> float:
@@ -113,7 +119,10 @@ class Validation(NamedTuple):
 
     def _figures(self) -> dict[str, Any]:
         figures = {**self._asdict(), "perplexity": self.perplexity}
-        del figures["name"], figures["sets"], figures["signature"]
+        for name in ("name", "sets", "signature", "why_no_number", "translations"):
+            del figures[name]
+        if self.script is None:
+            del figures["script"]
         if self.signature is not None:
             figures["bleu_signature"] = self.signature
         return null_if_not_finite(figures)
@@ -124,20 +133,35 @@ class Validation(NamedTuple):
             of_set = f", {each.name}" if each.name is not None else ""
             mark = " (best)" if is_best and each.name == self.name else ""
             logs.info(f"step {step:,}{of_set}: {each}{mark}")
+            if each.why_no_number is not None:
+                logs.warning(
+                    f"step {step:,}{of_set}: --validation-script gave no number: "
+                    f"{each.why_no_number}.{_KEPT if each.name == self.name else ''}"
+                )
 
     def __str__(self) -> str:
         loss, perplexity = short_number(self.loss, 4), short_number(self.perplexity, 3)
         text = f"validation loss {loss}, perplexity {perplexity}"
         if self.parseval is not None:
             text += f", F1 {self.parseval:.2f}"
-        return text if self.bleu is None else f"{text}, BLEU {self.bleu:.2f}"
+        if self.bleu is not None:
+            text += f", BLEU {self.bleu:.2f}"
+        return text if self.script is None else f"{text}, script {short_number(self.script, 4)}"
 
 
 class Validator:
     """Measures the model of an engine on the validation sets of a recipe."""
 
-    def __init__(self, recipe: Recipe, corpus: PreparedCorpus, engine: GradientEngine) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        corpus: PreparedCorpus,
+        engine: GradientEngine,
+        script: str | None = None,
+    ) -> None:
+        """``script`` judges the translations, if it is given; its number decides then."""
         self._recipe, self._corpus, self._engine = recipe, corpus, engine
+        self._script = script
         changed = changed_sets(recipe, corpus)
         self._sets: list[ValidationSet] = [*corpus.validation, *changed]
         self._references: dict[str | None, References] = {}  # by the name of the set
@@ -163,7 +187,9 @@ class Validator:
             logs.warning(f"BLEU of the validation text{of_set} takes {tokenize}: {remark}")
         return references
 
-    def validate(self, max_tokens: int, stop: StopRequest) -> Validation | None:
+    def validate(
+        self, max_tokens: int, stop: StopRequest, judged: Mapping[str | None, float | None] = {}
+    ) -> Validation | None:
         """Return the figures of the model as it is now, or None if ``stop`` came meanwhile.
 
         Of several sets, these are the figures of the set that decides which checkpoint is the best;
@@ -171,6 +197,9 @@ class Validator:
         side. The model is left in evaluation mode. Each rank measures a share of each set, and all
         return the same figures. Raises FullMemoryError on all ranks if a sentence pair does not fit
         the memory of one of them, and UserError if a line cannot be translated.
+
+        ``judged`` has the numbers that the script gave this model before, by the names of the sets;
+        that of the main rank counts.
         """
         self._engine.model.eval()
         config, ranks = self._recipe.validation, self._engine.machine.ranks
@@ -195,6 +224,19 @@ class Validator:
             self._measured(each, of_set, [of_rank[number] for of_rank in by_rank])
             for number, (each, of_set) in enumerate(zip(sets, of_sets, strict=True))
         ]
+        if self._script is not None:
+            for number, each in enumerate(sets):
+                logged = ranks.from_main(judged.get(each.name))
+                verdict = (
+                    Verdict(logged)
+                    if logged is not None
+                    else self._judged(self._script, each, found[number].translations, stop)
+                )
+                if verdict is None:
+                    return None
+                found[number] = found[number]._replace(
+                    script=verdict.number, quality=verdict.number, why_no_number=verdict.failure
+                )
         decides = config.deciding(found)
         has_names = len(found) > 1 or decides.name is not None
         return decides._replace(sets=tuple(found)) if has_names else decides
@@ -205,12 +247,28 @@ class Validator:
         """Return the figures of a set from its ``_loss_sums`` and its translations, if any."""
         loss, nll, num_tokens, *_ = sums
         loss, nll = (each / num_tokens if num_tokens else math.nan for each in (loss, nll))
-        score, signature = self._score(measured, by_rank) if by_rank else (None, None)
+        # Line i was translated by rank i modulo their number.
+        dealt = chain.from_iterable(zip_longest(*by_rank))
+        texts = [text for text in dealt if text is not None]
+        score, signature = self._score(measured, texts) if by_rank else (None, None)
         quality = -loss
         if score is not None and self._recipe.validation.best_by != "loss":
             quality = round(score, QUALITY_DIGITS)
-        figures = Validation(loss, nll, score, quality, name=measured.name, signature=signature)
+        figures = Validation(
+            loss, nll, score, quality, name=measured.name, signature=signature, translations=texts
+        )
         return figures._replace(bleu=None, parseval=score) if self._has_trees else figures
+
+    def _judged(
+        self, script: str, measured: ValidationSet, translations: Sequence[str], stop: StopRequest
+    ) -> Verdict | None:
+        """Return the verdict of the script, or None if ``stop`` came; text in pieces is joined."""
+        source, target = (
+            [joined_pieces(line, self._recipe.tokenizer.joiner) for line in measured.lines(side)]
+            for side in SIDES
+        )
+        texts = {"source": source, "reference": target, "output": translations}
+        return judge(script, texts, self._engine.machine.ranks, stop)
 
     @property
     def _has_trees(self) -> bool:
@@ -294,7 +352,7 @@ class Validator:
                 bar.advance(len(hypotheses) - start)
         return hypotheses
 
-    def _score(self, measured: ValidationSet, by_rank: list[list[str]]) -> tuple[float, str | None]:
+    def _score(self, measured: ValidationSet, hypotheses: list[str]) -> tuple[float, str | None]:
         """Return the F1 of a set, or its BLEU and the signature, as translate | score finds them.
 
         The main rank computes them, so that the tokenizer's packages need not be everywhere.
@@ -302,8 +360,6 @@ class Validator:
         ranks = self._engine.machine.ranks
         score, signature = math.nan, None
         if ranks.is_main:
-            dealt = zip_longest(*by_rank)  # line i was translated by rank i modulo their number
-            hypotheses = [text for texts in dealt for text in texts if text is not None]
             if self._has_trees:
                 score = score_trees(hypotheses, measured.lines("target")).f1
             else:

@@ -39,10 +39,11 @@ def long_run(num_steps, every=10):
             yield validation_record(step, 3 + 50 / step, 40 - 100 / step)
 
 
-def long_run_of_a_parser(num_steps, every):
+def long_run_with(figure, num_steps, every):
+    """Yield the records of a run that has another figure in place of BLEU."""
     for record in long_run(num_steps, every):
         if (figures := record.get("validation")) is not None:
-            figures["parseval"] = figures.pop("bleu")
+            figures[figure] = figures.pop("bleu")
         yield record
 
 
@@ -176,8 +177,9 @@ def test_names_that_matplotlib_would_read_as_its_own_are_shown(runs):
 )
 def test_no_text_overlaps_or_is_cut(runs, num_runs, chart_name):
     names = [f"a-run-with-a-name-of-some-length-{i}" for i in range(num_runs)]
-    records = long_run_of_a_parser if chart_name == "validation_f1" else long_run
-    axes = drawn(chart_name, runs(*[list(records(1200, 100))] * num_runs, names=names))
+    figure = {"validation_f1": "parseval", "validation_script": "script"}.get(chart_name, "bleu")
+    records = list(long_run_with(figure, 1200, 100))
+    axes = drawn(chart_name, runs(*[records] * num_runs, names=names))
     figure = axes.figure
     texts = [*tick_labels(axes.xaxis), *tick_labels(axes.yaxis), axes.xaxis.label, axes.title]
     texts += [axes.yaxis.label, *[t for legend in figure.legends for t in legend.get_texts()]]

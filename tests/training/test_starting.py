@@ -9,6 +9,7 @@ import pytest
 from nmt_cli.hardware.ranks import RanksDifferError
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.training.batch_cut import BatchCut
+from nmt_cli.training.options import TrainOptions
 from nmt_cli.training.starting import prepare_training
 from tests.forked_ranks import run_ranks
 from tests.trainers import CPU
@@ -46,7 +47,9 @@ def start(toy, folder, ranks, recipe, *, limited_by="estimate", init_from=None, 
     cut = BatchCut(100, ranks.size, limited_by)
     own = CPU._replace(ranks=ranks, **machine)
     try:
-        prepare_training(recipe, toy.corpus, folder, own, cut, init_from=init_from)
+        prepare_training(
+            recipe, toy.corpus, folder, own, cut, options=TrainOptions(init_from=init_from)
+        )
     except RanksDifferError as error:
         return str(error)
     return None

@@ -4,6 +4,8 @@ Of several validation sets, each is measured as if it were the only one, and one
 """
 
 import json
+import shlex
+import sys
 
 import pytest
 import torch
@@ -172,6 +174,23 @@ def test_one_set_decides(together, tmp_path, best_on):
 
 
 @pytest.mark.usefixtures("copying")
+@pytest.mark.parametrize("best_on", [None, "talks"])
+def test_each_set_is_judged_and_the_number_of_one_decides(together, tmp_path, best_on):
+    recipe = changed(together.recipe, validation={"best_on": best_on})
+    lines = (
+        "import sys; print(*(open(name).read().count('\\n') for name in sys.argv[1:]), sep='\\n')"
+    )
+    script = shlex.join([sys.executable, "-S", "-c", lines, "{source}", "{reference}", "{output}"])
+    training = new_trainer(together._replace(recipe=recipe), tmp_path / "run").training
+    validator = Validator(recipe, together.corpus, training.objective, script)
+    found = validator.validate(60, StopRequest())
+    assert found is not None
+    assert {each.name: each.script for each in found.sets} == SIZES
+    assert found.quality == found.as_record()["script"] == SIZES[best_on or "news"]
+    assert {name: each["script"] for name, each in found.as_record()["sets"].items()} == SIZES
+
+
+@pytest.mark.usefixtures("copying")
 def test_ranks_measure_what_one_rank_measures(together, tmp_path):
     """The set of one line leaves a rank without any."""
     whole = measured(together, tmp_path / "one")
@@ -191,8 +210,8 @@ def train(together, run_dir, validation, scores, *, resume=False):
     recipe = changed(together.recipe, validation=validation, training={"max_steps": max(scores)})
     trainer = new_trainer(together, run_dir, recipe, resume=resume)
 
-    def score(_, measured, by_rank):
-        assert by_rank == [["translated"]]
+    def score(_, measured, translations):
+        assert translations == ["translated"]
         bleus = dict(zip(SIZES, scores[trainer.state.progress.step], strict=True))
         return bleus[measured.name], None
 
