@@ -13,6 +13,8 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import WrongUsageError
 from nmt_cli.messages.proposals import FOLDER, OPUS, TREEBANK, any_of, nearest
 
+MULTI30K = "multi30k"
+
 
 def run(
     name: str,
@@ -62,6 +64,13 @@ def _refuse_unfit(name: str, downloads: Path | None, treebank: Path | None) -> N
     known = [*CATALOGUE, TREEBANK]
     if name.startswith(OPUS):
         opus.parse_name(name)
+    elif name.lower().startswith(MULTI30K):
+        raise WrongUsageError(
+            f"data get does not fetch {MULTI30K}, whose licence is non-commercial: get it from "
+            "https://github.com/multi30k/dataset, folder data/task1/raw, and put train, val and "
+            f"test_2016_flickr (.en.gz and .de.gz, unpacked) into {FOLDER / MULTI30K}/, where the "
+            "recipes look for it."
+        )
     elif name not in known:
         meant = nearest(name, known) or [*known, f"{OPUS}CORPUS/en-de"]
         raise WrongUsageError(

@@ -12,6 +12,7 @@ report                      RUN/report
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +29,7 @@ from nmt_cli.commands.experiments.pipeline import (
     take_through,
     wanted_stages,
 )
-from nmt_cli.commands.experiments.run_stages import replaced_by_run, stages_of_run
+from nmt_cli.commands.experiments.run_stages import replaced_by_run, stages_of_run, why_diverged
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.commands.run import refuse_other_origin, refuse_wrong_test
 from nmt_cli.corpus.prepared import open_prepared, trained_on
@@ -43,6 +44,7 @@ from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import USES_SHORTLIST, find_model, save_model, verified
 from nmt_cli.saved.run_directory import changes_since, refuse_changes
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
 
@@ -141,6 +143,30 @@ def _int8_bleu(job: Distillation, model: Path) -> float:
     return bleu
 
 
+def _if_not_diverged(average: PipelineStage) -> PipelineStage:
+    """Return the stage ``average``, which fails if the training before it diverged."""
+
+    def is_made(student: Experiment) -> bool:
+        _refuse_diverged(student)
+        return average.is_made(student)
+
+    def make(student: Experiment, is_forced: bool) -> None:
+        _refuse_diverged(student)
+        average.make(student, is_forced)
+
+    return replace(average, is_made=is_made, make=make)
+
+
+def _refuse_diverged(student: Experiment) -> None:
+    if reason := why_diverged(student):
+        from nmt_cli.training.training import advice_after_divergence  # imports torch
+
+        advice = advice_after_divergence(student.recipe.training, "Give --force-from train")
+        raise UserError(
+            f"the training in {student.run_dir} diverged: {reason}. Nothing ships. {advice}"
+        )
+
+
 def stages_of_distil(job: Distillation) -> list[PipelineStage]:
     """Return the stages of ``distil``; those of the training are ``run``'s, by another recipe."""
     of_run = {stage.name: stage for stage in stages_of_run(job.student)}
@@ -152,7 +178,7 @@ def stages_of_distil(job: Distillation) -> list[PipelineStage]:
         of_run["preprocess"],
         folder_stage(job, "lexicon", lexicon, DISTILLED, _lexicon_from, _make_lexicon, no_lexicon),
         of_run["train"],
-        of_run["average"],
+        _if_not_diverged(of_run["average"]),
         PipelineStage("round", job, _is_quantized, _quantize, no_rounding, is_optional=True),
         folder_stage(job, "ship", job.shipped, AVERAGED, shipped_from, _ship),
         folder_stage(job, "measure", table, DISTILLED, measured_from, measure),

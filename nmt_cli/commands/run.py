@@ -12,12 +12,18 @@ from nmt_cli.commands.experiments.pipeline import (
     take_through,
     wanted_stages,
 )
-from nmt_cli.commands.experiments.run_stages import replaced_by_run, result_lines, stages_of_run
+from nmt_cli.commands.experiments.run_stages import (
+    replaced_by_run,
+    result_lines,
+    stages_of_run,
+    why_diverged,
+)
 from nmt_cli.commands.lines.standard_streams import StandardOutput
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.parallel_text import ParallelText
 from nmt_cli.corpus.text.recipe_text import read_sentences
 from nmt_cli.launch.python_process import PARENT, end_with_parent
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
@@ -60,6 +66,8 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
         anew = f"to make it anew: {_command(experiment)} --force-from=train"
     stages = [stage for stage in stages_of_run(experiment) if stage.name in wanted]
     take_through(stages, force_from, anew)
+    if "train" in wanted and (reason := why_diverged(experiment)):
+        logs.warning(f"The training in {experiment.run_dir} diverged: {reason}.")
     if "score" in wanted:
         lines = result_lines(experiment)
         StandardOutput().write("".join(f"{line}\n" for line in lines).encode())

@@ -68,14 +68,10 @@ class MetricsLog:
                 stream.write(kept)
 
 
-def logged_validation(run_dir: Path, step: int) -> dict[str, Any]:
-    """Return the last record of metrics.jsonl that is of a validation at ``step``; else nothing."""
-
-    def is_wanted(record: Mapping[str, Any]) -> bool:
-        return record["step"] == step and "validation" in record
-
-    records = [*_lines_of(run_dir / METRICS, is_wanted)]
-    return json.loads(records[-1]) if records else {}
+def logged_validations(run_dir: Path) -> list[dict[str, Any]]:
+    """Return the records of metrics.jsonl that are of validations."""
+    lines = _lines_of(run_dir / METRICS, lambda record: "validation" in record)
+    return [json.loads(line) for line in lines]
 
 
 def _lines_of(path: Path, is_kept: Callable[[Mapping[str, Any]], bool]) -> Iterator[bytes]:

@@ -319,8 +319,9 @@ class Trainer:
             validation = validation._replace(quality=None)
         record = validation.as_record()
         self.state.validation = {**record, "quality_since": progress.quality_since}
-        script = {} if progress.script is None else {"script": progress.script}
-        self._record({"step": progress.step, "validation": record, **script})
+        beside = {"script": progress.script, "divergence": divergence}
+        given = {name: each for name, each in beside.items() if each is not None}
+        self._record({"step": progress.step, "validation": record, **given})
         if training.keep_validations and training.machine.ranks.is_main:
             texts = {each.name: each.translations for each in validation.sets or (validation,)}
             keep_translations(training.run_dir, progress.step, texts, training.keep_validations)

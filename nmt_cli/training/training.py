@@ -280,11 +280,13 @@ def worse_than_guessing(
     return f"the validation nll {found} {guessing}"
 
 
-def advice_after_divergence(training: TrainingConfig) -> str:
+def advice_after_divergence(
+    training: TrainingConfig, how: str = "Start again in another --run-dir"
+) -> str:
     """Return advice on which keys to change, with their current values."""
     rate = "learning_rate_factor" if training.peak_learning_rate is None else "peak_learning_rate"
     now = getattr(training, rate)
     return (
-        f"Start again in another --run-dir with a lower training.{rate} ({now:g} now) "
+        f"{how} with a lower training.{rate} ({now:g} now) "
         f"or more training.warmup_steps ({training.warmup_steps:,} now)."
     )

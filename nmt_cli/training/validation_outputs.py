@@ -26,7 +26,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import OutputError
 from nmt_cli.messages.figures import duration_text, with_prefix
 from nmt_cli.saved.checkpoints import checkpoint_name
-from nmt_cli.saved.metrics_log import logged_validation
+from nmt_cli.saved.metrics_log import logged_validations
 
 LIMIT_SECONDS = 3600.0
 MOST_BYTES = 100_000_000  # that it may print
@@ -169,10 +169,10 @@ def judged_before(run_dir: Path, step: int, script: str) -> dict[str | None, flo
 
     They are logged if the session before ended between the validation and the next save.
     """
-    logged = logged_validation(run_dir, step)
-    if logged.get("script") != script:
+    logged = [each for each in logged_validations(run_dir) if each["step"] == step]
+    if not logged or logged[-1].get("script") != script:
         return {}
-    figures = logged["validation"]
+    figures = logged[-1]["validation"]
     of_sets = {name: each.get("script") for name, each in figures.get(SETS, {}).items()}
     return {None: figures.get("script"), **of_sets}
 

@@ -19,6 +19,7 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import FOLDER, NAMES, TREEBANK
 from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.reading.shipped import shipped_file
 from tests.loopback_server import Fault
 from tests.tar_files import tar_of
 
@@ -210,6 +211,20 @@ def test_an_unknown_name_is_one_line(name, proposal):
     assert f"did you mean {proposal}" in result.stderr
     assert result.stderr.count("\n") == 1
     assert names_in(".") == []
+
+
+@pytest.mark.parametrize("name", ["multi30k", "Multi30k", "multi30k-en-de"])
+def test_the_place_of_multi30k_is_that_of_its_recipe(name):
+    result = CliRunner().invoke(cli.main, ["data", "get", name])
+    assert result.exit_code == 2
+    recipe = shipped_file("multi30k-en-de")
+    assert recipe is not None
+    comment = " ".join(recipe.read_text().replace("#", "").split())
+    address = "https://github.com/multi30k/dataset, folder data/task1/raw"
+    assert address in result.stderr
+    assert address in comment
+    assert "test_2016_flickr (.en.gz and .de.gz, unpacked) into data/multi30k/" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 TREE = "( (S (NP-SBJ (DT The) (NN kettle)) (VP (VBD sang) (NP (-NONE- *)))) )\n"

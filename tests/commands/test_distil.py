@@ -19,6 +19,7 @@ from nmt_cli.commands import run as run_command
 from nmt_cli.commands.distilling import measuring, teaching
 from nmt_cli.commands.distilling.distillation import Distillation
 from nmt_cli.commands.experiments.pipeline import STAGES_OF_DISTIL
+from nmt_cli.commands.experiments.run_stages import why_diverged
 from nmt_cli.commands.lines.resumable_output import ResumableOutput
 from nmt_cli.files.atomic_files import read_manifest
 from nmt_cli.files.file_names import MANIFEST
@@ -32,6 +33,7 @@ from nmt_cli.report import charts
 from nmt_cli.report.run_history import read_runs
 from nmt_cli.saved.model_directory import find_model
 from nmt_cli.search.sentences import Sampling
+from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 from nmt_cli.translating.interface.request import Request
 from nmt_cli.translating.rescorer import Rescorer
@@ -46,7 +48,7 @@ RUN = Path("runs/student")
 STUDENT = """\
 extends: toy.yaml
 model: {num_layers: 1, d_model: 10, d_ff: 16, num_heads: 1, decoder: ssru}
-training: {max_steps: 6}
+training: {max_steps: 6, warmup_steps: 10}
 distillation: {n_best: 4, targets: 2, original_weight: 0.5, guided_alignment: 0.1, int8_steps: 4}
 decoding: {beam_size: 1}
 """
@@ -423,6 +425,7 @@ def test_the_better_one_in_int8_ships(folder, monkeypatch):
     ("overrides", "message"),
     [
         (["data.source_language=de", "data.target_language=en"], "translates from en to de, the"),
+        (["data.target_language=fr"], "en to de, the recipe from en to fr; give another teacher"),
         (["distillation.n_best=0"], "distillation.n_best: must be"),
         (
             ["distillation.tokenizer=own", "tokenizer={type: sentencepiece, vocabulary_size: 300}"],
@@ -434,6 +437,41 @@ def test_what_cannot_be_distilled_is_refused_at_once(folder, overrides, message)
     with pytest.raises(UserError, match=message):
         do(*overrides, run_dir=Path("runs/other"))
     assert not Path("runs/other/distillation/texts").exists()
+
+
+def test_a_training_that_diverged_does_not_ship(folder, caplog):
+    away = ["training.peak_learning_rate=50", "training.warmup_steps=1", "validation.every_steps=2"]
+    options: dict[str, Any] = {"run_dir": Path("runs/other"), "taught": RUN / "distillation"}
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"average failed: the training in runs/other diverged"):
+            do(*away, **options)
+        assert not Path("runs/other/average").exists()
+    assert "train: unchanged, skipped." in caplog.messages
+    do(force_from="train", **options)
+    assert Path("runs/other/student").exists()
+
+
+@pytest.mark.parametrize(
+    ("losses", "bleus", "reason"),
+    [
+        ([5.0, 4.0, 6.0], [0.2, 0.3, 0.1], None),
+        ([5.0, 6.0, 7.0], [0.2, 0.3, 0.1], None),
+        ([5.0], [0.3], None),
+        ([5.0, 6.0, 5.0], [0.2, 0.1, 0.2], "no validation was better than the first, of step 1"),
+        ([5.0, 6.0], [None, None], "no validation was better than the first, of step 1"),
+        ([5.0, 4.0, None], [0.2, 0.3, 0.1], "the validation loss is not finite"),
+        ([5.0, 4.0, 3.0], [0.2, 0.3, 0.004], "the BLEU of the last validation is 0.00"),
+    ],
+)
+def test_a_training_diverged_by_its_validations(folder, losses, bleus, reason):
+    records = [
+        {"step": step, "validation": {"loss": loss, "bleu": bleu}}
+        for step, (loss, bleu) in enumerate(zip(losses, bleus, strict=True), 1)
+    ]
+    (RUN / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    file = read_recipe("./student.yaml")
+    student = Experiment.of("./student.yaml", file, TrainOptions(run_dir=RUN))
+    assert why_diverged(student) == reason
 
 
 def test_the_run_of_another_training_is_refused_before_the_teacher_translates(folder):

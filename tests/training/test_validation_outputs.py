@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
-from nmt_cli.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.hardware.ranks import ALONE
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
+from nmt_cli.saved.checkpoints import best_checkpoint, list_checkpoints
 from nmt_cli.training import validation_outputs
 from nmt_cli.training.training import Training
 from nmt_cli.training.validation_outputs import Verdict, judge, keep_translations

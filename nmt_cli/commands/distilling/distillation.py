@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
 from nmt_cli.files.file_names import AVERAGE, DISTILLATION, LEXICON, RUNS, STUDENT, STUDENT_TABLE
 from nmt_cli.files.folders import AVERAGED, DISTILLED
-from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.recipe.reading.reader import RecipeFile, read_recipe
@@ -258,14 +257,17 @@ class Distillation:
         data = self.recipe.data
         if data.treebank is not None or any(each.settings.trees for each in self.models):
             raise UserError("distil is for text; models that parse have no students.")
-        text = self.models[0].settings.text
-        theirs = text.source_language, text.target_language
         ours = data.source_language, data.target_language
-        what = f"{self.teachers[0]} translates from {theirs[0]} to {theirs[1]}"
-        if theirs == ours[::-1] != ours:
-            raise UserError(f"{what}, the other direction of the recipe; give another teacher.")
-        if theirs != ours and UNKNOWN_LANGUAGE not in theirs:
-            logs.warning(f"{what}, the recipe from {ours[0]} to {ours[1]}.")
+        for teacher, model in zip(self.teachers, self.models, strict=True):
+            text = model.settings.text
+            theirs = text.source_language, text.target_language
+            if theirs != ours and UNKNOWN_LANGUAGE not in (*theirs, *ours):
+                raise UserError(
+                    f"{teacher} translates from {theirs[0]} to {theirs[1]}, the recipe from "
+                    f"{ours[0]} to {ours[1]}; give another teacher, or correct "
+                    "data.source_language and data.target_language of the recipe."
+                )
+        text = self.models[0].settings.text
         type_of_student = self.student.recipe.tokenizer.type
         if text.type != type_of_student:
             raise UserError(

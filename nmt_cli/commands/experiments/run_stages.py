@@ -10,7 +10,9 @@ report      runs/NAME/report     if made from these figures
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +43,11 @@ from nmt_cli.metrics.tokenization import TOKENIZATION
 from nmt_cli.parsing.parseval import score_trees
 from nmt_cli.recipe.sections.corpora import HeldOutFiles
 from nmt_cli.saved.checkpoints import Checkpoint, list_checkpoints
+from nmt_cli.saved.metrics_log import logged_validations
 from nmt_cli.saved.run_directory import is_trained_by, record_changes, remove_run
 from nmt_cli.training.experiment import Experiment, name_of
 
+LEAST_BLEU = 0.005  # what is less is shown as 0.00
 ANY_FILE = ""  # what the name of each file begins with
 
 
@@ -79,6 +83,35 @@ def _is_trained(experiment: Experiment) -> bool:
         return False
     record_changes(experiment.run_dir, experiment.recipe)  # what is done is done by this recipe
     return True
+
+
+def why_diverged(experiment: Experiment) -> str | None:
+    """Return why the training counts as diverged by its validations; None if it does not."""
+    records, checkpoints = (
+        logged_validations(experiment.run_dir),
+        list_checkpoints(experiment.run_dir),
+    )
+    if not records or not checkpoints:
+        return None
+    first, *others = (record["validation"] for record in records)
+    last = others[-1] if others else first
+    if (found := records[-1].get("divergence")) is not None:
+        return str(found)
+    if last.get("loss") is None:
+        return "the validation loss is not finite"
+    if (bleu := last.get("bleu")) is not None and bleu < LEAST_BLEU:
+        return "the BLEU of the last validation is 0.00"
+    # What begins from a trained model may be the best at its first validation.
+    begins_anew = checkpoints[-1].manifest.get("initialized_from") is None
+    if others and begins_anew and not any(map(partial(_is_better, first), others)):
+        return f"no validation was better than the first, of step {records[0]['step']:,}"
+    return None
+
+
+def _is_better(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a validation has a lower loss or a higher BLEU than the ``first``."""
+    pairs = ((other.get("loss"), first.get("loss")), (first.get("bleu"), other.get("bleu")))
+    return any(one is not None and two is not None and one < two for one, two in pairs)
 
 
 def _train(experiment: Experiment, is_forced: bool) -> None:
