@@ -15,6 +15,7 @@ from nmt_cli.commands.scoring.system_comparison import (
 )
 from nmt_cli.corpus.references import fitting_tokenizer
 from nmt_cli.corpus.text.glossary import Glossary
+from nmt_cli.corpus.text.language_codes import language_in
 from nmt_cli.files.lines import texts_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
@@ -25,6 +26,8 @@ from nmt_cli.metrics.scorer import Method, Resampling, Score, Scorer
 from nmt_cli.metrics.tokenization import FOR_TEXT_WITHOUT_SPACES, Tokenization
 
 LONG_FOR_TER = 200  # words
+LOW_BLEU = 10.0  # below which the languages are compared, because that takes a second
+LOWEST_BLEU, LEAST_LINES = 2.0, 5  # with fewer lines, BLEU depends on chance
 
 
 class RenderedTerms(NamedTuple):
@@ -95,6 +98,12 @@ def run(hypotheses: Path, references: Sequence[Path], **keywords: Any) -> None:
     if segments.compared:
         systems = [segments.hypotheses, *segments.compared]
         comparison = Comparison.of(systems, reference_lines, scorers, resampling)
+    bleus = [scores["bleu"].score]
+    if comparison is not None:  # BLEU is the first metric
+        bleus += [of_system.score for of_system in comparison.outcomes[0].systems[1:]]
+    for system, found in zip([segments.hypotheses, *segments.compared], bleus, strict=True):
+        if hint := _why_so_low(found, system, segments.references):
+            logs.warning(hint)
     if options.by_line or options.worst:
         each = SegmentScores.of(segments, scorers, options.worst)
     if options.output_format == "json":
@@ -293,6 +302,25 @@ def _warn_of_odd_segments(segments: Segments, options: ScoreOptions) -> None:
 
     if options.ter:
         _warn_of_long_segments(texts)
+
+
+def _why_so_low(score: float, hypotheses: NamedText, references: Sequence[NamedText]) -> str | None:
+    """Return what may be wrong with the files if BLEU is so low; None if it is not."""
+    if score >= LOW_BLEU:
+        return None
+    found = language_in(hypotheses.lines)
+    for name, lines in references if found is not None else ():
+        if (other := language_in(lines)) not in (None, found):
+            return (
+                f"{hypotheses.name} seems to be {found}, and {name} {other}; BLEU compares texts "
+                "of one language."
+            )
+    if score < LOWEST_BLEU and len(hypotheses.lines) >= LEAST_LINES:
+        return (
+            f"BLEU of {hypotheses.name} is below {LOWEST_BLEU:g}; does line n of it translate "
+            "line n of the references? Are the files in the same order?"
+        )
+    return None
 
 
 def _warn_of_long_segments(texts: Sequence[NamedText]) -> None:

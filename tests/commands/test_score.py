@@ -7,6 +7,7 @@ import sacrebleu
 
 from nmt_cli.commands import score
 from nmt_cli.files.output_streams import STANDARD_INPUT
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError, WrongUsageError
 
 LINES = ["The cat sat on the mat.", "A dog barked loudly at night.", "It rains."]
@@ -64,6 +65,44 @@ def test_lines_are_what_is_between_line_feeds(tmp_path, capsys):
     assert figures["lines"] == 2
     assert figures["bleu"]["brevity_penalty"] == 1.0
     assert figures["chrf"]["score"] == pytest.approx(100.0)
+
+
+ENGLISH = [
+    "Where is the nearest station, please?", "He never told her what he knew about it.",
+    "The weather will be fine tomorrow morning.", "We would like to order two cups of coffee.",
+    "Nobody had seen the old bridge since the flood.", "Her brother sells bread on the market.",
+]  # fmt: skip
+IN_GERMAN = [
+    "Wo ist bitte der nächste Bahnhof?", "Er sagte ihr nie, was er darüber wusste.",
+    "Das Wetter wird morgen früh schön sein.", "Wir möchten gerne zwei Tassen Kaffee bestellen.",
+    "Niemand hatte die alte Brücke seit der Flut gesehen.", "Ihr Bruder verkauft Brot am Markt.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        (ENGLISH, None),
+        (IN_GERMAN, "{hyp} seems to be German, and {ref} English; BLEU compares texts of one"),
+        ([*ENGLISH[1:], ENGLISH[0]], "BLEU of {hyp} is below 2; does line n of it translate line"),
+        (
+            ["the the the the the the"] * 6,
+            "BLEU of {hyp} is below 2; does line n of it translate line",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_compared", [False, True])
+def test_a_very_low_bleu_gets_a_hint_at_its_cause(files, capsys, lines, hint, is_compared):
+    hypotheses, references = files("hyp", lines), files("ref", ENGLISH)
+    logs.configure(quiet=False)
+    if is_compared:
+        score.run(files("good", ENGLISH), [references], compared=[hypotheses], samples=10)
+    else:
+        score.run(hypotheses, [references])
+    told = capsys.readouterr().err
+    assert told.count("BLEU") == (hint is not None)
+    if hint is not None:
+        assert f"Warning: {hint.format(hyp=hypotheses, ref=references)}" in told
 
 
 @pytest.mark.parametrize("stdin_is", ["hypotheses", "reference"])

@@ -35,6 +35,7 @@ from nmt_cli.recipe.sections.mixing import Stage
 from nmt_cli.recipe.sections.tokenizer import TokenizerConfig
 from nmt_cli.recipe.sections.training import DistillationConfig
 from nmt_cli.saved.model_directory import Model, find_model
+from nmt_cli.serving.languages import fits
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 
@@ -261,7 +262,7 @@ class Distillation:
         for teacher, model in zip(self.teachers, self.models, strict=True):
             text = model.settings.text
             theirs = text.source_language, text.target_language
-            if theirs != ours and UNKNOWN_LANGUAGE not in (*theirs, *ours):
+            if not all(map(fits, theirs, ours)) and UNKNOWN_LANGUAGE not in (*theirs, *ours):
                 raise UserError(
                     f"{teacher} translates from {theirs[0]} to {theirs[1]}, the recipe from "
                     f"{ours[0]} to {ours[1]}; give another teacher, or correct "

@@ -111,7 +111,7 @@ def why_diverged(experiment: Experiment) -> str | None:
 def _is_better(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether a validation has a lower loss or a higher BLEU than the ``first``."""
     pairs = ((other.get("loss"), first.get("loss")), (first.get("bleu"), other.get("bleu")))
-    return any(one is not None and two is not None and one < two for one, two in pairs)
+    return any(low is not None and high is not None and low < high for low, high in pairs)
 
 
 def _train(experiment: Experiment, is_forced: bool) -> None:
