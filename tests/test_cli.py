@@ -56,7 +56,8 @@ OPTIONS = {
     | {"--in-run"},  # hidden
     "compare": RECIPE_OPTIONS
     | (DECODING_OPTIONS - {"--max-tokens-per-device"})
-    | {"--seeds", "--prepared", "--runs", "--devices", "--format", "--resume"},
+    | {"--seeds", "--prepared", "--runs", "--devices", "--format", "--resume"}
+    | {"--max-time"},
     "run": RECIPE_OPTIONS
     | DECODING_OPTIONS
     | {"--prepared", "--run-dir", "--resume", "--max-time", "--workers", "--until", "--force-from"}

@@ -107,15 +107,18 @@ def distil(teacher: Path, recipe: str, **given: Any) -> None:
 @options.precision
 @options.threads
 @options.needless_resume("compare")
+@options.max_time
 @options.output_format
 @options.quiet
 def compare(recipes: tuple[str, ...], seeds: tuple[range, ...] | None, **given: Any) -> None:
     """Train each RECIPE as run does; print a table of perplexity and BLEU beside the paper's.
 
+    Behind it is a test of whether the BLEU of each run differs from that of the first one.
+
     A folder of recipes, yours or a shipped one such as table3, stands for all of them. What is
-    finished is skipped, and what was interrupted goes on. A run of a seed is in NAME/seed-N, unless
-    NAME is a finished run of the same recipe and seed. The paper's figures are those of its Table
-    3, for recipes with the names of its rows.
+    finished is skipped, and what was interrupted goes on. --max-time is for each training. A run of
+    a seed is in NAME/seed-N, unless NAME is a finished run of the same recipe and seed. The paper's
+    figures are those of its Table 3, for recipes with the names of its rows.
     """
     from nmt_cli.commands import compare as command
 

@@ -9,7 +9,7 @@ import json
 import shlex
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,17 +18,23 @@ from queue import SimpleQueue
 from typing import Any
 
 from nmt_cli.commands import run as run_command
-from nmt_cli.commands.experiments.comparison_table import as_rows, as_table
+from nmt_cli.commands.experiments.comparison_table import (
+    ComparedRow,
+    as_rows,
+    as_table,
+    bleu_tests,
+)
 from nmt_cli.commands.experiments.pipeline import refuse_foreign
 from nmt_cli.commands.experiments.run_stages import replaced_by_run
 from nmt_cli.commands.lines.standard_streams import StandardOutput
-from nmt_cli.files.file_names import RUNS
+from nmt_cli.commands.scoring.system_comparison import Comparison
+from nmt_cli.files.file_names import METRICS, RUNS
 from nmt_cli.files.folders import not_a_run
 from nmt_cli.hardware.cpu import threads_of_each
 from nmt_cli.hardware.machine import count_devices
 from nmt_cli.hardware.machine_options import device_name
 from nmt_cli.launch.python_process import NMT_CLI, environment_of_child, python_command
-from nmt_cli.launch.run_status import is_finished
+from nmt_cli.launch.run_status import is_finished, read_status
 from nmt_cli.launch.stop_signals import handling_stop_signals
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import InterruptedTrainingError, RecipeError, UserError
@@ -72,19 +78,50 @@ def run(
     for training in of_each_recipe.values():  # one after the other: several may share a folder
         run_command.run(training.recipe_name, until="preprocess", **vars(training.options))
     failed = _train_all(trainings, _devices(devices, options), options)
+    unfinished = [training for training in failed if _is_begun(training.run_dir)]
     done = [training for training in trainings if training not in failed]
-    if done:
-        histories = read_runs([training.run_dir for training in done])
-        rows = as_rows([training.file.name for training in done], histories)
-        text = json.dumps(null_if_not_finite([row.as_json() for row in rows]), indent=2)
-        StandardOutput().write(f"{text if output_format == 'json' else as_table(rows)}\n".encode())
-    if failed:
-        names = ", ".join(str(training.run_dir) for training in failed)
+    if shown := [each for each in trainings if each in done or each in unfinished]:
+        histories = read_runs([training.run_dir for training in shown])
+        rows = as_rows([training.file.name for training in shown], histories)
+        tests = bleu_tests(done)
+        output = _as_json(rows, tests, done) if output_format == "json" else _as_text(rows, tests)
+        StandardOutput().write(f"{output}\n".encode())
+    names = ", ".join(str(training.run_dir) for training in failed)
+    number = f"{len(failed)} of {counted(len(trainings), 'training')}"
+    if len(failed) > len(unfinished):
         raise UserError(
-            f"{len(failed)} of {counted(len(trainings), 'training')} failed ({names}); the "
-            "messages above give the reasons, with options of nmt-cli run. Run the same command "
-            "again to go on with them."
+            f"{number} failed ({names}); the messages above give the reasons, with options of "
+            "nmt-cli run. Run the same command again to go on with them."
         )
+    if unfinished:
+        raise InterruptedTrainingError(
+            f"{number} reached --max-time ({names}), and are saved. Run the same command again to "
+            "go on with them."
+        )
+
+
+def _is_begun(run_dir: Path) -> bool:
+    """Return whether the training in ``run_dir`` was interrupted after a step."""
+    status, metrics = read_status(run_dir), run_dir / METRICS
+    is_interrupted = status is not None and status.state == "interrupted"
+    return is_interrupted and metrics.exists() and metrics.stat().st_size > 0
+
+
+def _as_json(
+    rows: Sequence[ComparedRow], tests: Mapping[str, Comparison], runs: Sequence[Experiment]
+) -> str:
+    names = {str(run.run_dir): run.file.name for run in runs}
+    entries = {row.name: row.as_json() for row in rows}
+    for of_set, test in tests.items():
+        for system in test.as_figures()["systems"]:
+            of_row = entries[names[system["name"]]].setdefault("bleu_tests", {})
+            of_row.setdefault(of_set, []).append({"run": system["name"], **system["bleu"]})
+    return json.dumps(null_if_not_finite([*entries.values()]), indent=2)
+
+
+def _as_text(rows: Sequence[ComparedRow], tests: Mapping[str, Comparison]) -> str:
+    parts = (f"{name}:\n{test.as_table()}" for name, test in tests.items())
+    return "\n\n".join([as_table(rows), *parts])
 
 
 def _trainings(

@@ -95,3 +95,11 @@ def duration_text(seconds: float) -> str:
     hours, minutes = divmod(int(minutes), 60)
     parts = [(hours, "h"), (minutes, "m"), (rest, "s")]
     return "".join(f"{number:g}{unit}" for number, unit in parts if number) or "0s"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time to read, rounded: 43 s, 3 h 05 min."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60:02d} min"

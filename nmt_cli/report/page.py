@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt_cli.messages.figures import short_number
+from nmt_cli.messages.figures import short_number, time_text
 from nmt_cli.recipe.keys import changed_keys
 from nmt_cli.recipe.reading.recipe_files import dump_recipe
 from nmt_cli.recipe.schema import Recipe
@@ -130,7 +130,7 @@ def _cells(run: RunHistory, sets: Sequence[str | None], tests: Iterable[str]) ->
         "steps": _steps(run),
         "target tokens": f"{tokens:,.0f}",
         "stages begin": ", ".join(stages),
-        "time in steps": _time(seconds),
+        "time in steps": time_text(seconds),
         "target tokens per second": f"{tokens / seconds:,.0f}" if seconds else "",
         "waiting for data": f"{waited / seconds:.1%}" if seconds else "",
         "model FLOP utilization": f"{np.nanmedian(utilization):.1%}"
@@ -161,13 +161,6 @@ def _steps(run: RunHistory) -> str:
     last = max([*run.training.steps, *run.validation.steps])
     wanted = run.recipe.training.max_steps if run.recipe is not None else None
     return f"{last:,.0f}" if wanted is None else f"{last:,.0f} of {wanted:,}"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60:,} h {minutes % 60:02d} min"
 
 
 def _best(

@@ -27,9 +27,10 @@ from nmt_cli.commands.experiments.comparison_table import (
 )
 from nmt_cli.launch.python_process import PARENT
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import UserError
+from nmt_cli.messages.errors import InterruptedTrainingError, UserError
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.reading.shipped import shipped_recipes
+from nmt_cli.training import session
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions
 from tests.commands.test_run import write_experiment
@@ -71,9 +72,12 @@ def started_sessions(folder, run):
     return (folder / "runs" / run / "sessions.jsonl").read_text().splitlines()
 
 
+def records_of(run_dir):
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
 def last_perplexity(run_dir):
-    records = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    return [r["validation"]["perplexity"] for r in records if "validation" in r][-1]
+    return [r["validation"]["perplexity"] for r in records_of(run_dir) if "validation" in r][-1]
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -87,6 +91,12 @@ def test_every_recipe_and_seed_is_a_run_and_a_figure_of_the_table(folder, capfdb
         assert row["bleus"] == [score["bleu"]["score"] for score in scores]
         assert row["signatures"] == [scores[0]["bleu"]["signature"]]
         assert row["perplexities"] == [last_perplexity(run) for run in runs]
+        steps = [[r for r in records_of(run) if "seconds" in r] for run in runs]
+        assert row["seconds"] == pytest.approx([sum(r["seconds"] for r in of) for of in steps])
+        assert row["target_tokens"] == [sum(r["target_tokens"] for r in of) for of in steps]
+        tested = row["bleu_tests"]["test"]
+        assert [each["run"] for each in tested] == [str(run.relative_to(folder)) for run in runs]
+        assert [each["score"] for each in tested] == row["bleus"]
         assert row["paper"]["perplexity"] == ROWS[row["name"]].perplexity
     assert rows[0]["perplexities"][0] != rows[0]["perplexities"][1]
 
@@ -94,6 +104,9 @@ def test_every_recipe_and_seed_is_a_run_and_a_figure_of_the_table(folder, capfdb
     assert len(started_sessions(folder, "base/seed-1")) == 1
     table, _, notes = capfdbinary.readouterr().out.decode().partition("\n\n")
     assert [line.split()[0] for line in table.splitlines()] == ["recipe", "base", "a-1-head"]
+    assert table.splitlines()[0].split()[-2:] == ["time", "tokens/s"]
+    assert "\ntest:\nsystem " in notes
+    assert "runs/base/seed-1 (baseline) " in notes
     assert f"The signature of BLEU is {rows[0]['signatures'][0]}.\n" in notes
 
 
@@ -268,6 +281,7 @@ RUNNING = """\
 import os, time
 from pathlib import Path
 from nmt_cli.commands import run
+from nmt_cli.training import session
 from nmt_cli.training.options import TrainOptions
 def read_recipe(*_):
     Path("process.new").write_text(str(os.getpid()))
@@ -317,6 +331,22 @@ def test_an_interrupted_comparison_goes_on(folder):
     step = json.loads(metrics.read_text().splitlines()[-1])["step"]
     do("base", overrides=[f"training.max_steps={step + 1}", SHORT[1]])
     assert [json.loads(line)["from_step"] for line in started_sessions(folder, "base")] == [0, step]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_what_max_time_ended_is_shown_and_is_no_failure(folder, capfdbinary, monkeypatch):
+    monkeypatch.setattr(session, "started_at", time.monotonic)  # of a process of its own
+    (folder / "a-1-head.yaml").write_text(
+        "extends: ./base.yaml\ntraining: {max_steps: 1000000}\ncheckpoints: {every_steps: 9999}\n"
+    )
+    do("base", overrides=SHORT[1:])
+    capfdbinary.readouterr()
+    with pytest.raises(InterruptedTrainingError, match=r"^1 of 2 trainings reached --max-time"):
+        do("base", "a-1-head", max_time=2.0, overrides=SHORT[1:])
+    table = capfdbinary.readouterr().out.decode().splitlines()
+    assert [line.split()[0] for line in table[:3]] == ["recipe", "base", "a-1-head"]
+    assert "tokens/s" in table[0]
+    assert json.loads((folder / "runs/a-1-head/status.json").read_text())["exit_status"] == 75
 
 
 def test_a_folder_stands_for_its_recipes():

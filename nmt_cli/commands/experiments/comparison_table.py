@@ -7,9 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt_cli.messages.figures import aligned
+from nmt_cli.commands.scoring.system_comparison import Comparison, NamedText
+from nmt_cli.corpus.references import references_of
+from nmt_cli.files.lines import texts_of
+from nmt_cli.messages.figures import aligned, time_text
 from nmt_cli.messages.figures import short_number as number
+from nmt_cli.metrics.bleu import bleu_scorer
+from nmt_cli.metrics.scorer import Resampling
 from nmt_cli.report.run_history import RunHistory
+from nmt_cli.training.experiment import Experiment
 
 
 class PaperRow(NamedTuple):
@@ -57,10 +63,12 @@ OURS = (
     "Our perplexity is per piece, of the validation text at the last step. Our BLEU (sacreBLEU) "
     "or F1 (PARSEVAL) is that of the test text, translated by the average."
 )
+OF_TIME = "The time is that of the steps, and tokens/s the target tokens of one of its seconds."
 OF_SETS = "A column with the name of a test set holds its BLEU or F1."
 PAPERS = "The paper's figures are those of its Table 3: of newstest2013, by the last checkpoint."
 HEADINGS = (
     "recipe", "seeds", "10⁶ parameters", "paper", "perplexity", "paper", "BLEU", "paper", "F1",
+    "time", "tokens/s",
 )  # fmt: skip
 
 
@@ -75,6 +83,8 @@ class ComparedRow(NamedTuple):
     paper: PaperRow | None
     test_sets: Mapping[str, list[float]] = {}  # such BLEU or F1 of each set that has a name
     signatures: tuple[str, ...] = ()  # the different ones of these BLEU
+    seconds: Sequence[float] = ()  # in the steps of each run
+    target_tokens: Sequence[float] = ()  # in these steps
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for JSON."""
@@ -106,8 +116,15 @@ def _row(name: str, histories: Sequence[RunHistory]) -> ComparedRow:
     for of_set, scores in (item for history in histories for item in history.test_sets.items()):
         score = scores["parseval"]["f1"] if "parseval" in scores else scores["bleu"]["score"]
         tests.setdefault(of_set, []).append(score)
+    seconds, tokens = (
+        [float(np.nansum(history.training.column(column))) for history in histories]
+        for column in ("seconds", "target_tokens")
+    )
     paper = row_of(name)
-    return ComparedRow(name, parameters, perplexities, bleus, f1s, paper, tests, tuple(signatures))
+    return ComparedRow(
+        *(name, parameters, perplexities, bleus, f1s, paper, tests, tuple(signatures)),
+        *(seconds, tokens),
+    )
 
 
 def as_table(rows: Sequence[ComparedRow]) -> str:
@@ -121,7 +138,13 @@ def as_table(rows: Sequence[ComparedRow]) -> str:
     table = zip(*(column for column in columns if any(column[1:])), strict=True)
     signatures = dict.fromkeys(signature for row in rows for signature in row.signatures)
     of_bleu = [f"The signature of BLEU is {' or '.join(signatures)}."] if signatures else []
-    notes = [OURS, *of_bleu, *([OF_SETS] if names else []), *papers]
+    notes = [
+        OURS,
+        *of_bleu,
+        *([OF_TIME] if any(row.seconds for row in rows) else []),
+        *([OF_SETS] if names else []),
+        *papers,
+    ]
     return "\n".join([*aligned(table), "", *notes])
 
 
@@ -137,6 +160,8 @@ def _cells(row: ComparedRow) -> tuple[str, ...]:
         _summary(row.bleus),
         "" if paper is None else number(paper.bleu, 1),
         _summary(row.f1s),
+        time_text(mean(row.seconds)) if row.seconds else "",
+        f"{sum(row.target_tokens) / sum(row.seconds):,.0f}" if any(row.seconds) else "",
     )
 
 
@@ -146,3 +171,28 @@ def _summary(values: Sequence[float]) -> str:
         return ""
     around = f" ({number(min(values), 2)} to {number(max(values), 2)})" if len(values) > 1 else ""
     return f"{number(mean(values), 2)}{around}"
+
+
+def bleu_tests(runs: Sequence[Experiment]) -> dict[str, Comparison]:
+    """Return for each test set whether BLEU of the runs differs from that of the first of them.
+
+    Runs with other references are left out, and a set that only one of them has.
+    """
+    tests = {}
+    of_runs = [{test.name: test for test in run.recipe.data.test_sets} for run in runs]
+    for name in dict.fromkeys(name for of_run in of_runs for name in of_run):
+        gold, systems = None, []
+        for run, of_run in zip(runs, of_runs, strict=True):
+            if name not in of_run or run.recipe.data.treebank is not None:
+                continue
+            lines = texts_of(run.reference(of_run[name]))
+            references = references_of(run.recipe, lines)
+            gold = gold or references
+            if references == gold:
+                translation = texts_of(run.translation(of_run[name]))
+                systems.append(NamedText(str(run.run_dir), translation))
+        if gold is not None and len(systems) > 1:
+            scorers = [bleu_scorer(gold.tokenizer.tokenize)]
+            resampling = Resampling.chosen(None, None, None)
+            tests[name or "test"] = Comparison.of(systems, [gold.lines], scorers, resampling)
+    return tests
