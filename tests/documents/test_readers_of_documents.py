@@ -13,12 +13,12 @@ import odf.text
 import pptx
 import pytest
 from ebooklib import epub
-from nmt_cli.translating.translation import Translation
 from odf import teletype
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 
 from nmt_cli.documents.formats import read_document
+from nmt_cli.translating.interface.translation import Translation
 from tests.documents.archives import unzipped, zipped
 from tests.documents.filling import capitals, copied, shouted
 
