@@ -97,7 +97,7 @@ MODULES = {
     "recipes": ["doctor", "inspect", "recipes"],
     "scoring": ["score"],
     "serving": ["serve"],
-    "training": ["align", "average-checkpoints", "data", "preprocess", "report", "train"],
+    "training": ["align", "average-checkpoints", "data", "preprocess", "report", "train", "init"],
     "translation": ["attention", "lexicon", "rescore", "translate"],
 }
 COMMANDS = Commands(sorted((name, module) for module, names in MODULES.items() for name in names))

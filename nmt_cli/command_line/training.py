@@ -1,5 +1,6 @@
 """Commands from public data and raw text to a trained model."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,23 @@ import click
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import OUTPUT, PATH, POSITIVE, TEXT
+
+columns_of_corpus = click.option(
+    "--columns",
+    metavar="SOURCE,TARGET",
+    help="Where both sides are in a file that holds both, as data.train.columns.",
+)
+
+
+def held_out_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for validation and test text."""
+    for option in (
+        click.option("--seed", type=click.IntRange(min=0), default=1, help="Draws these pairs."),
+        click.option("--test", type=POSITIVE, default=1000, help="Pairs for the test."),
+        click.option("--validation", type=POSITIVE, default=1000, help="Pairs for validation."),
+    ):
+        function = option(function)
+    return function
 
 
 @options.cli_group()
@@ -45,14 +63,8 @@ def get(name: str, **given: Any) -> None:
 
 @data.command()
 @click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=PATH)
-@click.option("--validation", type=POSITIVE, default=1000, help="Pairs for validation.")
-@click.option("--test", type=POSITIVE, default=1000, help="Pairs for the test.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, help="Draws these pairs.")
-@click.option(
-    "--columns",
-    metavar="SOURCE,TARGET",
-    help="Where both sides are in a file that holds both, as data.train.columns.",
-)
+@held_out_options
+@columns_of_corpus
 @click.option(
     "--output",
     type=PATH,
@@ -64,13 +76,40 @@ def split(**given: Any) -> None:
     """Cut validation and test text off the corpus FILE...
 
     FILE... are the two texts of a corpus, or one file with both sides: a table with a tab between
-    its columns, JSON lines (.jsonl), or a translation memory (.tmx, .xlf, .po), whose pairs become
-    a table. The parts are train.en, validation.en, test.en and so on, with the endings of the
+    its columns, JSON lines (.jsonl), or a .csv or a translation memory (.tmx, .xlf, .po), which
+    become tables. The parts are train.en, validation.en, test.en and so on, with the endings of the
     files. No sentence of validation or test text, of either side, stays in the training text, nor
     one that differs from it only in case, digits, punctuation or spaces; the command prints how
     many pairs that removed.
     """
     from nmt_cli.commands import data_split as command
+
+    command.run(**given)
+
+
+@options.cli_command()
+@click.argument("name")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=PATH)
+@click.option("--source-language", metavar="CODE", help="Such as en.  [default: what is found]")
+@click.option("--target-language", metavar="CODE", help="Likewise.")
+@columns_of_corpus
+@click.option(
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long training may take.  [default: as long as the text needs]",
+)
+@held_out_options
+@options.flag("--yes", help="Take what is found, and ask nothing.")
+@options.force
+@options.quiet
+def init(**given: Any) -> None:
+    """Begin with your own text: write the recipe NAME.yaml that trains on FILE...
+
+    FILE... are as for data split, which cuts validation and test text off them into data/NAME. The
+    languages are found by the text, the size of the model and of the vocabulary by the number of
+    pairs, the steps by that and by the hours: 20 steps are tried. On a terminal, init asks.
+    """
+    from nmt_cli.commands import init as command
 
     command.run(**given)
 

@@ -1,5 +1,6 @@
 """``nmt-cli data split``: what it holds out, and that nothing of it stays in the training text."""
 
+import csv
 import gzip
 import json
 import random
@@ -73,7 +74,9 @@ def test_no_sentence_of_held_out_text_stays_in_the_training_text():
     assert all(plain(source) in held[0] or plain(target) in held[1] for source, target in left_out)
     num_left_out = left_out.total()
     assert f"Left out {num_left_out} pairs with a sentence" in stderr
-    assert f"{500 - 50 - num_left_out} pairs for training, 20 for validation, 30 for" in stderr
+    assert (
+        f"{500 - 50 - num_left_out} pairs for training, 20 for validation, 30 for test." in stderr
+    )
 
 
 def test_training_text_keeps_the_order_and_other_seeds_hold_out_others():
@@ -146,6 +149,23 @@ def test_a_memory_becomes_tables():
     assert sorted(rows) == sorted(f"{'ä' * n}\t{'a' * n}" for n in range(1, 21))
 
 
+def test_a_csv_becomes_tables():
+    cells = [(f'a "{"x" * n}", b', f"line one\nand\ttwo {'y' * n}") for n in range(1, 21)]
+    for delimiter, encoding in ((",", "utf-8"), (";", "utf-8-sig")):
+        with Path("a.csv").open("w", encoding=encoding, newline="") as stream:
+            writer = csv.writer(stream, delimiter=delimiter)
+            writer.writerows([("de", "id", "en"), *((s, "7", t) for s, t in cells)])
+        split("a.csv", "--columns", "de,en", "--validation", 2, "--test", 2, "--force")
+        parts = read(Path("a-split"), "tsv")
+        assert {lines[0] for lines in parts.values()} == {"de\tid\ten"}
+        expected = [f"{s}\t7\t{t}".replace("\nand\t", " and ") for s, t in cells]
+        assert sorted(row for lines in parts.values() for row in lines[1:]) == sorted(expected)
+    stderr = split("a.csv", "--force", status=1)
+    assert "a.csv:1: the line has 3 columns: 'de', 'id' and 'en'; add --columns" in stderr
+    Path("a.csv").write_text('a,"b\n')
+    assert "a.csv:1: not CSV: unexpected end of data." in split("a.csv", "--force", status=1)
+
+
 def test_blank_sides_are_never_held_out():
     texts = [*(f"{'a' * number}" for number in range(1, 13)), *([""] * 200)]
     Path("a.de").write_text("\n".join(texts) + "\n")
@@ -159,7 +179,11 @@ def test_blank_sides_are_never_held_out():
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("a.de",), 1, "a.de:1: the line has 1 column, but columns names 1 and 2"),
+        (
+            ("a.de",),
+            1,
+            "a.de:1: the line has 1 column: 'eins'; add --columns with the two of source",
+        ),
         (("a.de", "b.en"), 1, "a.de has 3 lines but b.en has 2; line n of one"),
         (("a.de", "a.en", "--test", "2"), 1, "a.de and a.en has 3 pairs, 2 of them with sentences"),
         (("a.de", "a.de", "--test", "1"), 1, "no pair of a.de is left for training; lower"),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 from xml.parsers import expat
@@ -41,6 +41,7 @@ LANGUAGE_KEYS = {  # of XLIFF
 }
 CODE_POINT = re.compile(r"0*[0-9A-Fa-f]{1,5}")
 SIZE_OF_VARIANT = 100  # characters that an empty one counts for
+UNITS_LOOKED_AT = 1000  # to find the languages of a file
 MOST_LANGUAGES = 10  # named in a message
 
 
@@ -90,6 +91,18 @@ def pairs_in(
         raise UserError(
             f"{path} has no pair of {languages[0]} and {languages[1]}: {held}; correct the "
             "languages, or give another file."
+        )
+
+
+def languages_in(path: Path) -> list[str]:
+    """Return the languages of a file in the order in which it has them; PO names only the target's.
+
+    Raises UserError if the file cannot be read.
+    """
+    with open_text(path) as stream:
+        units = islice(_units(path, stream, None), UNITS_LOOKED_AT)
+        return list(
+            dict.fromkeys(each.language for unit in units for each in unit if each.language)
         )
 
 

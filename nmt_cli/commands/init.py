@@ -1,0 +1,235 @@
+"""``nmt-cli init``: from the files of a corpus to a recipe that fits them."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import cast
+
+import click
+
+from nmt_cli.commands.checking.sample_warnings import warn_of_samples
+from nmt_cli.commands.data_split import write_parts
+from nmt_cli.commands.starting.corpus_files import MEMORIES, ending, opened_corpus
+from nmt_cli.commands.starting.plan import (
+    FEWEST_STEPS,
+    Plan,
+    parents_for,
+    plan_training,
+    vocabulary_size,
+)
+from nmt_cli.commands.starting.trial import Trial, try_out
+from nmt_cli.corpus.text.characters import scripts_of
+from nmt_cli.corpus.text.language_codes import NAMES, base_of, why_no_code
+from nmt_cli.corpus.text.memories import languages_in
+from nmt_cli.corpus.text.parallel_text import ParallelText
+from nmt_cli.corpus.text.samples import sample_of
+from nmt_cli.corpus.text.text_traits import TextTraits, traits_of
+from nmt_cli.corpus.tokenizers.normalization import SIDES
+from nmt_cli.files.atomic_files import file_appearing_whole, refuse_file
+from nmt_cli.files.folders import DATASET, refuse_output
+from nmt_cli.files.lines import is_blank
+from nmt_cli.files.locks import claimed
+from nmt_cli.messages import logs
+from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.proposals import FOLDER, any_of, as_argument, command
+from nmt_cli.recipe.reading.reader import read_recipe
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+
+SAMPLE = 500  # pairs by which languages are found
+NUM_VALIDATIONS, NUM_CHECKPOINTS = 10, 20  # of a training
+LONG, FEW = 24.0, 0.2  # hours, and a share of those that a text needs
+HOURS = "Hours of training; 0 means as many as the text needs"
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
+PLAIN = re.compile(
+    "[A-Za-z][A-Za-z0-9_./-]*/[A-Za-z0-9_./-]*"
+)  # paths that YAML needs no quotes for
+
+
+def run(  # noqa: PLR0913 - the options of a command are its parameters
+    name: str,
+    paths: tuple[Path, ...],
+    *,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    columns: str | None = None,
+    hours: float | None = None,
+    validation: int,
+    test: int,
+    seed: int,
+    yes: bool = False,
+    force: bool = False,
+) -> None:
+    """Split the corpus ``paths`` into data/NAME, and write a recipe NAME.yaml that trains on it.
+
+    What the options leave open is asked on a terminal; ``yes`` takes what was found. Raises
+    UserError if a file cannot be read, a language is not found, or the recipe exists without
+    ``force``; WrongUsageError if stdin is no terminal and ``yes`` is missing.
+    """
+    if NAME.fullmatch(name) is None:
+        raise WrongUsageError(f"NAME must be letters, digits, - and _, but is {name}.")
+    if not yes and not is_terminal():
+        raise WrongUsageError("stdin is no terminal; add --yes to take what is found.")
+    recipe_path, folder = Path(f"{name}.yaml"), FOLDER / name
+    refuse_file(recipe_path, replace=force)
+    refuse_output(folder, DATASET, "a data set of data split", force=force)
+    given = (source_language, target_language)
+    if columns is None and ending(paths[0]) in MEMORIES:
+        columns = ",".join(_languages_of_memory(paths[0], given))
+    with claimed(folder, "NAME"), opened_corpus(paths, columns) as files:
+        languages = _languages(files, given, yes=yes)
+        if (sample := sample_of(files, languages)) is not None and sample.header is not None:
+            logs.info(f"The first row of {paths[0]} names its columns.")
+            files = files.model_copy(update={"columns": sample.header})
+        if hours is None and not yes:
+            hours = click.prompt(HOURS, default=0.0, type=float, err=True) or None
+        parts = write_parts(files, paths, folder, {"validation": validation, "test": test}, seed)
+    train, is_shared = parts[0], _write_alike(languages)
+    num_pairs = sum(chunk.num_lines for chunk in ParallelText(train).chunks())
+    for parent in parents_for(num_pairs):
+        logs.info(f"Training {parent} on this text for some steps, to see how long it takes.")
+        trial = try_out(parent, train, vocabulary_size(num_pairs), is_shared=is_shared)
+        plan = plan_training(parent, num_pairs, trial.measured, hours)
+        if plan.max_steps >= FEWEST_STEPS:
+            break
+    recipe = _recipe(parent, languages, parts, trial, plan, is_shared=is_shared)
+    with file_appearing_whole(recipe_path, replace=force) as stream:
+        stream.write(recipe.encode())
+    warn_of_samples(read_recipe(f"./{recipe_path}").recipe)
+    _report(recipe_path, plan)
+
+
+def is_terminal() -> bool:
+    """Return whether a person can be asked."""
+    return sys.stdin.isatty()
+
+
+def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, str]:
+    """Return the languages of a memory that has two; Raises UserError if it has others."""
+    if None not in given:
+        return cast("tuple[str, str]", tuple(given))
+    found = languages_in(path)
+    if len(found) != len(SIDES):
+        named = f"has the languages {any_of(found, 'and')}" if found else "names no language"
+        raise UserError(f"{path} {named}; add --source-language and --target-language.")
+    return found[0], found[1]
+
+
+def _languages(files: ParallelFiles, given: Sequence[str | None], *, yes: bool) -> tuple[str, str]:
+    """Return the languages of both sides: as given, as the text shows them, or as asked.
+
+    Raises UserError if a language is neither given nor found, or is no code.
+    """
+    pairs = list(islice(ParallelText(files), SAMPLE))
+    found = list[str]()
+    for side, name in enumerate(SIDES):
+        shown = traits_of([pair[side] for pair in pairs if not is_blank(pair[side])])
+        code = given[side] or _named_language(files, side, shown) or shown.certain_language
+        if not yes and given[side] is None:
+            code = click.prompt(f"Code of the {name} language", default=code, err=True)
+        if code is None:
+            raise UserError(
+                f"the language of the {name} in {files} is not certain; add --{name}-language, a "
+                "code such as en."
+            )
+        if (problem := why_no_code(code)) is not None:
+            raise UserError(f"--{name}-language: {problem}")
+        logs.info(f"{name.capitalize()}: {NAMES.get(base_of(code), code)} ({code}).")
+        found.append(code)
+    return found[0], found[1]
+
+
+def _named_language(files: ParallelFiles, side: int, shown: TextTraits) -> str | None:
+    """Return the language that the name of a file or a column is, unless the text shows another."""
+    if files.rows is None:
+        named = ending(files.text_files[side])
+    else:
+        named = files.columns[side].rpartition(".")[2] if files.columns is not None else ""
+    known = bool(named) and base_of(named) in NAMES
+    return named if known and not shown.is_certainly_not(named) else None
+
+
+def _write_alike(languages: tuple[str, str]) -> bool:
+    """Return whether both languages have a script in common, and so may share a vocabulary."""
+    try:
+        source, target = map(scripts_of, languages)
+    except UserError:  # not known
+        return True
+    return bool(source & target)
+
+
+def _recipe(
+    parent: str,
+    languages: tuple[str, str],
+    parts: Sequence[ParallelFiles],
+    trial: Trial,
+    plan: Plan,
+    *,
+    is_shared: bool,
+) -> str:
+    """Return the text of a recipe."""
+    source, target = (NAMES.get(base_of(code), code) for code in languages)
+    train, validation, test = (_in_yaml(part) for part in parts)
+    rate = trial.measured.target_tokens_per_second
+    shared = "" if is_shared else "\n  shared: false # the languages have other scripts"
+    return f"""\
+# Written by nmt-cli init. nmt-cli recipes keys explains the keys, and nmt-cli recipes show {parent}
+# prints those that are not here.
+description: {source} to {target}
+extends: {parent}
+
+data:
+  source_language: {languages[0]}
+  target_language: {languages[1]}
+  train:
+    - {train}
+  validation: {validation}
+  test: {test}
+
+tokenizer:
+  vocabulary_size: {trial.vocabulary_size}{shared}
+
+training: # {plan.epochs:.3g} epochs, about {plan.hours:.2g} h at {rate:,.0f} target tokens/s
+  tokens_per_step: {plan.tokens_per_step}
+  max_steps: {plan.max_steps}
+  warmup_steps: {plan.warmup_steps}
+
+validation: {{every_steps: {max(1, plan.max_steps // NUM_VALIDATIONS)}}}
+checkpoints: {{every_steps: {max(1, plan.max_steps // NUM_CHECKPOINTS)}}}
+"""
+
+
+def _in_yaml(files: ParallelFiles) -> str:
+    """Return the files as a mapping in one line."""
+    given = {key: str(path) for key, path in files.paths.items()}
+    entries = [
+        f"{key}: {path if PLAIN.fullmatch(path) else json.dumps(path)}"
+        for key, path in given.items()
+    ]
+    if files.columns is not None:
+        entries.append(f"columns: {json.dumps(files.columns, ensure_ascii=False)}")
+    return f"{{{', '.join(entries)}}}"
+
+
+def _report(recipe_path: Path, plan: Plan) -> None:
+    logs.info(
+        f"{recipe_path} trains {plan.max_steps:,} steps, {plan.epochs:.3g} epochs: about "
+        f"{plan.hours:.2g} h on this machine."
+    )
+    if plan.hours < FEW * plan.hours_of_text:
+        logs.warning(
+            f"so short a training learns little; this text needs about {plan.hours_of_text:.2g} h."
+        )
+    elif plan.hours > LONG:
+        logs.info("That is long; --hours gives a shorter training, a GPU a faster one.")
+    path = as_argument(f"./{recipe_path}")
+    run_dir = f"runs/{recipe_path.stem}"
+    logs.info("Next:")
+    for line in (
+        command("nmt-cli", "run", path),
+        f"{command('nmt-cli', 'translate', run_dir)} < TEXT",
+        command("nmt-cli", "serve", run_dir),
+    ):
+        logs.info(f"  {line}")

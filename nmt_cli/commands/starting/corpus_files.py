@@ -1,0 +1,98 @@
+"""The files of a corpus as a person has them: texts, a table, JSON lines, a memory or a CSV."""
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nmt_cli.files.lines import HeldLines, one_line
+from nmt_cli.files.text_files import SUFFIXES, open_text
+from nmt_cli.messages.errors import UserError, WrongUsageError
+from nmt_cli.messages.figures import counted
+from nmt_cli.messages.proposals import any_of
+from nmt_cli.recipe.sections.corpora import ParallelFiles
+
+MEMORIES = frozenset({"tmx", "xlf", "xliff", "po"})
+DELIMITERS = ",;\t"  # of a CSV; programs of countries with a decimal comma write semicolons
+csv.field_size_limit(1 << 26)
+
+
+@contextmanager
+def opened_corpus(paths: tuple[Path, ...], columns: str | None) -> Iterator[ParallelFiles]:
+    """Yield the corpus in ``paths``: texts of both sides, or a file with both in each line.
+
+    A CSV is converted into a table, which is removed behind the block. Raises WrongUsageError if
+    the paths are no corpus or ``columns`` does not name two, UserError if a CSV cannot be read.
+    """
+    named = _columns(columns)
+    if len(paths) == 2 and named is None:
+        yield ParallelFiles(source=paths[0], target=paths[1])
+        return
+    if len(paths) != 1:
+        raise WrongUsageError(
+            "give the two texts of a corpus, or one file with both sides and its --columns."
+        )
+    kind = ending(paths[0])
+    if kind in {"jsonl", "ndjson"}:
+        yield ParallelFiles(jsonl=paths[0], columns=named)
+    elif kind in MEMORIES:
+        if named is None:
+            raise WrongUsageError(f"{paths[0]} needs its languages: --columns en,de")
+        yield ParallelFiles(memory=paths[0], columns=named)
+    elif kind == "csv":
+        with TemporaryDirectory(prefix="nmt-cli-csv-") as folder:
+            table = Path(folder) / f"{paths[0].stem}.tsv"
+            _write_table(paths[0], table)
+            _refuse_other_columns(table, paths[0], named)
+            yield ParallelFiles(tsv=table, columns=named)
+    else:
+        _refuse_other_columns(paths[0], paths[0], named)
+        yield ParallelFiles(tsv=paths[0], columns=named)
+
+
+def ending(path: Path) -> str:
+    """Return the ending of a file in lower case, without that of a compression."""
+    names = [each for each in path.suffixes if each not in SUFFIXES]
+    return names[-1][1:].lower() if names else ""
+
+
+def _columns(columns: str | None) -> tuple[str, str] | None:
+    if columns is None:
+        return None
+    first, _, second = columns.partition(",")
+    if first == second or "" in (first, second) or "," in second:
+        raise WrongUsageError(f"--columns must name two, such as 1,2, but is {columns}.")
+    return first, second
+
+
+def _refuse_other_columns(table: Path, path: Path, columns: tuple[str, str] | None) -> None:
+    """Raise UserError if a table made of ``path`` has not two columns, and none are named."""
+    with open_text(table) as stream:
+        cells = HeldLines(stream).first().decode(errors="replace").split("\t")
+    if columns is None and len(cells) != 2:
+        shown = any_of([repr(cell[:40]) for cell in cells[:10]], "and")
+        raise UserError(
+            f"{path}:1: the line has {counted(len(cells), 'column')}: {shown}; add --columns with "
+            "the two of source and target, by number (2,3) or by the names in that line."
+        )
+
+
+def _write_table(path: Path, table: Path) -> None:
+    """Convert a CSV; tabs and line breaks in its cells become spaces."""
+    with open_text(path) as stream, table.open("wb") as output:
+        lines = (line.decode("utf-8-sig", "surrogateescape") for line in stream)
+        first = next(lines, "")
+        delimiter = max(DELIMITERS, key=first.count)
+        rows = csv.reader(_with_first(first, lines), delimiter=delimiter, strict=True)
+        try:
+            for row in rows:
+                cells = (one_line(cell).replace("\t", " ") for cell in row)
+                output.write("\t".join(cells).encode(errors="surrogateescape") + b"\n")
+        except csv.Error as error:
+            raise UserError(f"{path}:{rows.line_num}: not CSV: {error}.") from None
+
+
+def _with_first(first: str, lines: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from lines

@@ -1,0 +1,228 @@
+"""``nmt-cli init``: the recipe that it writes, and what it finds in files of several kinds."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt_cli import cli
+from nmt_cli.commands import init
+from nmt_cli.commands.starting import trial
+from nmt_cli.commands.starting.plan import (
+    Measured,
+    parents_for,
+    plan_training,
+    vocabulary_size,
+)
+from nmt_cli.recipe.reading.reader import read_recipe
+
+ENGLISH = "The quick farmer carries a basket of apples over the old bridge near our house"
+FRENCH = "Le fermier porte un panier de pommes sur le vieux pont près de notre maison"
+TINY = """\
+extends: base
+model: {num_layers: 1, d_model: 16, d_ff: 16, num_heads: 2}
+training: {tokens_per_step: 512, max_steps: 100, warmup_steps: 10}
+data: {max_length: 100}
+"""
+
+
+@pytest.fixture(autouse=True)
+def work_in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """Let a trial measure 1,000 target tokens a second, in pairs of 10 and 12 pieces."""
+    found = trial.Trial(Measured(1000, 10, 12), 8000)
+    monkeypatch.setattr(init, "try_out", lambda *_, **__: found)
+
+
+def pairs(number):
+    draw = random.Random(1)
+    for _ in range(number):
+        yield (
+            " ".join(draw.choices(FRENCH.split(), k=9)),
+            " ".join(draw.choices(ENGLISH.split(), k=8)),
+        )
+
+
+def write_texts(first="c.fr", second="c.en", number=300):
+    for side, name in enumerate((first, second)):
+        Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs(number)))
+
+
+def start(*arguments, status=0, answers=None):
+    given = ["init", "mine", *map(str, arguments), "--validation", "20", "--test", "30"]
+    result = CliRunner().invoke(cli.main, given, input=answers)
+    assert result.exit_code == status, result.output
+    return result.stderr
+
+
+def test_the_recipe_of_two_texts_is_short_and_right(measured):
+    write_texts()
+    stderr = start("c.fr", "c.en", "--yes")
+    text = Path("mine.yaml").read_text()
+    assert len(text.splitlines()) <= 25
+    recipe = read_recipe("./mine.yaml").recipe
+    data = recipe.data
+    assert (data.source_language, data.target_language) == ("fr", "en")
+    assert data.train[0].text_files == (Path("data/mine/train.fr"), Path("data/mine/train.en"))
+    assert data.validation_sets[0].text_files[1] == Path("data/mine/validation.en")
+    assert data.test_sets[0].text_files[0] == Path("data/mine/test.fr")
+    assert len(Path("data/mine/test.fr").read_text().splitlines()) == 30
+    assert recipe.tokenizer.shared
+    assert recipe.model == read_recipe("small").recipe.model
+    assert "nmt-cli run ./mine.yaml\n" in stderr
+    result = CliRunner().invoke(cli.main, ["recipes", "check", "./mine.yaml"])
+    assert "vocabulary_size" in result.stderr  # the trial, which would lower it, is not made here
+
+
+def test_a_trial_finds_the_rate_and_a_vocabulary_that_the_text_can_fill(monkeypatch):
+    write_texts()
+    Path("tiny.yaml").write_text(TINY)
+    monkeypatch.setattr(init, "parents_for", lambda _: [str(Path("tiny.yaml").resolve())])
+    monkeypatch.setattr(init, "vocabulary_size", lambda _: 1200)
+    monkeypatch.setattr(trial, "FEWEST_PIECES", 260)
+    start("c.fr", "c.en", "--yes")
+    recipe = read_recipe("./mine.yaml").recipe
+    assert recipe.tokenizer.vocabulary_size in {300, 600}
+    result = CliRunner().invoke(cli.main, ["recipes", "check", "./mine.yaml"])
+    assert (result.exit_code, result.stdout) == (0, "recipe ok\n"), result.stderr
+    result = CliRunner().invoke(cli.main, ["preprocess", "./mine.yaml", "--quiet"])
+    assert result.exit_code == 0, result.stderr
+
+
+def test_languages_of_other_scripts_get_vocabularies_of_their_own(measured):
+    write_texts()
+    lines = (
+        f"Ο αγρότης {'πέρασε ' * (number % 60)}την παλιά γέφυρα {'ξανά ' * (number // 60)}\n"
+        for number in range(300)
+    )
+    Path("c.el").write_text("".join(lines))
+    start("c.en", "c.el", "--yes")
+    recipe = read_recipe("./mine.yaml").recipe
+    assert (recipe.data.target_language, recipe.tokenizer.shared) == ("el", False)
+
+
+def test_the_text_decides_against_a_wrong_name(measured):
+    write_texts("c.en", "c.fr")  # the names are exchanged
+    start("c.en", "c.fr", "--yes")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert (data.source_language, data.target_language) == ("fr", "en")
+
+
+def test_what_is_given_is_taken(measured):
+    write_texts()
+    start("c.fr", "c.en", "--yes", "--source-language=fr-CA", "--target-language=en-GB")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert (data.source_language, data.target_language) == ("fr-CA", "en-GB")
+
+
+def test_a_table_with_a_header_gives_its_columns(measured):
+    rows = "".join(f"{target}\t{source}\n" for source, target in pairs(300))
+    Path("c.tsv").write_text(f"English\tFrench\n{rows}")
+    stderr = start("c.tsv", "--yes")
+    corpus = read_recipe("./mine.yaml").recipe.data.train[0]
+    assert (corpus.tsv, corpus.columns) == (Path("data/mine/train.tsv"), ("English", "French"))
+    assert Path("data/mine/train.tsv").read_text().startswith("English\tFrench\n")
+    assert "The first row of c.tsv names its columns." in stderr
+
+
+def test_json_lines_keep_their_keys(measured):
+    rows = (json.dumps({"t": {"fr": source, "en": target}}) for source, target in pairs(300))
+    Path("c.jsonl").write_text("\n".join(rows))
+    start("c.jsonl", "--yes", "--columns", "t.fr,t.en")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert data.train[0].columns == ("t.fr", "t.en")
+    assert (data.source_language, data.target_language) == ("fr", "en")
+
+
+def test_a_memory_names_its_languages(measured):
+    def variant(language, text):
+        return f'<tuv xml:lang="{language}"><seg>{text}</seg></tuv>'
+
+    def write(*languages):
+        units = "".join(
+            "<tu>" + "".join(map(variant, languages, (*pair, pair[0]))) + "</tu>"
+            for pair in pairs(300)
+        )
+        Path("c.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+
+    write("fr", "en-GB")
+    start("c.tmx", "--yes")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert data.train[0].tsv == Path("data/mine/train.tsv")
+    assert (data.source_language, data.target_language) == ("fr", "en-GB")
+    write("fr", "en", "es")
+    stderr = start("c.tmx", "--yes", "--force", status=1)
+    assert "c.tmx has the languages fr, en and es; add --source-language" in stderr
+
+
+def test_a_terminal_is_asked(measured, monkeypatch):
+    write_texts()
+    monkeypatch.setattr(init, "is_terminal", lambda: True)
+    stderr = start("c.fr", "c.en", answers="\nen-US\n0.1\n")
+    data = read_recipe("./mine.yaml").recipe.data
+    assert (data.source_language, data.target_language) == ("fr", "en-US")
+    assert "Code of the source language [fr]:" in stderr
+    assert "Hours of training" in stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("c.fr", "c.en"), 2, "stdin is no terminal; add --yes to take what is found."),
+        (("c.fr", "digits", "--yes"), 1, "the language of the target in c.fr and digits is not"),
+        (("c.fr", "c.en", "--yes", "--source-language", "xx"), 1, "--source-language: xx is no"),
+        (("c.fr", "none", "--yes"), 1, "none not found"),
+        (("c.fr", "c.en", "short", "--yes"), 2, "give the two texts of a corpus, or one file"),
+        (("c.fr", "short", "--yes"), 1, "c.fr has 300 lines but short has 1; line n of one must"),
+    ],
+)
+def test_wrong_use_is_one_line_and_leaves_nothing(measured, arguments, status, message):
+    write_texts()
+    Path("digits").write_text("".join(f"{n}\n" for n in range(300)))
+    Path("short").write_text("one\n")
+    before = sorted(Path().rglob("*"))
+    stderr = start(*arguments, status=status)
+    assert message in stderr
+    assert "Traceback" not in stderr
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_what_exists_is_replaced_only_by_force(measured):
+    write_texts()
+    start("c.fr", "c.en", "--yes")
+    assert "mine.yaml already exists; add --force" in start("c.fr", "c.en", "--yes", status=1)
+    start("c.fr", "c.en", "--yes", "--force")
+
+
+def test_larger_texts_get_larger_models():
+    assert [parents_for(number)[0] for number in (1, 200_000, 200_001, 2_000_001)] == [
+        *("small", "small", "medium", "base")
+    ]
+    assert parents_for(3_000_000) == ["base", "medium", "small"]
+    sizes = [vocabulary_size(number) for number in (10_000, 100_000, 1_000_000, 10_000_000)]
+    assert sizes == [4000, 8000, 16_000, 32_000]
+
+
+def test_a_plan_fits_the_text_and_the_hours():
+    measured = Measured(target_tokens_per_second=1000, source_pieces=10, target_pieces=12)
+    free = plan_training("small", 30_000, measured, None)
+    assert free.epochs == pytest.approx(40, rel=0.01)
+    assert free.max_steps * 4096 == pytest.approx(40 * 30_000 * 12, rel=0.01)
+    assert free.hours_of_text == pytest.approx(14.4e6 / 1000 / 3600 / 0.8)
+    assert free.hours == pytest.approx(free.hours_of_text, rel=0.01)
+    half = plan_training("small", 30_000, measured, free.hours / 2)
+    assert half.hours == pytest.approx(free.hours / 2, rel=0.01)
+    assert half.tokens_per_step == 2048  # else there were fewer than 2,000 steps
+    assert half.epochs == pytest.approx(20, rel=0.01)
+    longer_source = plan_training("small", 30_000, Measured(1000, 24, 12), None)
+    assert longer_source.max_steps * 2048 == pytest.approx(40 * 30_000 * 12, rel=0.01)
+    assert plan_training("small", 30_000, measured, 0.001).max_steps == 200
+    epochs = [plan_training("small", n, measured, None).epochs for n in (5000, 30_000, 200_000)]
+    assert epochs[0] == pytest.approx(epochs[1], rel=0.01)
+    assert 15 < epochs[2] < 25
