@@ -497,3 +497,11 @@ def test_fields_indexes_and_ruby_of_opendocument():
         body,
     )
     assert loud in unzipped(shouted(data, "odt"))["content.xml"].decode()
+
+
+def test_charts_of_opendocument_have_texts():
+    own = unzipped(odt("<text:p>text</text:p>"))
+    chart = own["content.xml"].replace(b"text</text:p>", b"north</text:p>")
+    data = zipped({**own, "Object 1/content.xml": chart, "settings.xml": "<settings/>"})
+    assert texts_of(read_document(data, "odt")) == ["text", "north"]
+    assert b"NORTH" in unzipped(shouted(data, "odt"))["Object 1/content.xml"]
