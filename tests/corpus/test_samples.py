@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt_cli.corpus.text.samples import (
+    LONGEST,
     NUM_LINES,
     START,
     eight_bit_encoding,
@@ -58,6 +59,13 @@ def test_a_sample_is_from_all_of_a_large_file_but_the_begin_of_a_packed_one():
     assert START / 30 < max(first) < START / len(lines[0])
 
 
+def test_no_line_of_a_sample_is_cut_but_at_its_longest():
+    lines = [f"{number:06} ".ljust(5 * LONGEST // 2, "x") for number in range(2000)]
+    write("a.en", lines)
+    for side in sampled(source="a.en", target="a.en").sides:
+        assert set(side) <= {line[:LONGEST] for line in lines}
+
+
 def test_small_files_are_taken_whole_without_blank_lines():
     write("a.en", ["\ufeffone", "", "two\r", " ", "three"])
     Path("a.de").write_text("eins\nzwei")  # no line feed at the end
@@ -106,6 +114,7 @@ def test_names_of_columns_that_are_read_as_a_pair(cells, names):
     [
         (sentences("de"), "de", "ISO-8859-1"),
         (CURLY, "en", "WINDOWS-1252"),
+        ([f"{line} It was 20 €." for line in sentences("en")], "en", "WINDOWS-1252"),
         (RUSSIAN, "ru", "KOI8-R"),
         (RUSSIAN, "ru", "WINDOWS-1251"),
         (POLISH, "pl", "ISO-8859-2"),

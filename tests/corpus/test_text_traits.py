@@ -97,6 +97,7 @@ def test_entities_are_counted_by_lines():
     few = [*sentences("en") * 3, "AT&amp;T &#39;", "R&D; &c; & more;"]
     assert (traits_of(few).entities, traits_of(few).has_entities) == (1, False)
     assert traits_of([*few, "&lt;", "&#x27;"]).has_entities is False  # 3 of 196
+    assert traits_of([*few[-30:], "&#x27;"]).has_entities is False  # 2 of 31
     assert traits_of([*few[-80:], "&lt;", "&#x27;"]).has_entities is True
 
 

@@ -34,8 +34,7 @@ CASED = frozenset({"ARMENIAN", "CYRILLIC", "GREEK", "LATIN"})
 ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]*|#[0-9]+|#[xX][0-9A-Fa-f]+);")
 # Moses separates hyphens by @-@, the Penn Treebank has its own quotes.
 OF_TOKENIZERS = r"(?:^| )(?:@-@|``|'')(?= |$)"
-# French puts a (no-break) space before marks of two parts.
-MARKS = {"br": ".,", "fr": ".,"}
+MARKS = {"br": ".,", "fr": ".,"}  # which put a (no-break) space before marks of two parts
 ALL_MARKS = ".,?!"
 FOREIGN = re.compile(r"[^\x00-\x7f]")
 BLANK_INSIDE = re.compile(r"(?<=[^\x00-\x7f]) (?=[^\x00-\x7f])")
@@ -118,10 +117,7 @@ def language_in(lines: Sequence[str]) -> tuple[str | None, float]:
     """
     if len(lines) < FEWEST_LINES:
         return None, 0.0
-    shares, families = dict[str, float](), dict[str, float]()
-    for line in lines:
-        for label, probability in language_identifier().rank(line[:LONGEST]):
-            shares[label] = shares.get(label, 0.0) + float(probability) / len(lines)
+    shares, families = _shares(lines), dict[str, float]()
     for label, share in shares.items():
         families[_family(label)] = families.get(_family(label), 0.0) + share
     family, certainty = max(families.items(), key=itemgetter(1))
@@ -132,8 +128,16 @@ def language_in(lines: Sequence[str]) -> tuple[str | None, float]:
 def probability_of(lines: Sequence[str], language: str) -> float:
     """Return the mean probability of ``language`` and its relatives; 0 if it is not known."""
     family = _family(label_of(language))
-    ranked = chain.from_iterable(language_identifier().rank(line[:LONGEST]) for line in lines)
-    return sum(float(share) for label, share in ranked if _family(label) == family) / len(lines)
+    return sum(share for label, share in _shares(lines).items() if _family(label) == family)
+
+
+def _shares(lines: Sequence[str]) -> dict[str, float]:
+    """Return the mean probability of each label."""
+    shares = dict[str, float]()
+    for line in lines:
+        for label, probability in language_identifier().rank(line[:LONGEST]):
+            shares[label] = shares.get(label, 0.0) + float(probability) / len(lines)
+    return shares
 
 
 def _family(label: str) -> str:
