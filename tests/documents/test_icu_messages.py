@@ -10,12 +10,8 @@ from lxml import etree
 
 from nmt_cli.documents.document import CHANGED
 from nmt_cli.documents.formats import read_document
-<<<<<<< ours
+from nmt_cli.translating.interface.protection import Protection
 from nmt_cli.translating.interface.translation import Alternative, Translation
-=======
-from nmt_cli.translating.protection import Protection
-from nmt_cli.translating.translation import Alternative, Translation
->>>>>>> theirs
 from tests.documents.filling import copied, left_out, texts_of, translated
 
 PLURAL = "{count, plural, offset:1 =0 {no apples} one {# apple} other {# apples in {place}}}"
