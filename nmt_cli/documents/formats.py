@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "html": (".html", ".htm"),
     "xml": (".xml", ".xhtml", ".xhtm"),
-    "markdown": (".md", ".markdown"),
+    "markdown": (".md", ".markdown", ".mdx", ".qmd"),
     "docx": (".docx", ".docm", ".dotx", ".dotm"),
     "pptx": (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"),
     "odt": (".odt", ".ott"),
