@@ -22,9 +22,8 @@ PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PLAIN_IN_YAML = re.compile(r"[A-Za-z_./][\w./-]*")
 # An entity for white space, such as a line feed, becomes a space, so that lines stay lines.
 UNESCAPE = (
-    r'import html, re, sys; sys.stdin.reconfigure(newline="\n"); sys.stdout.writelines('
-    r're.sub("&#?\w+;", lambda entity: html.unescape(entity[0]).strip() or " ", line) '
-    "for line in sys.stdin)"
+    r'import html, re, sys; sys.stdout.writelines(re.sub("&#?\w+;", '
+    r'lambda entity: html.unescape(entity[0]).strip() or " ", line) for line in sys.stdin)'
 )
 TRANSLATION = "translation"  # data sets of Hugging Face hold the pair in an object with this key
 

@@ -84,6 +84,21 @@ def test_exchanged_sides_are_named(corpus, messages, corpus_in_recipe, advice):
     )
 
 
+def test_sides_are_exchanged_if_one_is_certain_and_the_other_probable(corpus, messages):
+    names = "Save|Open|Close|Print this|New window|Undo|Redo|Cut|Copy|Paste|Find|Replace all|Quit"
+    more = (
+        "Zoom in|Zoom out|Full screen|Help|About|Options|Colours|Tools|Edit|Page setup|Select all"
+    )
+    commands = f"{names}|{more}".split("|")
+    corpus.write("data/x.en", commands)
+    corpus.write("data/x.de", sentences("de")[: len(commands)])
+    assert messages("data.train=[{source: data/x.de, target: data/x.en}]") == [
+        "Warning: data/x.de and data/x.en: source looks like German, target like English; exchange "
+        "source and target"
+    ]
+    assert messages("data.train=[{source: data/x.en, target: data/x.de}]") == []
+
+
 def test_text_in_another_language_is_named_once(messages):
     french = "data.train=[{source: data/a.en, target: data/a.fr}]"
     assert messages(french) == [
@@ -111,7 +126,9 @@ def test_entities_come_with_the_command_that_replaces_them(corpus, messages, suf
     path = f"data/it's.de{suffix}"
     corpus.write(path, [*lines, *odd])
     corpus.write("data/a.en", [*sentences("en"), "one", "two", "three"])
-    (warning,) = messages(f'data.train=[{{source: data/a.en, target: "{path}"}}]')
+    train = f'data.train=[{{source: data/a.en, target: "{path}"}}]'
+    assert messages(train, "tokenizer={type: whitespace}") == []  # text of other programs
+    (warning,) = messages(train)
     assert warning.startswith(f"Warning: {path}: 67 of 67 lines of the target that were looked at ")
     subprocess.run(warning.partition("replace them: ")[2], shell=True, check=True)
     data = Path(f"data/unescaped-it's.de{suffix}").read_bytes()

@@ -106,7 +106,8 @@ def _on_languages(corpus: Sampled, languages: tuple[str, str]) -> Iterator[str]:
     if corpus.sample.sides[0] == corpus.sample.sides[1]:
         return  # other warnings are about equal sides
     others = list(map(TextTraits.is_certainly_not, corpus.traits, languages))
-    if all(others) and source.is_certainly(languages[1]) and target.is_certainly(languages[0]):
+    # Short texts are seldom certain on both sides.
+    if any(others) and source.is_probably(languages[1]) and target.is_probably(languages[0]):
         if corpus.sample.header is None:  # else its advice has the right order
             first, second = map(_name_of_language, (source.language, target.language))
             remedy = _exchange(files, languages)

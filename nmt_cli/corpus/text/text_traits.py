@@ -72,10 +72,13 @@ class TextTraits(NamedTuple):
         """The language if it is certain; relatives of it are possible."""
         return self.language if self.certainty >= CERTAIN else None
 
+    def is_probably(self, language: str) -> bool:
+        """Return whether ``language`` or a relative is the most probable language of the text."""
+        return self.language is not None and _family(self.language) == _family(label_of(language))
+
     def is_certainly(self, language: str) -> bool:
         """Return whether the text is certainly in ``language`` or a relative of it."""
-        found = self.certain_language
-        return found is not None and _family(found) == _family(label_of(language))
+        return self.certainty >= CERTAIN and self.is_probably(language)
 
     def is_certainly_not(self, language: str) -> bool:
         """Return whether the text is certainly in a language that is no relative of this one."""
