@@ -13,13 +13,15 @@ from nmt_cli.corpus.text.language_codes import NAMES, base_of, label_of, languag
 
 # The limits are far from what was measured on samples of 200 lines: news, captions, parliament and
 # everyday sentences, sentences of 75 languages, and the messages of a web framework in 88.
-# The right language and its relatives had at least 0.93 of the probability in running text, 0.79 in
+# The right language and its relatives had at least 0.92 of the probability in running text, 0.79 in
 # sentences of three words, 0.55 in short messages: what leaves them 0.3 is another language.
 CERTAIN = 0.7
 YES, NO = 0.5, 0.2  # shares of tokenized lines: at least 0.97 after a tokenizer, else at most 0.10
 ALL_LOWER = 0.9  # share of lines without capitals: 1.00 if they were removed, else at most 0.10
 LEAST_BLANKS = 0.15  # for each character between words: 0.4 after KyTea, at most 0.08 in Thai text
-LEAST_ENTITIES = 0.02  # of the lines: 0.04 to 0.6 after Moses' tokenizer, else at most 0.01
+# Share of lines: 0.04 to 0.6 in parliament and news after Moses' tokenizer, else at most 0.01.
+# Captions have so few quotes that it is 0.01 after the tokenizer, too.
+LEAST_ENTITIES = 0.02
 FEWEST_ENTITIES = 3  # lines
 FEWEST_LINES = 20  # that show something; fewer show nothing
 LONGEST = 200  # characters of a line whose language is identified
