@@ -128,6 +128,8 @@ OPTIONS = {
     "attention": {"--output", "--format", "--kind", "--layers", "--heads", "--force"}
     | {"--device", "--threads", "--quiet"},
     "data get": {"--output", "--downloads", "--treebank", "--force", "--quiet"},
+    "init": {"--source-language", "--target-language", "--columns", "--hours", "--validation"}
+    | {"--test", "--seed", "--yes", "--force", "--quiet"},
     "data split": {"--validation", "--test", "--seed", "--columns", "--output", "--force"}
     | {"--quiet"},
     "recipes list": set(),

@@ -1,5 +1,6 @@
 """Commands from public data and raw text to a trained model."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import click
 from nmt_cli.alignment.symmetrization import SYMMETRIZATIONS
 from nmt_cli.command_line import completion, options
 from nmt_cli.command_line.options import OUTPUT, PATH, POSITIVE, TEXT
+from nmt_cli.messages.errors import WrongUsageError
 
 columns_of_corpus = click.option(
     "--columns",
@@ -102,7 +104,7 @@ def split(**given: Any) -> None:
 @options.flag("--yes", help="Take what is found, and ask nothing.")
 @options.force
 @options.quiet
-def init(**given: Any) -> None:
+def init(yes: bool, **given: Any) -> None:
     """Begin with your own text: write the recipe NAME.yaml that trains on FILE...
 
     FILE... are as for data split, which cuts validation and test text off them into data/NAME. The
@@ -111,7 +113,18 @@ def init(**given: Any) -> None:
     """
     from nmt_cli.commands import init as command
 
-    command.run(**given)
+    if not yes and not is_terminal():
+        raise WrongUsageError("stdin is no terminal; add --yes to take what is found.")
+    command.run(**given, ask=None if yes else _ask)
+
+
+def is_terminal() -> bool:
+    """Return whether a person can be asked."""
+    return sys.stdin.isatty()
+
+
+def _ask(question: str, found: Any) -> Any:
+    return click.prompt(question, default=found, err=True)
 
 
 @options.cli_command()

@@ -2,13 +2,10 @@
 
 import json
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import cast
-
-import click
+from typing import Any, cast
 
 from nmt_cli.commands.checking.sample_warnings import warn_of_samples
 from nmt_cli.commands.data_split import write_parts
@@ -38,10 +35,10 @@ from nmt_cli.messages.proposals import FOLDER, any_of, as_argument, command
 from nmt_cli.recipe.reading.reader import read_recipe
 from nmt_cli.recipe.sections.corpora import ParallelFiles
 
+Ask = Callable[[str, Any], Any]  # takes a question and the answer that is found
 SAMPLE = 500  # pairs by which languages are found
 NUM_VALIDATIONS, NUM_CHECKPOINTS = 10, 20  # of a training
 LONG, FEW = 24.0, 0.2  # hours, and a share of those that a text needs
-HOURS = "Hours of training; 0 means as many as the text needs"
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
 PLAIN = re.compile(
     "[A-Za-z][A-Za-z0-9_./-]*/[A-Za-z0-9_./-]*"
@@ -59,19 +56,16 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     validation: int,
     test: int,
     seed: int,
-    yes: bool = False,
+    ask: Ask | None = None,
     force: bool = False,
 ) -> None:
     """Split the corpus ``paths`` into data/NAME, and write a recipe NAME.yaml that trains on it.
 
-    What the options leave open is asked on a terminal; ``yes`` takes what was found. Raises
-    UserError if a file cannot be read, a language is not found, or the recipe exists without
-    ``force``; WrongUsageError if stdin is no terminal and ``yes`` is missing.
+    What the options leave open is asked by ``ask``, if there is one. Raises UserError if a file
+    cannot be read, a language is not found, or the recipe exists without ``force``.
     """
     if NAME.fullmatch(name) is None:
         raise WrongUsageError(f"NAME must be letters, digits, - and _, but is {name}.")
-    if not yes and not is_terminal():
-        raise WrongUsageError("stdin is no terminal; add --yes to take what is found.")
     recipe_path, folder = Path(f"{name}.yaml"), FOLDER / name
     refuse_file(recipe_path, replace=force)
     refuse_output(folder, DATASET, "a data set of data split", force=force)
@@ -79,12 +73,12 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     if columns is None and ending(paths[0]) in MEMORIES:
         columns = ",".join(_languages_of_memory(paths[0], given))
     with claimed(folder, "NAME"), opened_corpus(paths, columns) as files:
-        languages = _languages(files, given, yes=yes)
+        languages = _languages(files, given, ask)
         if (sample := sample_of(files, languages)) is not None and sample.header is not None:
             logs.info(f"The first row of {paths[0]} names its columns.")
             files = files.model_copy(update={"columns": sample.header})
-        if hours is None and not yes:
-            hours = click.prompt(HOURS, default=0.0, type=float, err=True) or None
+        if hours is None and ask is not None:
+            hours = ask("Hours of training; 0 means as many as the text needs", 0.0) or None
         parts = write_parts(files, paths, folder, {"validation": validation, "test": test}, seed)
     train, is_shared = parts[0], _write_alike(languages)
     num_pairs = sum(chunk.num_lines for chunk in ParallelText(train).chunks())
@@ -101,11 +95,6 @@ def run(  # noqa: PLR0913 - the options of a command are its parameters
     _report(recipe_path, plan)
 
 
-def is_terminal() -> bool:
-    """Return whether a person can be asked."""
-    return sys.stdin.isatty()
-
-
 def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, str]:
     """Return the languages of a memory that has two; Raises UserError if it has others."""
     if None not in given:
@@ -117,7 +106,9 @@ def _languages_of_memory(path: Path, given: Sequence[str | None]) -> tuple[str, 
     return found[0], found[1]
 
 
-def _languages(files: ParallelFiles, given: Sequence[str | None], *, yes: bool) -> tuple[str, str]:
+def _languages(
+    files: ParallelFiles, given: Sequence[str | None], ask: Ask | None
+) -> tuple[str, str]:
     """Return the languages of both sides: as given, as the text shows them, or as asked.
 
     Raises UserError if a language is neither given nor found, or is no code.
@@ -127,8 +118,8 @@ def _languages(files: ParallelFiles, given: Sequence[str | None], *, yes: bool) 
     for side, name in enumerate(SIDES):
         shown = traits_of([pair[side] for pair in pairs if not is_blank(pair[side])])
         code = given[side] or _named_language(files, side, shown) or shown.certain_language
-        if not yes and given[side] is None:
-            code = click.prompt(f"Code of the {name} language", default=code, err=True)
+        if ask is not None and given[side] is None:
+            code = ask(f"Code of the {name} language", code)
         if code is None:
             raise UserError(
                 f"the language of the {name} in {files} is not certain; add --{name}-language, a "

@@ -3,23 +3,20 @@
 A resumed training continues at its place in the text, also if the recipe plans other batches now.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from nmt_cli.corpus.augmenter import read_glossaries
 from nmt_cli.corpus.batching import BatchPlan
 from nmt_cli.corpus.epoch_pairs import refuse_wrong_weights
-from nmt_cli.corpus.node_memory import NodeMemory
 from nmt_cli.corpus.prepared import PreparedCorpus, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.tokenizers.sentence_marks import start_id
 from nmt_cli.files.file_names import CHECKPOINTS, RECIPE, validation_part
 from nmt_cli.hardware.machine import Machine, agree_on_products, log_changes
-from nmt_cli.hardware.ranks import Ranks
 from nmt_cli.hardware.system_facts import version_of
 from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
@@ -39,6 +36,7 @@ from nmt_cli.training.batch_cut import BatchCut, fit_to_memory
 from nmt_cli.training.expected_length import refuse_rate_of_zero
 from nmt_cli.training.gradient.engine import GradientEngine
 from nmt_cli.training.gradient.guided_alignment import guidance_of
+from nmt_cli.training.joining import join_main_rank
 from nmt_cli.training.options import DEFAULTS, NO_SCRIPT, TrainOptions
 from nmt_cli.training.training import FIGURES, Training, enter_stage, sizes_and_weights
 from nmt_cli.training.warm_start import start_from
@@ -78,7 +76,7 @@ def prepare_training(
         state.average = _new_average(recipe, state.model)
     characters = _characters(corpus, run_dir, state) if ranks.is_main else None
     if ranks.size > 1:
-        _join_main_rank(ranks, recipe, corpus, plan, state)
+        join_main_rank(ranks, recipe, corpus, plan, state)
         manifest, characters = ranks.from_main((manifest, characters))
     corpus = corpus._replace(characters=characters)
     if manifest is not None and manifest.get("launches") == "rooms":
@@ -287,66 +285,6 @@ def _require_same_training(
             "--init-from": "not given" if init_from is None else "given",
         }
     )
-
-
-def _join_main_rank(
-    ranks: Ranks, recipe: Recipe, corpus: PreparedCorpus, plan: BatchPlan, state: TrainingState
-) -> None:
-    """Give all ranks the state of the main rank, and let their plans begin at its batch."""
-    # The other ranks are at batch 0 until the state is copied, so they plan nothing here.
-    place = ranks.from_main(plan.epoch_of(state.progress.batch_index))
-    _copy_from_main(ranks, state)
-    if not ranks.is_main:
-        enter_stage(plan, recipe, corpus, state.progress)
-    plan.begin_at(*place)
-    _share_plan(plan, ranks)
-
-
-def _share_plan(plan: BatchPlan, ranks: Ranks) -> None:
-    """Let the ranks of each machine plan an epoch once, in memory that they share."""
-    memory = own = failure = None
-    try:
-        memory = NodeMemory()
-        own = memory.offer()
-    except OSError as error:
-        failure = _reason_of(error)
-    offers = ranks.gather(own)
-    together = [each for each in offers if own and each and each.machine == own.machine]
-    try:
-        if memory is not None and len(together) > 1:
-            memory.join(together[0])
-            plan.plan_in(memory)
-    except OSError as error:
-        failure = _reason_of(error)
-    for rank, reason in enumerate(ranks.gather(failure)):
-        if reason is not None:
-            logs.warning(
-                f"rank {rank} plans the batches in memory of its own, because it cannot share "
-                f"memory with the other ranks on its machine ({reason})."
-            )
-
-
-def _reason_of(error: OSError) -> str:
-    return ": ".join(filter(None, (error.filename, error.strerror)))
-
-
-def _copy_from_main(ranks: Ranks, state: TrainingState) -> None:
-    """Overwrite ``state`` by that of the main rank."""
-    state.progress = ranks.from_main(state.progress)
-    state.validation = ranks.from_main(state.validation)
-    state.saved = ranks.from_main(state.saved)
-    ranks.copy_from_main(state.model.parameters())
-    if state.average is not None:
-        ranks.copy_from_main(state.average.weights().values())
-    if state.progress.step > 0:
-        ranks.copy_from_main(_moments(state))
-
-
-def _moments(state: TrainingState) -> Iterator[Tensor]:
-    state.optimizer.make_moments()  # on the ranks that did not read the checkpoint
-    for parameter in state.model.parameters():
-        moments = state.optimizer.state[parameter]
-        yield from (moments[name] for name in ("step", *state.optimizer.moments_of(parameter)))
 
 
 def plan_batches(recipe: Recipe, corpus: PreparedCorpus) -> BatchPlan:

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.command_line import training
 from nmt_cli.commands import init
 from nmt_cli.commands.starting import trial
 from nmt_cli.commands.starting.plan import (
@@ -163,7 +164,7 @@ def test_a_memory_names_its_languages(measured):
 
 def test_a_terminal_is_asked(measured, monkeypatch):
     write_texts()
-    monkeypatch.setattr(init, "is_terminal", lambda: True)
+    monkeypatch.setattr(training, "is_terminal", lambda: True)
     stderr = start("c.fr", "c.en", answers="\nen-US\n0.1\n")
     data = read_recipe("./mine.yaml").recipe.data
     assert (data.source_language, data.target_language) == ("fr", "en-US")
