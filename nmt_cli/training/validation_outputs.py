@@ -19,6 +19,7 @@ from typing import IO, NamedTuple
 from nmt_cli.files.atomic_files import file_appearing_whole, make_folders
 from nmt_cli.files.file_names import CHECKPOINT_GLOB, SETS, VALIDATIONS
 from nmt_cli.hardware.ranks import Ranks
+from nmt_cli.launch.node_workers import LAUNCHED
 from nmt_cli.launch.python_process import PARENT
 from nmt_cli.launch.stop_signals import StopRequest
 from nmt_cli.launch.worker import LAUNCH_ID, OUTCOME, PLACE_VARIABLES
@@ -34,7 +35,7 @@ POLL_SECONDS = 0.1
 LAST_BYTES = 10_000  # of what it printed, in which its last line is
 LONGEST_SHOWN = 100  # characters of a line
 # By these a script, or a program that it starts, would take itself for one of the ranks.
-OF_THIS_RANK = {*PLACE_VARIABLES, LAUNCH_ID, OUTCOME, PARENT}
+OF_THIS_RANK = {*PLACE_VARIABLES, LAUNCH_ID, LAUNCHED, OUTCOME, PARENT}
 
 
 class Verdict(NamedTuple):

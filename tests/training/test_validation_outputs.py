@@ -70,7 +70,7 @@ def ends(process):
          Verdict(None, "it ended with signal 9 (Killed)")),
         ("import shutil, sys, os; shutil.rmtree(os.path.dirname(sys.argv[1])); print(4)",
          Verdict(4.0)),
-        ("import os; print(sum(n in os.environ for n in ('RANK', 'MASTER_ADDR')))", Verdict(0.0)),
+        ("import os; print(sum(n in os.environ for n in ('RANK', 'NMT_CLI_LAUNCHED_AT')))", Verdict(0.0)),
         ("while True: print('y' * 1000)", Verdict(None, "it was killed after it printed 20 MB")),
         ("import time; print(5, flush=True); time.sleep(60)",
          Verdict(None, "it was killed after 2s")),
@@ -80,7 +80,7 @@ def test_a_number_counts_only_if_the_script_ended_well(monkeypatch, program, ver
     monkeypatch.setattr(validation_outputs, "LIMIT_SECONDS", 2.0 if "sleep" in program else 60.0)
     monkeypatch.setattr(validation_outputs, "MOST_BYTES", 20_000_000)
     monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("NMT_CLI_LAUNCHED_AT", "7.5")
     script = f"{python(program)} {{source}} {{reference}} {{output}}"
     assert judge(script, TEXTS, ALONE, StopRequest()) == verdict
 
