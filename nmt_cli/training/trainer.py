@@ -313,7 +313,7 @@ class Trainer:
                 return False
             self._saver.require_same_weights()
         stop.note_seconds("validation", time.monotonic() - started)
-        is_judged = validation.quality is not None
+        is_judged = validation.why_no_number is None
         divergence = training.divergence_at(validation.nll)
         if divergence is not None:
             validation = validation._replace(quality=None)
