@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from nmt_cli.commands.checking.first_lines import (
@@ -13,9 +14,12 @@ from nmt_cli.commands.checking.first_lines import (
     wrong_texts,
 )
 from nmt_cli.commands.checking.sample_warnings import warn_of_samples
+from nmt_cli.commands.inspecting.figures import figures_of
+from nmt_cli.commands.inspecting.subject import find_subject
+from nmt_cli.costs.this_machine import forecast
 from nmt_cli.files.file_names import RUNS
 from nmt_cli.messages import logs
-from nmt_cli.messages.errors import RecipeError
+from nmt_cli.messages.errors import RecipeError, UserError
 from nmt_cli.messages.proposals import any_of, missing_hint
 from nmt_cli.recipe.documentation import described_keys, limits_of, recipe_schema, with_comments
 from nmt_cli.recipe.keys import keys_meant
@@ -91,6 +95,10 @@ def check(name_or_path: str, overrides: Sequence[str] = (), *, text: bool = Fals
     warn_of_few_checkpoints(recipe_file)
     if text and data.treebank is None:
         warn_of_samples(recipe_file.recipe)
+    with suppress(UserError):  # the size of the vocabulary may be known only later
+        subject = find_subject(name_or_path, overrides, None, None)
+        if (work := figures_of(subject, None, None).work) is not None:
+            logs.info(forecast(work))
     sys.stdout.write("recipe ok\n")
     if not text:
         logs.info("What the texts hold was not checked: add --text.")

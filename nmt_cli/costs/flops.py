@@ -199,6 +199,7 @@ class PlannedWork(NamedTuple):
     steps: int
     target_tokens_per_step: float
     flops_per_step: float  # forward and backward
+    epochs: float | None = None  # None if the number of sentence pairs is not known
 
     @property
     def target_tokens(self) -> float:
@@ -225,8 +226,12 @@ def planned_training(
     if not ends:
         return None
     flops_per_pair = training_flops_of_sums(config, vocabulary_size, lengths.sums) / lengths.pairs
+    steps, pairs = min(ends), lengths.pairs_per_epoch
     return PlannedWork(
-        min(ends), pairs_per_step * lengths.mean_target, pairs_per_step * flops_per_pair
+        steps,
+        pairs_per_step * lengths.mean_target,
+        pairs_per_step * flops_per_pair,
+        None if pairs is None else steps * pairs_per_step / pairs,
     )
 
 

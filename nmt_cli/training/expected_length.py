@@ -13,13 +13,22 @@ import numpy as np
 
 from nmt_cli.corpus.binarized import leave_memory
 from nmt_cli.corpus.prepared import PreparedCorpus
+from nmt_cli.costs.flops import PlannedWork, SentenceLengths, planned_training, sum_of_text
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.figures import counted
 from nmt_cli.recipe.schema import Recipe
 from nmt_cli.recipe.sections.mixing import Until
 from nmt_cli.recipe.sections.training import TrainingConfig, ValidationConfig
 from nmt_cli.saved.training_state import Progress
-from nmt_cli.training.training import Training
+from nmt_cli.training.training import Training, sizes_and_weights
+
+
+def planned_work(recipe: Recipe, corpus: PreparedCorpus) -> PlannedWork | None:
+    """Return how much a training computes in all; None if nothing but patience ends it."""
+    sums = sum_of_text(corpus.source.lengths, corpus.target.lengths, recipe.model.attention_window)
+    pairs = sum(size * weight for size, weight in sizes_and_weights(recipe, corpus))
+    lengths = SentenceLengths(sums, len(corpus.source.lengths), "prepared", pairs)
+    return planned_training(recipe.model, corpus.tokenizer.size, recipe.training, lengths)
 
 
 def stage_that_begins_too_late(training: Training) -> str | None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nmt_cli.corpus.loader import refuse_longer
+from nmt_cli.costs.this_machine import forecast
 from nmt_cli.files.atomic_files import is_failed_write
 from nmt_cli.files.locks import read_lock
 from nmt_cli.hardware.device import tf32_allowed
@@ -31,7 +32,7 @@ from nmt_cli.messages.errors import (
 from nmt_cli.saved import run_directory
 from nmt_cli.saved.checkpoints import average_command, list_checkpoints
 from nmt_cli.training.batch_cut import choose_cut
-from nmt_cli.training.expected_length import stage_that_begins_too_late
+from nmt_cli.training.expected_length import planned_work, stage_that_begins_too_late
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.starting import prepare_training
 from nmt_cli.training.trainer import Trainer
@@ -250,3 +251,5 @@ def _announce(training: Training) -> None:
         f"Training {num_parameters:,} parameters on {where} in {machine.precision}, micro-batches "
         f"of at most {training.cut.max_tokens:,} tokens a side, into {training.run_dir}."
     )
+    if (work := planned_work(training.recipe, training.corpus)) is not None:
+        logs.info(forecast(work, on_cpu=machine.device.type == "cpu"))

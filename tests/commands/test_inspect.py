@@ -1,6 +1,7 @@
 """The inspect command: what it looks at, its figures against the paper's, and its refusals."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import safetensors
 from click.testing import CliRunner
 
 from nmt_cli import cli
+from nmt_cli.costs import this_machine
 from nmt_cli.messages import logs
 from nmt_cli.recipe.reading.recipe_files import dump_recipe
 
@@ -106,10 +108,11 @@ def test_the_time_of_an_h100_is_that_of_its_measured_rate(recipe, rate):
     assert "s a step, as measured in bf16" in time["basis"]
 
 
-def test_this_machine_takes_as_long_as_its_measured_speed_implies():
-    text = inspect("base").stdout
-    assert "this machine" in text
-    assert "--target-tokens-per-second" in text
+def test_this_machine_takes_as_long_as_its_measured_speed_implies(monkeypatch, tmp_path):
+    estimated = r"this machine +\d.*estimated: products run at .* [GT]FLOP/s"
+    assert re.search(estimated, inspect("base").stdout)
+    monkeypatch.setattr(this_machine, "GPU", tmp_path)  # whose speed is not known without torch
+    assert re.search(r"this machine +\? +give --target-tokens-per-second", inspect("base").stdout)
     times = as_json("base", "--target-tokens-per-second", 2_500)["training"]["times"]
     assert times[-1]["machine"] == "this machine"
     assert times[-1]["seconds"] == 100_000 * 25_000 / 2_500
@@ -118,7 +121,7 @@ def test_this_machine_takes_as_long_as_its_measured_speed_implies():
 
 def test_a_model_that_was_not_timed_takes_the_rate_of_base():
     base, halved = as_json("base")["training"], as_json("table3/c-2-layers")["training"]
-    for of_base, of_halved in zip(base["times"], halved["times"], strict=True):
+    for of_base, of_halved in zip(base["times"][:2], halved["times"][:2], strict=True):
         assert "estimated: base trains at " in of_halved["basis"]
         assert of_halved["seconds"] / of_base["seconds"] == pytest.approx(
             halved["flops"] / base["flops"], rel=1e-6

@@ -108,7 +108,12 @@ def test_check_takes_overrides():
 
 def test_check_warns_where_too_few_checkpoints_come_for_the_average(capsys):
     result = CliRunner().invoke(cli.main, ["recipes", "check", "mine.yaml"])
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "recipe ok\n", NOT_READ)
+    assert (result.exit_code, result.stdout) == (0, "recipe ok\n")
+    cost, not_read = result.stderr.splitlines(keepends=True)
+    assert cost.startswith("The training has 100,000 steps, 2,500.0 million target tokens; about ")
+    assert "on this machine (estimated: products run at" in cost
+    assert "To shorten it, lower training.max_steps, extend a smaller recipe" in cost
+    assert not_read == NOT_READ
     short = ["recipes", "check", "mine.yaml", "--set=training.max_steps=3000"]
     result = CliRunner().invoke(cli.main, short)
     assert (result.exit_code, result.stdout) == (0, "recipe ok\n")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from nmt_cli.commands.inspecting.subject import InspectedModel
 from nmt_cli.costs import flops as costs
 from nmt_cli.costs.parameters import Parameters, TrainingMemory, count_parameters, training_memory
+from nmt_cli.costs.this_machine import seconds_here
 from nmt_cli.messages.figures import with_prefix
 from nmt_cli.recipe.sections.training import TrainingConfig
 
@@ -75,6 +76,8 @@ def figures_of(
         seconds = work.target_tokens / target_tokens_per_second
         basis = f"at the {target_tokens_per_second:,.0f} target tokens/s that you gave"
         times.append(TrainingTime(THIS_MACHINE, seconds, basis))
+    elif (here := seconds_here(work)) is not None:
+        times.append(TrainingTime(THIS_MACHINE, *here))
     return figures._replace(work=work, times=times)
 
 
