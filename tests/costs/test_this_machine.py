@@ -23,7 +23,9 @@ def machine(monkeypatch, tmp_path):
 )
 def test_instructions_for_bf16_make_training_faster(monkeypatch, flags, share):
     monkeypatch.setattr(this_machine, "read_cpu", lambda: Cpu(None, None, frozenset(flags)))
-    seconds, basis = seconds_here(WORK)
+    found = seconds_here(WORK)
+    assert found is not None
+    seconds, basis = found
     assert seconds == pytest.approx(4500 * 2e11 / 1e11 / share)
     assert basis == "estimated: products run at 100 GFLOP/s"
 
