@@ -12,6 +12,7 @@ from nmt_cli.commands import translate
 from nmt_cli.commands.lines import line_windows, translation_record
 from nmt_cli.commands.lines.translation_record import partial_of, record_path
 from nmt_cli.files.lines import is_blank
+from nmt_cli.recipe.model_settings import UNKNOWN_LANGUAGE
 from nmt_cli.translating.interface.translation import Translation
 from nmt_cli.translating.translator import Translator
 from tests.documents.archives import docx
@@ -49,8 +50,13 @@ def shouting(monkeypatch, tmp_path):
     translator = Shouting()
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
     monkeypatch.setattr(translation_record, "fingerprints", lambda _: "a" * 64)
+    monkeypatch.setattr(translate, "_with_languages", without_languages)
     monkeypatch.chdir(tmp_path)
     return translator
+
+
+def without_languages(model):
+    return model, (UNKNOWN_LANGUAGE, UNKNOWN_LANGUAGE)
 
 
 def run(*arguments, data=b""):
@@ -82,6 +88,18 @@ def test_an_office_document(shouting, tmp_path):
     (tmp_path / "c.docx").write_bytes(b"")
     message = "c.docx cannot be read as docx: it is no zip file, or is damaged"
     assert message in run("--input", "c.docx").stderr
+
+
+def test_documents_name_the_language_of_the_model(shouting, tmp_path, monkeypatch):
+    monkeypatch.setattr(translate, "_with_languages", lambda model: (model, ("en", "nb")))
+    properties = '<w:rPr><w:lang w:val="{}"/></w:rPr>'
+    text = f'<w:p><w:r>{properties}<w:t xml:space="preserve">{{}}</w:t></w:r></w:p>'
+    (tmp_path / "a.docx").write_bytes(docx(text.format("en-US", "a cat")))
+    assert run("--input", "a.docx", "--output", "b.docx").exit_code == 0
+    assert (tmp_path / "b.docx").read_bytes() == docx(text.format("nb", "A CAT"))
+    (tmp_path / "a.html").write_bytes(b'<html lang="en"><p>a cat</p></html>')
+    assert run("--input", "a.html", "--output", "b.html").exit_code == 0
+    assert (tmp_path / "b.html").read_bytes() == b'<html lang="nb"><p>A CAT</p></html>'
 
 
 def test_a_document_goes_from_stdin_to_stdout(shouting):
@@ -158,6 +176,7 @@ def test_a_model_that_copies_gives_the_document_back(monkeypatch, tmp_path):
         monkeypatch, recipe=tiny_recipe(data={"max_length": 200}), split_sentences=False
     )[0]
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    monkeypatch.setattr(translate, "_with_languages", without_languages)
     page = "<h1>Eine Überschrift</h1>\n<p>猫が好きです。<br>مرحبا &amp; <hr>\n<p>ไทย</p>".encode()
     (tmp_path / "page.html").write_bytes(page)
     output = tmp_path / "out.html"

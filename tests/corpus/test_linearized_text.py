@@ -88,7 +88,9 @@ def test_pieces_are_the_tokens_of_the_training_trees(linearized, config, pieces)
     text, _ = linearized(**config)
     assert sorted(text.symbols()) == sorted(pieces)
     constituents = ["NP", "S", "VP"]
-    assert text.facts() == {"treebank": {"constituents": constituents, "tags": ["NN", "VBZ"]}}
+    assert text.manifest_entries() == {
+        "treebank": {"constituents": constituents, "tags": ["NN", "VBZ"]}
+    }
 
 
 def test_labels_that_cannot_be_written_are_refused(linearized, tmp_path):

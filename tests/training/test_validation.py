@@ -182,7 +182,7 @@ def test_each_set_is_judged_and_the_number_of_one_decides(together, tmp_path, be
     )
     script = shlex.join([sys.executable, "-S", "-c", lines, "{source}", "{reference}", "{output}"])
     training = new_trainer(together._replace(recipe=recipe), tmp_path / "run").training
-    validator = Validator(recipe, together.corpus, training.objective, script)
+    validator = Validator(recipe, together.corpus, training.engine, script)
     found = validator.validate(60, StopRequest())
     assert found is not None
     assert {each.name: each.script for each in found.sets} == SIZES
