@@ -113,13 +113,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"torch.compile needs {missing}")
 
 
-@pytest.fixture(autouse=True)
-def _products_by_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def _products_by_mkl() -> Iterator[None]:
     """Let MKL multiply on every CPU: oneDNN would compile a program for each shape of a product.
 
     It also has spare rows, with which dropout draws other numbers.
     """
-    monkeypatch.setattr("nmt_cli.hardware.fp32_products.FASTER_BY_ONEDNN", frozenset())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("nmt_cli.hardware.fp32_products.FASTER_BY_ONEDNN", frozenset())
+        yield
 
 
 @pytest.fixture
