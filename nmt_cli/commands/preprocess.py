@@ -14,7 +14,12 @@ from nmt_cli.commands.checking.first_lines import on_languages, wrong_texts
 from nmt_cli.commands.checking.sample_warnings import warn_of_samples
 from nmt_cli.corpus.chunk_pool import ChunkPool
 from nmt_cli.corpus.encoding import Encoder, learnt_characters
-from nmt_cli.corpus.prepared import foreign_file, validation_reports, validation_text
+from nmt_cli.corpus.prepared import (
+    foreign_file,
+    is_up_to_date,
+    validation_reports,
+    validation_text,
+)
 from nmt_cli.corpus.text.cleaning import EMPTY, MOST_PAIRS, HeldOut, PairLimits
 from nmt_cli.corpus.text.first_pass import Cleaner
 from nmt_cli.corpus.text.parallel_corpora import ParallelCorpora, files_as_manifest
@@ -52,12 +57,16 @@ def run(
 ) -> None:
     """Prepare the text of ``recipe`` for training, in ``output`` or the folder that train reads.
 
-    Raises UserError if the recipe or the text is wrong, or if the folder cannot be written or
-    exists without ``force``; OutputError if the disk is full.
+    Without ``force``, a folder that is up to date stays as it is. Raises UserError if the recipe or
+    the text is wrong, or if the folder cannot be written, or exists, is not up to date and
+    ``force`` is missing; OutputError if the disk is full.
     """
     recipe_file = read_recipe(recipe, overrides)
     directory = output or recipe_file.prepared
     _refuse_foreign(directory)
+    if not force and is_up_to_date(directory, recipe_file.recipe):
+        logs.info(f"{directory} is made of this recipe and its text; unchanged.")
+        return
     refuse_while_read(directory, "a training", "--prepared")
     with (
         claimed(directory, "--prepared"),

@@ -27,11 +27,13 @@ from nmt_cli.messages import logs
 from nmt_cli.messages.errors import UserError
 from nmt_cli.messages.proposals import as_argument, command
 from nmt_cli.metrics.bleu import bleu_scorer
+from nmt_cli.recipe.keys import ChangeKind
 from nmt_cli.recipe.reading.model_origin import first_model
 from nmt_cli.recipe.reading.reader import RecipeFile, read_recipe
 from nmt_cli.recipe.sections.corpora import sets_by_key
 from nmt_cli.saved.checkpoints import list_checkpoints
 from nmt_cli.saved.model_directory import find_model
+from nmt_cli.saved.run_directory import refuse_changes
 from nmt_cli.training.experiment import Experiment
 from nmt_cli.training.options import TrainOptions, refuse_unusable
 
@@ -59,6 +61,10 @@ def run(recipe_name: str, *, until: str, force_from: str | None = None, **keywor
         model = first_model(experiment.recipe, options.init_from)
         named = "--init-from" if experiment.recipe.origin is None else "model.from"
         refuse_other_origin(experiment.run_dir, model, is_removed=is_removed, named=named)
+        if not is_removed and list_checkpoints(experiment.run_dir):  # before text is prepared anew
+            remedy = "--run-dir, or give --force-from train to train anew"
+            forbidden = [ChangeKind.FORBIDDEN]
+            refuse_changes(experiment.run_dir, experiment.recipe, forbidden, remedy)
     if "translate" in wanted:
         refuse_wrong_test(experiment.file)
     anew = "--force-from train makes it anew"

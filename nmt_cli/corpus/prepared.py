@@ -319,6 +319,16 @@ def _sha256_of(path: Path) -> str | None:
         return None
 
 
+def is_up_to_date(directory: Path, recipe: Recipe) -> bool:
+    """Return whether ``directory`` is whole, and was prepared from the recipe's present text."""
+    try:
+        manifest = verify(directory, unread_prefix="")  # of every file, only the size
+        refuse_stale(directory, manifest, recipe, "")
+    except UserError:
+        return False
+    return not changed_text(directory, manifest)
+
+
 def changed_text(directory: Path, manifest: Mapping[str, Any]) -> list[Path]:
     """Return the files that have changed since ``directory`` was prepared from them.
 

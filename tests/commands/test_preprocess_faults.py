@@ -12,6 +12,7 @@ import pytest
 
 from nmt_cli.corpus.tokenizers.tokenizer import train_tokenizer
 from nmt_cli.files.temporary_names import temporary_path
+from nmt_cli.messages import logs
 from nmt_cli.messages.errors import DamagedError, OutputError, UserError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -153,13 +154,27 @@ def test_bad_input_is_one_line_and_leaves_nothing(corpus, change, overrides, mes
 def test_existing_output_is_kept_without_force(corpus):
     before = corpus.prepare()
     with pytest.raises(UserError) as caught:
-        corpus.prepare()
+        corpus.prepare("tokenizer.vocabulary_size=310")
     assert str(caught.value) == "prepared/small already exists; add --force to replace it."
     with pytest.raises(UserError):
         corpus.prepare("tokenizer.vocabulary_size=37000", force=True)
     assert corpus.hashes() == before
     assert corpus.prepare("tokenizer.vocabulary_size=310", force=True) != before
     assert corpus.beside_output() == ["small"]
+
+
+def test_what_is_up_to_date_stays(corpus, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(logs, "info", said.append)
+    before = corpus.prepare()
+    made = Path("prepared/small/manifest.json").stat().st_mtime_ns
+    corpus.prepare()
+    assert said[-1] == "prepared/small is made of this recipe and its text; unchanged."
+    assert Path("prepared/small/manifest.json").stat().st_mtime_ns == made
+    corpus.write("data/a.de", ["ein anderer Satz", *corpus.sentences(79, 1)])
+    with pytest.raises(UserError, match=r"^prepared/small already exists; add --force to "):
+        corpus.prepare()
+    assert corpus.hashes() == before
 
 
 def test_text_that_changes_while_it_is_read_is_noticed(corpus, monkeypatch):

@@ -575,3 +575,15 @@ def test_an_emptied_folder_of_a_stage_is_filled_again(folder, name):
     made.mkdir()
     do()
     assert {path.name for path in made.iterdir()} == names
+
+
+def test_a_run_that_cannot_go_on_is_refused_before_its_text_is_prepared_anew(folder):
+    prepared = (folder / "prepared/toy/manifest.json").read_bytes()
+    changed = ["data.max_length=29", "model.d_ff=17"]
+    with pytest.raises(UserError) as caught:
+        do(overrides=changed)
+    message = str(caught.value)
+    assert message.startswith("runs/toy was trained with another recipe: ")
+    assert "model.d_ff (was " in message
+    assert message.endswith("Choose another --run-dir, or give --force-from train to train anew.")
+    assert (folder / "prepared/toy/manifest.json").read_bytes() == prepared

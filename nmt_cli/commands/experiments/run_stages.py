@@ -18,7 +18,7 @@ from typing import Any
 
 from nmt_cli.commands import preprocess, report, train, translate
 from nmt_cli.commands.experiments.pipeline import PipelineStage, folder_stage, was_made_from
-from nmt_cli.corpus.prepared import changed_text, refuse_stale, trained_on
+from nmt_cli.corpus.prepared import is_up_to_date, trained_on
 from nmt_cli.corpus.references import references_of
 from nmt_cli.corpus.text.recipe_text import write_sides
 from nmt_cli.files.atomic_files import Partial, read_manifest, sha256, verify
@@ -52,12 +52,7 @@ ANY_FILE = ""  # what the name of each file begins with
 
 
 def _is_prepared(experiment: Experiment) -> bool:
-    try:
-        manifest = verify(experiment.prepared, unread_prefix=ANY_FILE)
-        refuse_stale(experiment.prepared, manifest, experiment.recipe, "")
-    except UserError:
-        return False
-    return not changed_text(experiment.prepared, manifest)
+    return is_up_to_date(experiment.prepared, experiment.recipe)
 
 
 def _preprocess(experiment: Experiment, _: bool) -> None:
