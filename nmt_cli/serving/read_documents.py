@@ -51,7 +51,7 @@ class ReadDocument(NamedTuple):
     """What the service knows of a document."""
 
     name: str
-    languages: tuple[str, str] | None  # in which it was read
+    languages: tuple[str, str] | None  # of the source and of the translation, if they are known
     model: Model | None  # None: it is in the target language already
     lines: Sequence[Line]  # what is translated, each once
     places: Sequence[int]  # of the line of each segment
@@ -87,6 +87,7 @@ def read_document(
     document, num_bytes = _read(served, upload, languages)
     if model is None:
         model = _detected(served, document, codes[1])
+        languages = None if model is None else _languages(model, (model.source, codes[1]))
     terms = served.glossary(str(glossary), model) if glossary else None
     lines, places = ([], []) if model is None else _lines(served, model, document, terms)
     return ReadDocument(

@@ -134,6 +134,16 @@ def test_the_language_of_a_document_is_detected(service):
     assert requests.get(url, timeout=30).content == german
 
 
+def test_documents_name_the_language_of_their_translation(service):
+    page = (
+        b'<html lang="en"><p>The ant and the bee live in an old tree beside the river.</p></html>'
+    )
+    for source in ("en", "auto"):
+        url = sent(service, "a.html", page, source=source, target="de").json()["translatedFileUrl"]
+        found = requests.get(url, timeout=30).content
+        assert found.startswith(b'<html lang="de"><p>not The ant')
+
+
 def test_every_format(service):
     srt = b"1\n00:00:01,000 --> 00:00:02,000\nOne.\n"
     po = (
